@@ -1,0 +1,105 @@
+"""Runs every check and every test, one step after the other, and ends in one summary.
+
+`--only NAME` runs one step; `--all` runs the whole suite on Python 3.11 as well.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NEWEST = ".venv/bin/python"
+OLDEST = ".venv-3.11/bin/python"
+# What Python 3.11 in pure mode runs: records, producer, consumer, conformance on the embedded cluster.
+PURE = ["tests/record", "tests/producer", "tests/consumer", "tests/conformance"]
+
+
+@dataclass
+class Step:
+    name: str
+    commands: list[list[str]]
+    env: dict[str, str] = field(default_factory=dict)
+    junit: bool = False
+    ok: bool = False
+    seconds: float = 0.0
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def run(self) -> None:
+        print(f"\n=== {self.name}", flush=True)
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder, "junit.xml")
+            extra = [f"--junitxml={report}"] if self.junit else []
+            self.ok = all(
+                subprocess.run([*c, *extra], cwd=ROOT, env={**os.environ, **self.env}).returncode
+                == 0
+                for c in self.commands
+            )
+            if self.junit:
+                self._count(report)
+        self.seconds = time.monotonic() - began
+
+    def _count(self, report: Path) -> None:
+        if not report.exists():
+            self.failed = 1
+            return
+        for suite in ET.parse(report).getroot().iter("testsuite"):
+            failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            skipped = int(suite.get("skipped", 0))
+            self.failed += failed
+            self.skipped += skipped
+            self.passed += int(suite.get("tests", 0)) - failed - skipped
+
+
+def steps(everything: bool) -> list[Step]:
+    pytest = ["-m", "pytest", "-q", "--durations=15"]
+    pure = {"AIOKCLIENT_PURE": "1"}
+    lint = [
+        [NEWEST, "-m", "ruff", "check", "."],
+        [NEWEST, "-m", "ruff", "format", "--check", "."],
+        [NEWEST, "-m", "mypy"],
+        [".venv/bin/lint-imports"],
+    ]
+    found = [
+        Step("lint", lint),
+        Step("tests", [[NEWEST, *pytest, "tests"]], junit=True),
+    ]
+    if everything:
+        found.append(Step("tests, pure", [[NEWEST, *pytest, "tests"]], pure, junit=True))
+        found.append(Step("tests, 3.11", [[OLDEST, *pytest, "tests"]], junit=True))
+    selection = ["-m", "not kafka and not java and not peers", *PURE]
+    found.append(Step("tests, 3.11 pure", [[OLDEST, *pytest, *selection]], pure, junit=True))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--only")
+    options = parser.parse_args()
+    chosen = [s for s in steps(options.all) if options.only in (None, s.name)]
+    for step in chosen:
+        step.run()
+    print(f"\n{'step':<20}{'result':<8}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+    for s in chosen:
+        result = "ok" if s.ok else "FAILED"
+        print(
+            f"{s.name:<20}{result:<8}{s.passed:>8}{s.failed:>8}{s.skipped:>9}{s.seconds:>9.0f}"
+        )
+    passed = sum(s.passed for s in chosen) + sum(s.ok and not s.junit for s in chosen)
+    failed = sum(s.failed or (not s.ok) for s in chosen)
+    skipped = sum(s.skipped for s in chosen)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 0 if chosen and all(s.ok for s in chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+.PHONY: demo test test-all lint kafka fuzz sim bench clean
+.DEFAULT_GOAL := test
+
+PY := .venv/bin/python
+PIP := -m pip install --disable-pip-version-check --quiet
+
+demo: .venv/.demo
+	$(PY) examples/demo.py
+
+test: .venv/.test .venv-3.11/.test kafka
+	$(PY) .ci/test.py
+
+test-all: .venv/.test .venv-3.11/.test kafka
+	$(PY) .ci/test.py --all
+
+lint: .venv/.test
+	$(PY) .ci/test.py --only lint
+
+kafka: .venv/.test
+	.ci/need-java
+	cd tests && ../$(PY) -m harness fetch
+
+# FUZZ=seconds for each decoder
+fuzz: .venv/.test
+	AIOKCLIENT_FUZZ=$(or $(FUZZ),60) $(PY) -m pytest -q -p no:cacheprovider --timeout=0 -m fuzz tests
+
+# SEED=n replays one seed, SEEDS=n runs that many
+sim: .venv/.test
+	AIOKCLIENT_SIM_SEED=$(SEED) AIOKCLIENT_SIM_SEEDS=$(or $(SEEDS),2000) $(PY) -m pytest -q -s --timeout=0 tests/simulation/test_seeds.py
+
+bench: .venv/.test
+	$(PY) benchmarks/memory.py
+
+clean:
+	rm -rf .venv .venv-3.11 .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+
+.venv/bin/python:
+	"$$(.ci/find-python newest)" -m venv .venv
+
+.venv-3.11/bin/python:
+	"$$(.ci/find-python 3.11)" -m venv .venv-3.11
+
+.venv/.demo: pyproject.toml | .venv/bin/python
+	$(PY) $(PIP) --upgrade pip
+	$(PY) $(PIP) --editable . "rich>=13"
+	touch $@
+
+.venv/.test: pyproject.toml | .venv/bin/python
+	$(PY) $(PIP) --upgrade pip
+	$(PY) $(PIP) --editable . --group test --group peers --group lint --group examples "uvloop>=0.19"
+	touch $@ .venv/.demo
+
+.venv-3.11/.test: pyproject.toml | .venv-3.11/bin/python
+	.venv-3.11/bin/python $(PIP) --upgrade pip
+	.venv-3.11/bin/python $(PIP) --editable . --group test
+	touch $@
