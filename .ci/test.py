@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ".venv/bin/python"
 OLDEST = ".venv-3.11/bin/python"
-# What Python 3.11 in pure mode runs: records, producer, consumer, conformance on the embedded cluster.
+# What Python 3.11 runs in pure mode, and of conformance what needs no real Kafka.
 PURE = ["tests/record", "tests/producer", "tests/consumer", "tests/conformance"]
 
 
@@ -91,9 +91,7 @@ def main() -> int:
     print(f"\n{'step':<20}{'result':<8}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
     for s in chosen:
         result = "ok" if s.ok else "FAILED"
-        print(
-            f"{s.name:<20}{result:<8}{s.passed:>8}{s.failed:>8}{s.skipped:>9}{s.seconds:>9.0f}"
-        )
+        print(f"{s.name:<20}{result:<8}{s.passed:>8}{s.failed:>8}{s.skipped:>9}{s.seconds:>9.0f}")
     passed = sum(s.passed for s in chosen) + sum(s.ok and not s.junit for s in chosen)
     failed = sum(s.failed or (not s.ok) for s in chosen)
     skipped = sum(s.skipped for s in chosen)

@@ -1,0 +1,27 @@
+"""Speak the protocol: any request to a broker, routed, retried and decoded.
+
+python examples/low_level.py [BOOTSTRAP]
+"""
+
+import asyncio
+import sys
+
+from aiokclient import AnyBroker, Broker, Client
+from aiokclient.protocol import messages
+
+
+async def main(bootstrap: str = "localhost:9092") -> None:
+    async with Client(bootstrap_servers=bootstrap) as client:
+        cluster = await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+        print(f"cluster {cluster.cluster_id}: {len(cluster.brokers)} broker(s)")
+        # Not waiting: the requests to all brokers are under way at once.
+        pending = {
+            broker.node_id: client.send(messages.ApiVersionsRequest(), to=Broker(broker.node_id))
+            for broker in cluster.brokers
+        }
+        for node_id, handle in pending.items():
+            print(f"broker {node_id} speaks {len((await handle).api_keys)} APIs")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""Every example runs, as a user would run it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aiokclient.testing import EmbeddedCluster
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=EXAMPLES.parent,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_produce_then_consume() -> None:
+    with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
+        produced = run("examples/produce.py", cluster.bootstrap_servers)
+        assert produced.returncode == 0, produced.stderr
+        assert "10000 acknowledged" in produced.stdout
+        consumed = run("examples/consume.py", cluster.bootstrap_servers)
+        assert consumed.returncode == 0, consumed.stderr
+        assert "10001 records read" in consumed.stdout
+
+
+def test_low_level() -> None:
+    with EmbeddedCluster(brokers=2) as cluster:
+        done = run("examples/low_level.py", cluster.bootstrap_servers)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("speaks") == 2
+
+
+def test_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(
+        "fastapi", reason="the examples' dependencies are on the newest Python only"
+    )
+    from fastapi.testclient import TestClient
+
+    with EmbeddedCluster(brokers=1, topics={"orders": 2}) as cluster:
+        monkeypatch.setenv("BOOTSTRAP", cluster.bootstrap_servers)
+        monkeypatch.syspath_prepend(str(EXAMPLES))
+        import fastapi_service
+
+        with TestClient(fastapi_service.app) as client:
+            assert client.post("/orders/tea").json()["offset"] == 0
+            names: list[str] = []
+            for _ in range(10_000):
+                names = client.get("/orders").json()
+                if names:
+                    break
+            assert names == ["tea"]
+
+
+def test_notebook() -> None:
+    nbformat = pytest.importorskip("nbformat", reason="on the newest Python only")
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code)
+    assert json.dumps(code[4].outputs).count("1001") >= 1
+
+
+def test_demo_finds_nothing_wrong() -> None:
+    done = run("examples/demo.py", "--records", "60000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every record was read once, in order" in done.stdout
+    assert "stopped after" in done.stdout
+
+
+def test_demo_finds_the_record_that_was_left_out() -> None:
+    done = run("examples/demo.py", "--records", "30000", "--drop-one")
+    assert done.returncode == 1
+    assert "FAILED" in done.stdout
+    assert "missing" in done.stdout
