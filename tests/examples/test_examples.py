@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from aiokclient.testing import EmbeddedCluster
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -63,7 +64,7 @@ def test_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_notebook() -> None:
-    nbformat = pytest.importorskip("nbformat", reason="on the newest Python only")
+    import nbformat
     from nbclient import NotebookClient
 
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
