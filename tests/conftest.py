@@ -1,0 +1,153 @@
+"""Fixtures that all tests share: real Kafka clusters, and one face for real and embedded ones.
+
+Each cluster starts once a session, when the first test asks for it. ``KAFKA_BOOTSTRAP`` in
+the environment runs the tests of ``kafka`` against a cluster of your own.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from kafka_harness import (
+    KAFKA,
+    OLD,
+    TOOLS,
+    Distribution,
+    ExternalKafka,
+    KafkaCluster,
+    MissingToolError,
+    find_java,
+)
+from kafka_harness.node import running
+
+REAL = {"kafka", "kafka3", "kafka_old"}
+JAVA = {"kafka_jars", "kafka_tools_jars"}
+
+
+@pytest.fixture(scope="session")
+def java() -> str:
+    """The path of Java; fails with the command that installs it where there is none."""
+    try:
+        return find_java()
+    except MissingToolError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def jars(distribution: Distribution) -> list[Path]:
+    try:
+        return sorted(distribution.jars().glob("*.jar"))
+    except MissingToolError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def kafka_jars(java: str) -> list[Path]:
+    """The jars of Kafka 4.4.0, kafka-clients with its message definitions among them."""
+    return jars(KAFKA)
+
+
+@pytest.fixture(scope="session")
+def kafka_tools_jars(java: str) -> list[Path]:
+    """The jars of Kafka 4.3.1 with its command line tools."""
+    return jars(TOOLS)
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> Iterator[ExternalKafka]:
+    """One real broker, or the cluster that KAFKA_BOOTSTRAP names."""
+    if own := os.environ.get("KAFKA_BOOTSTRAP"):
+        yield ExternalKafka(own)
+        return
+    request.getfixturevalue("java")
+    with KafkaCluster(KAFKA) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_old(java: str) -> Iterator[KafkaCluster]:
+    """One broker of an older Kafka, 3.9.1."""
+    with KafkaCluster(OLD) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka3_session(java: str) -> Iterator[KafkaCluster]:
+    with KafkaCluster(KAFKA, brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka3(kafka3_session: KafkaCluster) -> Iterator[KafkaCluster]:
+    """Three brokers and a controller, to be killed and suspended; whole again after each test."""
+    kafka3_session.heal()
+    yield kafka3_session
+    kafka3_session.heal()
+
+
+class Servers:
+    """A cluster for conformance tests: embedded or real, which only the test's name tells."""
+
+    def __init__(self, kind: str, kafka: ExternalKafka) -> None:
+        self.kind, self.kafka, self.bootstrap = kind, kafka, kafka.bootstrap
+
+    async def new_topic(
+        self, partitions: int = 1, replication: int = 1, configs: Mapping[str, object] | None = None
+    ) -> str:
+        """A topic of a fresh name, known to every broker.
+
+        ``replication`` is lowered to the number of brokers.
+        """
+        brokers = len(self.kafka.metadata([]).brokers)
+        create = self.kafka.create_topic
+        return await asyncio.to_thread(create, None, partitions, min(replication, brokers), configs)
+
+
+@pytest.fixture(scope="session")
+def embedded_servers() -> Iterator[Servers]:
+    from aiokclient.testing import EmbeddedCluster
+
+    with EmbeddedCluster(brokers=3) as cluster:
+        yield Servers("embedded", ExternalKafka(cluster.bootstrap_servers))
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def cluster_servers(request: pytest.FixtureRequest) -> Servers:
+    """Each test runs twice: on the embedded cluster and on a real Kafka."""
+    if request.param == "embedded":
+        servers: Servers = request.getfixturevalue("embedded_servers")
+        return servers
+    return Servers("kafka", request.getfixturevalue("kafka"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a real Kafka or Java, so that ``-m 'not kafka and not java'`` works."""
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if names & REAL or parameters.get("cluster_servers") == "kafka":
+            item.add_marker(pytest.mark.kafka)
+        if names & JAVA:
+            item.add_marker(pytest.mark.java)
+
+
+LOG_STARTS = pytest.StashKey[dict[Path, int]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    sizes = {node.log: node.log.stat().st_size for node in list(running) if node.log.exists()}
+    item.stash[LOG_STARTS] = sizes
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Show what the brokers logged during a test that failed."""
+    report = yield
+    if report.failed and item.get_closest_marker("kafka"):
+        starts = item.stash.get(LOG_STARTS, {})
+        for node in sorted(running, key=lambda node: node.folder.name):
+            if tail := node.tail(starts.get(node.log, 0)):
+                report.sections.append((f"log of {node.folder.name}", tail))
+    return report

@@ -1,0 +1,225 @@
+"""A cluster of real brokers, and the same face for a cluster that somebody else runs."""
+
+import signal
+import time
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from .distribution import KAFKA, Distribution, random_id
+from .node import KafkaNode, ReservedPort
+from .probe import KafkaProbeError, Partition, Picture, Probe, wait_until
+from .properties import node_properties
+
+CONTROLLER = 100
+
+
+class ExternalKafka:
+    """A cluster reached by its bootstrap servers alone: no control over its processes."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def addresses(self) -> list[tuple[str, int]]:
+        pairs = (server.strip().rsplit(":", 1) for server in self.bootstrap.split(","))
+        return [(host, int(port)) for host, port in pairs]
+
+    def metadata(self, topics: list[str] | None = None) -> Picture:
+        """What the first broker that answers says; ``topics=None``: of all topics."""
+        for address in self.addresses():
+            try:
+                return Probe(*address).metadata(topics)
+            except OSError:
+                continue
+        raise KafkaProbeError(f"no broker answers at {self.bootstrap}")
+
+    def create_topic(
+        self,
+        name: str | None = None,
+        partitions: int = 1,
+        replication: int = 1,
+        configs: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic, wait until all brokers know its leaders, and return its name."""
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
+        settings = {key: str(value) for key, value in (configs or {}).items()}
+        Probe(*self._controller()).create_topic(name, partitions, replication, settings)
+        wait_until(f"topic {name}", lambda: self._knows(name, partitions), 30)
+        return name
+
+    def _controller(self) -> tuple[str, int]:
+        picture = self.metadata([])
+        return picture.brokers.get(picture.controller) or next(iter(picture.brokers.values()))
+
+    def _knows(self, name: str, partitions: int) -> bool:
+        pictures = [Probe(*a).metadata([name]) for a in self.metadata([]).brokers.values()]
+        found = [picture.topics.get(name, {}).values() for picture in pictures]
+        return all(len(ps) == partitions and all(p.leader >= 0 for p in ps) for ps in found)
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        found = self.metadata([topic]).topics.get(topic, {})
+        return found.get(partition) or Partition(-1, -1, [], [])
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The leader's node id, -1 while there is none."""
+        return self.partition(topic, partition).leader
+
+
+class KafkaCluster(ExternalKafka):
+    """``brokers`` nodes 1, 2, ...: one combined node, or brokers with a controller of their own.
+
+    A separate controller (node 100) means that killing a broker never moves the quorum.
+    ``properties`` go to every node. Use it as a context manager; it ends with SIGKILL and
+    leaves no files.
+    """
+
+    def __init__(
+        self,
+        distribution: Distribution = KAFKA,
+        brokers: int = 1,
+        *,
+        port: int = 0,
+        properties: Mapping[str, object] | None = None,
+        jvm: tuple[str, ...] = (),
+        archive: bool = True,
+    ) -> None:
+        self.distribution, self.cluster_id = distribution, random_id()
+        self.nodes: dict[int, KafkaNode] = {}
+        self._extra = dict(properties or {})
+        self._jvm = (f"-XX:SharedArchiveFile={distribution.archive()}",) if archive else ()
+        self._jvm += jvm
+        self._ports = {i: ReservedPort(port + i - 1 if port else 0) for i in range(1, brokers + 1)}
+        self._controller_port = ReservedPort()
+        servers = ",".join(f"127.0.0.1:{self._ports[i].port}" for i in self._ports)
+        super().__init__(servers)
+
+    def __enter__(self) -> Self:
+        try:
+            self._launch()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.remove()
+        for port in (*self._ports.values(), self._controller_port):
+            port.release()
+
+    def start(self, node: int, timeout: float = 60) -> None:
+        """Start a stopped or killed node again and wait until it serves."""
+        self.nodes[node].start()
+        self._await_brokers(timeout)
+
+    def kill(self, node: int) -> None:
+        """SIGKILL."""
+        self.nodes[node].kill()
+
+    def stop(self, node: int, timeout: float = 30) -> None:
+        """SIGTERM, and wait: the broker hands its leaderships over first."""
+        self.nodes[node].signal(signal.SIGTERM)
+        self.nodes[node].wait(timeout)
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: the process hangs, its sockets stay open."""
+        self.nodes[node].signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        self.nodes[node].signal(signal.SIGCONT)
+
+    def heal(self, timeout: float = 60) -> None:
+        """Bring back whatever was suspended, stopped or killed, and wait for it."""
+        for node in self.nodes.values():
+            node.signal(signal.SIGCONT)
+            if not node.alive:
+                node.start()
+        self._await_brokers(timeout)
+
+    def await_leader(self, topic: str, partition: int = 0, *, other_than: int = -1) -> int:
+        """Wait until the partition has a leader (another one), and return it."""
+        wait_until(
+            f"a leader of {topic}-{partition}",
+            lambda: self.leader(topic, partition) not in (-1, other_than),
+            30,
+        )
+        return self.leader(topic, partition)
+
+    def await_in_sync(self, topic: str, partition: int = 0) -> None:
+        """Wait until every replica of the partition is in sync."""
+
+        def whole() -> bool:
+            found = self.partition(topic, partition)
+            return bool(found.replicas) and set(found.in_sync) == set(found.replicas)
+
+        wait_until(f"the replicas of {topic}-{partition}", whole, 60)
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Those of the nodes that run."""
+        return [("127.0.0.1", self._ports[i].port) for i in self._ports if self._serves(i)]
+
+    def _serves(self, node: int) -> bool:
+        return node in self.nodes and self.nodes[node].alive
+
+    def _launch(self) -> None:
+        combined = len(self._ports) == 1
+        controllers = {1 if combined else CONTROLLER: self._controller_port.port}
+        if not combined:
+            self._add(CONTROLLER, "controller", 0, controllers)
+        for i, port in self._ports.items():
+            self._add(i, "broker,controller" if combined else "broker", port.port, controllers)
+        for node in self.nodes.values():
+            node.start()
+        self._await_brokers(120)
+        self._warm_up()
+
+    def _add(self, node_id: int, roles: str, port: int, controllers: Mapping[int, int]) -> None:
+        folder = self.distribution.node_folder(node_id, self.cluster_id)
+        properties = node_properties(
+            node_id,
+            roles,
+            major=self.distribution.major,
+            brokers=len(self._ports),
+            folder=str(folder / "data"),
+            port=port,
+            controllers=controllers,
+        )
+        node = KafkaNode(self.distribution, folder, properties | self._extra, self._jvm)
+        self.nodes[node_id] = node
+
+    def _await_brokers(self, timeout: float) -> None:
+        """Wait until each broker that runs answers, and names all that run."""
+        deadline = time.monotonic() + timeout
+        expected = {i for i in self._ports if self._serves(i)}
+        for i in expected:
+            wait_until(
+                f"broker {i} to serve{self._logs()}",
+                lambda i=i: self._sees(i, expected),
+                max(0.0, deadline - time.monotonic()),
+            )
+
+    def _sees(self, node: int, expected: set[int]) -> bool:
+        if not self.nodes[node].alive:
+            raise KafkaProbeError(f"node {node} ended by itself{self._logs()}")
+        picture = Probe("127.0.0.1", self._ports[node].port).metadata([])
+        return expected <= set(picture.brokers)
+
+    def _warm_up(self) -> None:
+        """Make the internal topics exist: their first use costs seconds."""
+        probe = Probe(*self.addresses()[0])
+        kinds = (0, 1, 2) if self.distribution.major >= 4 else (0, 1)
+        for kind in kinds:
+            wait_until("the coordinators", lambda k=kind: probe.coordinator_error(k) == 0, 60)
+        wait_until("producer ids", lambda: probe.producer_id_error() == 0, 60)
+
+    def _logs(self) -> str:
+        return "".join(f"\n--- node {i}\n{n.tail()}" for i, n in self.nodes.items() if n.tail())

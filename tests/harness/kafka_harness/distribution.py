@@ -1,0 +1,144 @@
+"""One version of Kafka on disk: its jars, a formatted template, an AppCDS archive.
+
+Everything is made once and kept under ``.kafka/<version>/``. The template is what
+``StorageTool format`` writes (two small files), so that a node starts from a copy and needs
+no JVM for formatting. The archive makes a JVM start in half the time; it holds for one JVM
+and one class path.
+"""
+
+import base64
+import hashlib
+import shutil
+import subprocess
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from .files import CACHE, prepared
+from .java import find, find_java, java_identity
+
+POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>x</groupId><artifactId>x</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+<version>{version}</version>{exclusions}</dependency>{tools}
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId>
+<version>1.7.36</version></dependency>
+</dependencies></project>
+"""
+TOOLS_DEPENDENCY = """
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId>
+<version>{version}</version></dependency>"""
+NO_TOOLS = """<exclusions>
+<exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion>
+<exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId></exclusion>
+</exclusions>"""
+JVM_OPTIONS = ("-Xmx192m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LOG_OPTIONS = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+
+
+def random_id() -> str:
+    """An id as Kafka writes them: 16 random bytes in base64url, 22 characters."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A version of Kafka. ``tools``: with the command line tools, for versions that have them."""
+
+    version: str
+    tools: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return CACHE / (f"{self.version}-tools" if self.tools else self.version)
+
+    @property
+    def major(self) -> int:
+        return int(self.version.split(".")[0])
+
+    def jars(self) -> Path:
+        """The folder of the jars, fetched through Maven at first use."""
+        return prepared(self.folder / "jars", self._fetch)
+
+    def class_path(self) -> str:
+        """All jars by name in a fixed order: an AppCDS archive holds for one order only."""
+        return ":".join(str(jar) for jar in sorted(self.jars().glob("*.jar")))
+
+    def template(self) -> Path:
+        """A formatted folder for log.dirs; to be copied for each node."""
+        return prepared(self.folder / "template", self._format)
+
+    def archive(self) -> Path:
+        """The AppCDS archive for this JVM and these jars."""
+        key = hashlib.sha256((java_identity() + self.class_path()).encode()).hexdigest()[:12]
+        return prepared(self.folder / f"kafka-{key}.jsa", self._archive)
+
+    def prepare(self) -> None:
+        """Make whatever a start needs, ahead of it."""
+        self.jars()
+        if not self.tools:
+            self.template()
+            self.archive()
+
+    def command(self, main: str, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
+        class_path = self.class_path()
+        return [find_java(), *jvm, *LOG_OPTIONS, "-cp", class_path, main, *arguments]
+
+    def _fetch(self, target: Path) -> None:
+        pom = target.parent / "pom.xml"
+        tools = TOOLS_DEPENDENCY.format(version=self.version) if self.tools else ""
+        # The tools of some versions are not published; nothing that runs a broker needs them.
+        exclusions = "" if self.tools or self.major < 4 else NO_TOOLS
+        pom.write_text(POM.format(version=self.version, exclusions=exclusions, tools=tools))
+        command = [find("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        command.append(f"-DoutputDirectory={target}")
+        run(f"fetching Kafka {self.version} through Maven", command)
+
+    def _format(self, target: Path) -> None:
+        properties = target.parent / "format.properties"
+        properties.write_text(
+            f"process.roles=broker,controller\nnode.id=1\nlog.dirs={target}\n"
+            "controller.quorum.voters=1@127.0.0.1:1\ncontroller.listener.names=CONTROLLER\n"
+            "listeners=PLAINTEXT://127.0.0.1:2,CONTROLLER://127.0.0.1:1\n"
+        )
+        arguments = ("format", "-t", random_id(), "-c", str(properties))
+        run(
+            f"formatting a folder for Kafka {self.version}",
+            self.command("kafka.tools.StorageTool", *arguments),
+        )
+
+    def _archive(self, target: Path) -> None:
+        from .cluster import KafkaCluster
+
+        option = f"-XX:ArchiveClassesAtExit={target}"
+        with KafkaCluster(self, jvm=(option,), archive=False) as cluster:
+            cluster.stop(1, timeout=60)
+        if not target.exists():
+            raise RuntimeError(f"the JVM wrote no class archive for Kafka {self.version}")
+
+    def node_folder(self, node_id: int, cluster_id: str) -> Path:
+        """A fresh formatted folder for a node; the caller deletes it."""
+        folder = Path(tempfile.mkdtemp(prefix=f"kafka-{self.version}-node{node_id}-"))
+        data = folder / "data"
+        shutil.copytree(self.template(), data)
+        (data / "meta.properties").write_text(
+            f"version=1\nnode.id={node_id}\ncluster.id={cluster_id}\ndirectory.id={random_id()}\n"
+        )
+        return folder
+
+
+def run(what: str, command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        tail = (done.stdout + done.stderr)[-3000:]
+        raise RuntimeError(f"{what} failed (exit code {done.returncode}):\n{tail}")
+
+
+KAFKA = Distribution("4.4.0")
+OLD = Distribution("3.9.1")
+TOOLS = Distribution("4.3.1", tools=True)

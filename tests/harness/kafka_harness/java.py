@@ -1,0 +1,58 @@
+"""Java and Maven: where they are, and what to type where they are not."""
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+PACKAGES = {"java": "openjdk-17-jre-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
+
+
+class MissingToolError(RuntimeError):
+    """A program that the tests need is not installed; the message says how to install it."""
+
+
+def install_command(*programs: str) -> list[str]:
+    packages = [PACKAGES[program] for program in programs]
+    return ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+
+
+def find(program: str) -> str:
+    """The path of the program; JAVA_HOME is looked at first for Java's own."""
+    home = os.environ.get("JAVA_HOME")
+    if home and program != "mvn" and (candidate := Path(home, "bin", program)).is_file():
+        return str(candidate)
+    found = shutil.which(program)
+    if found is None:
+        raise MissingToolError(
+            f"{program} was not found, and the tests against a real Apache Kafka need it."
+            f" Install it with: sudo {' '.join(install_command(program))}"
+            f" (Homebrew: brew install openjdk@17 maven), or leave these tests out with:"
+            f" pytest -m 'not kafka and not java'"
+        )
+    return found
+
+
+def find_java() -> str:
+    return find("java")
+
+
+@functools.cache
+def java_identity() -> str:
+    """What tells one JVM from another: an AppCDS archive holds only for the JVM that made it."""
+    done = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True)
+    return done.stderr or done.stdout
+
+
+def install_missing() -> None:
+    """Install Java and Maven where this may be done without asking: as root on Debian."""
+    missing = [p for p in ("java", "javac", "mvn") if shutil.which(p) is None]
+    if not missing:
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-q"], check=False, env=environment)
+        subprocess.run(install_command(*missing), check=True, env=environment)
+    for program in missing:
+        find(program)

@@ -1,0 +1,110 @@
+"""One Kafka process on loopback: started, suspended, stopped, killed; its log in a file."""
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+
+from .distribution import JVM_OPTIONS, Distribution
+from .properties import text
+
+
+class ReservedPort:
+    """A loopback port that nobody else is given while this object lives.
+
+    The socket is bound and never listens. Linux lets the broker, which sets SO_REUSEADDR as
+    every Java server socket does, bind and listen beside it, and gives the port to nobody who
+    asks for just any port; so it also stays free for the broker between a kill and a start.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", port))
+        self.port: int = self._socket.getsockname()[1]
+
+    def release(self) -> None:
+        self._socket.close()
+
+
+class KafkaNode:
+    """A node with its folder. ``start`` does not wait for readiness; the cluster does."""
+
+    def __init__(
+        self,
+        distribution: Distribution,
+        folder: Path,
+        properties: Mapping[str, object],
+        jvm: tuple[str, ...],
+    ) -> None:
+        self.folder, self.log = folder, folder / "node.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        file = folder / "node.properties"
+        file.write_text(text(properties))
+        self._command = distribution.command("kafka.Kafka", str(file), jvm=(*JVM_OPTIONS, *jvm))
+        # Where the system can do it, the node dies with the tests even if they are killed.
+        if setpriv := shutil.which("setpriv"):
+            self._command = [setpriv, "--pdeathsig", "KILL", *self._command]
+        running.add(self)
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the node was not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        assert not self.alive, "the node runs already"
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("KAFKA_")}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=environment,
+            )
+
+    def signal(self, number: int) -> None:
+        if self.alive:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone; works on a suspended node too."""
+        self.signal(signal.SIGKILL)
+        self.wait(10)
+
+    def wait(self, timeout: float) -> None:
+        if self._process is not None:
+            self._process.wait(timeout)
+
+    def remove(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        running.discard(self)
+
+    def tail(self, start: int = 0, limit: int = 4000) -> str:
+        """The end of the log, from byte ``start`` on."""
+        if not self.log.exists():
+            return ""
+        return self.log.read_bytes()[start:][-limit:].decode(errors="replace")
+
+
+running: "weakref.WeakSet[KafkaNode]" = weakref.WeakSet()
+
+
+@atexit.register
+def remove_all() -> None:
+    for node in list(running):
+        with contextlib.suppress(Exception):
+            node.remove()

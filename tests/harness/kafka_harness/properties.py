@@ -1,0 +1,78 @@
+"""The properties of a test node: small, quick to elect, quick to notice."""
+
+from collections.abc import Mapping
+
+FAST = {
+    "log.cleaner.dedupe.buffer.size": 2097152,  # 128 MiB of heap otherwise
+    "auto.create.topics.enable": "false",
+    "num.partitions": 3,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "log.segment.delete.delay.ms": 100,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1000,
+}
+FAST_4 = {
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.min.session.timeout.ms": 1000,
+    "group.share.heartbeat.interval.ms": 500,
+    "group.share.min.heartbeat.interval.ms": 100,
+    "group.share.min.session.timeout.ms": 1000,
+    "group.share.assignment.interval.ms": 0,
+    "group.share.min.record.lock.duration.ms": 1000,
+    "share.coordinator.state.topic.num.partitions": 3,
+}
+FAILOVER = {
+    "broker.session.timeout.ms": 2000,
+    "broker.heartbeat.interval.ms": 200,
+    "controller.quorum.election.timeout.ms": 500,
+    "controller.quorum.election.backoff.max.ms": 200,
+    "controller.quorum.fetch.timeout.ms": 1000,
+    "controller.quorum.request.timeout.ms": 1000,
+}
+
+
+def node_properties(
+    node_id: int,
+    roles: str,
+    *,
+    major: int,
+    brokers: int,
+    folder: str,
+    port: int,
+    controllers: Mapping[int, int],
+) -> dict[str, object]:
+    """The properties of one node. ``controllers``: the quorum's node ids and ports."""
+    replication, in_sync = min(3, brokers), min(2, brokers)
+    listeners = []
+    if "broker" in roles:
+        listeners.append(f"PLAINTEXT://127.0.0.1:{port}")
+    if "controller" in roles:
+        listeners.append(f"CONTROLLER://127.0.0.1:{controllers[node_id]}")
+    properties: dict[str, object] = {
+        "node.id": node_id,
+        "process.roles": roles,
+        "log.dirs": folder,
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{i}@127.0.0.1:{p}" for i, p in controllers.items()),
+        "listeners": ",".join(listeners),
+        "default.replication.factor": replication,
+        "offsets.topic.replication.factor": replication,
+        "transaction.state.log.replication.factor": replication,
+        "transaction.state.log.min.isr": in_sync,
+        **FAST,
+        **FAILOVER,
+    }
+    if "broker" in roles:
+        properties["inter.broker.listener.name"] = "PLAINTEXT"
+    if major >= 4:
+        properties |= FAST_4
+        properties["share.coordinator.state.topic.replication.factor"] = replication
+        properties["share.coordinator.state.topic.min.isr"] = in_sync
+    return properties
+
+
+def text(properties: Mapping[str, object]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
