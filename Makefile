@@ -19,7 +19,7 @@ lint: .venv/.test
 
 kafka: .venv/.test
 	.ci/need-java
-	cd tests && ../$(PY) -m harness fetch
+	$(PY) tests/harness fetch
 
 # FUZZ=seconds for each decoder
 fuzz: .venv/.test

@@ -8,11 +8,10 @@ import time
 
 from .cluster import KafkaCluster
 from .distribution import KAFKA, OLD, TOOLS, Distribution
-from .java import MissingToolError, install_missing
+from .java import MissingToolError
 
 
 def fetch() -> None:
-    install_missing()
     for distribution in (KAFKA, TOOLS, OLD):
         begin = time.monotonic()
         distribution.prepare()

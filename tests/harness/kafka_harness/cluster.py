@@ -1,5 +1,6 @@
 """A cluster of real brokers, and the same face for a cluster that somebody else runs."""
 
+import functools
 import signal
 import time
 import uuid
@@ -87,8 +88,8 @@ class KafkaCluster(ExternalKafka):
         self.distribution, self.cluster_id = distribution, random_id()
         self.nodes: dict[int, KafkaNode] = {}
         self._extra = dict(properties or {})
-        self._jvm = (f"-XX:SharedArchiveFile={distribution.archive()}",) if archive else ()
-        self._jvm += jvm
+        shared = [f"-XX:SharedArchiveFile={distribution.archive()}"] if archive else []
+        self._jvm = (*shared, *jvm)
         self._ports = {i: ReservedPort(port + i - 1 if port else 0) for i in range(1, brokers + 1)}
         self._controller_port = ReservedPort()
         servers = ",".join(f"127.0.0.1:{self._ports[i].port}" for i in self._ports)
@@ -203,7 +204,7 @@ class KafkaCluster(ExternalKafka):
         for i in expected:
             wait_until(
                 f"broker {i} to serve{self._logs()}",
-                lambda i=i: self._sees(i, expected),
+                functools.partial(self._sees, i, expected),
                 max(0.0, deadline - time.monotonic()),
             )
 
@@ -215,11 +216,16 @@ class KafkaCluster(ExternalKafka):
 
     def _warm_up(self) -> None:
         """Make the internal topics exist: their first use costs seconds."""
-        probe = Probe(*self.addresses()[0])
         kinds = (0, 1, 2) if self.distribution.major >= 4 else (0, 1)
         for kind in kinds:
-            wait_until("the coordinators", lambda k=kind: probe.coordinator_error(k) == 0, 60)
-        wait_until("producer ids", lambda: probe.producer_id_error() == 0, 60)
+            wait_until("the coordinators", functools.partial(self._coordinates, kind), 60)
+        wait_until("producer ids", lambda: self._probe().producer_id_error() == 0, 60)
+
+    def _probe(self) -> Probe:
+        return Probe(*self.addresses()[0])
+
+    def _coordinates(self, kind: int) -> bool:
+        return self._probe().coordinator_error(kind) == 0
 
     def _logs(self) -> str:
         return "".join(f"\n--- node {i}\n{n.tail()}" for i, n in self.nodes.items() if n.tail())

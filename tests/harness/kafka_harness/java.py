@@ -43,16 +43,3 @@ def java_identity() -> str:
     """What tells one JVM from another: an AppCDS archive holds only for the JVM that made it."""
     done = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True)
     return done.stderr or done.stdout
-
-
-def install_missing() -> None:
-    """Install Java and Maven where this may be done without asking: as root on Debian."""
-    missing = [p for p in ("java", "javac", "mvn") if shutil.which(p) is None]
-    if not missing:
-        return
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update", "-q"], check=False, env=environment)
-        subprocess.run(install_command(*missing), check=True, env=environment)
-    for program in missing:
-        find(program)
