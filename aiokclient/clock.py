@@ -1,0 +1,51 @@
+"""Where time and chance come from, so that a simulation can replace both.
+
+A client never calls `time.time()` or the functions of the module `random`: it asks its clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Monotonic seconds for deadlines, wall-clock milliseconds for records, and randomness."""
+
+    @property
+    def rng(self) -> random.Random:
+        """The only source of chance: jitter, sampling, random identifiers."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on the clock of the running loop, comparable with `loop.time()`."""
+        ...
+
+    def time_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks, and a generator seeded by the operating system."""
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._rng = random.Random() if rng is None else rng
+
+    @property
+    def rng(self) -> random.Random:
+        return self._rng
+
+    def monotonic(self) -> float:
+        """The running loop's time; `time.monotonic()` outside a loop."""
+        try:
+            return asyncio.get_running_loop().time()
+        except RuntimeError:
+            return time.monotonic()
+
+    def time_ms(self) -> int:
+        return time.time_ns() // 1_000_000

@@ -1,0 +1,179 @@
+"""The plain values that users pass in and get back.
+
+Timestamps are integer milliseconds since the epoch. Keys, values and header values are bytes
+unless a serializer or deserializer is given; a value of None is a tombstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, IntEnum
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+__all__ = [
+    "SKIP",
+    "ConsumerRecord",
+    "Headers",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "ProducerRecord",
+    "RecordMetadata",
+    "Skip",
+    "State",
+    "TimestampType",
+    "TopicPartition",
+]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+"""Header names with their values, in order; a name may occur more than once."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; written `orders-3`, as Kafka's own tools do."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A position to commit: the offset of the next record to read, and a note kept with it.
+
+    `leader_epoch` is that of the last record read, or None; it lets the next reader notice a
+    truncated log (KIP-320).
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first offset at or after a time, and that record's own timestamp in milliseconds."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None = None
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record is. `offset` is -1 when no broker told it (`acks=0`)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class ProducerRecord(NamedTuple):
+    """A record to send. Without `partition` the partitioner chooses; no `timestamp` means now."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Headers = ()
+
+
+class TimestampType(IntEnum):
+    """Who set a record's timestamp: its producer, or the broker on appending it."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class ConsumerRecord(Generic[K, V]):
+    """A record as read. Made for every record, hence slots and positional arguments."""
+
+    __slots__ = (
+        "headers",
+        "key",
+        "leader_epoch",
+        "offset",
+        "partition",
+        "timestamp",
+        "timestamp_type",
+        "topic",
+        "value",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        timestamp_type: TimestampType,
+        key: K | None,
+        value: V | None,
+        headers: Headers = (),
+        leader_epoch: int | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+        self.timestamp_type = timestamp_type
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.leader_epoch = leader_epoch
+
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.timestamp,
+            self.timestamp_type,
+            self.key,
+            self.value,
+            tuple(self.headers),
+            self.leader_epoch,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConsumerRecord):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.partition, self.offset))
+
+    def __repr__(self) -> str:
+        return (
+            f"ConsumerRecord(topic={self.topic!r}, partition={self.partition}, "
+            f"offset={self.offset}, timestamp={self.timestamp}, "
+            f"timestamp_type={self.timestamp_type!r}, key={self.key!r}, value={self.value!r}, "
+            f"headers={self.headers!r}, leader_epoch={self.leader_epoch})"
+        )
+
+
+class Skip(Enum):
+    """The type of `SKIP`."""
+
+    SKIP = "SKIP"
+
+    def __repr__(self) -> str:
+        return "SKIP"
+
+
+SKIP: Final = Skip.SKIP
+"""What `on_record_error` answers to leave a record out."""
+
+
+class State(Enum):
+    """What a client is doing. DEGRADED works with something out of reach; FAILED never recovers."""
+
+    NEW = "new"
+    STARTING = "starting"
+    RUNNING = "running"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+    CLOSED = "closed"
