@@ -1,0 +1,469 @@
+"""The options of every client, with their defaults, limits and meaning.
+
+Names are Kafka's with `_` for `.`, and so are the units: an option that ends in `_ms` counts
+milliseconds. A configuration is immutable and checked when it is made: a `ConfigError` names the
+option and what it allows.
+"""
+
+# ruff: noqa: RUF009 - `option` makes a dataclass field
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import ssl
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypedDict
+
+from aiokclient.clock import Clock
+from aiokclient.errors import ConfigError
+from aiokclient.option import (
+    BOOLEAN,
+    FUNCTION,
+    OPTIONAL_BOOLEAN,
+    OPTIONAL_TEXT,
+    TEXT,
+    Addresses,
+    Choice,
+    Integer,
+    Kind,
+    Names,
+    OffsetReset,
+    option,
+)
+from aiokclient.security import Plaintext, Security, Tls
+
+__all__ = [
+    "AdminConfig",
+    "AdminOptions",
+    "ClientConfig",
+    "ClientOptions",
+    "ConsumerConfig",
+    "ConsumerOptions",
+    "ProducerConfig",
+    "ProducerOptions",
+]
+
+MILLISECONDS = Integer(0)
+POSITIVE = Integer(1)
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
+
+ELSEWHERE = {
+    "retries": "retries go on until delivery_timeout_ms (producer) or the timeout of the call",
+    "send_buffer_bytes": "the operating system sizes the buffers of sockets",
+    "receive_buffer_bytes": "the operating system sizes the buffers of sockets",
+    "interceptor_classes": "there are no interceptors",
+    "metric_reporters": "x.metrics() gives the metrics",
+    "ssl_keystore_password": "keys are read as PEM; ssl_key_password opens an encrypted one",
+    "ssl_truststore_password": "trusted certificates are read as PEM, which has no password",
+    "ssl_keystore_key": "name a file in ssl_keystore_location, or pass security=",
+    "ssl_keystore_certificate_chain": "name a file in ssl_keystore_location, or pass security=",
+}
+"""Options of Kafka's own clients that these clients do not have, and why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClientConfig:
+    """What producers, consumers and admin clients have in common.
+
+    Raises ConfigError for a value that is not allowed.
+    """
+
+    bootstrap_servers: tuple[tuple[str, int], ...] = option(Addresses(), ())
+    client_id: str = option(TEXT, "aiokclient")
+    client_rack: str | None = option(OPTIONAL_TEXT, None)
+    client_dns_lookup: str = option(
+        Choice.of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), "use_all_dns_ips"
+    )
+
+    security: Security = option(FUNCTION, Plaintext())
+    security_protocol: str | None = option(OPTIONAL_TEXT, None)
+    ssl_truststore_type: str | None = option(OPTIONAL_TEXT, None)
+    ssl_truststore_location: str | None = option(OPTIONAL_TEXT, None)
+    ssl_truststore_certificates: str | None = option(OPTIONAL_TEXT, None, secret=True)
+    ssl_keystore_type: str | None = option(OPTIONAL_TEXT, None)
+    ssl_keystore_location: str | None = option(OPTIONAL_TEXT, None)
+    ssl_key_password: str | None = option(OPTIONAL_TEXT, None, secret=True)
+    ssl_endpoint_identification_algorithm: str | None = option(
+        Choice(((None, (None,)), ("https", ("https",)), ("", ("",)))), None
+    )
+
+    request_timeout_ms: int = option(POSITIVE, 30_000)
+    default_api_timeout_ms: int = option(POSITIVE, 60_000)
+    close_timeout_ms: int = option(MILLISECONDS, 5_000)
+    socket_connection_setup_timeout_ms: int = option(POSITIVE, 10_000)
+    socket_connection_setup_timeout_max_ms: int = option(POSITIVE, 30_000)
+    connections_max_idle_ms: int = option(Integer(-1), 540_000)
+    reconnect_backoff_ms: int = option(MILLISECONDS, 50)
+    reconnect_backoff_max_ms: int = option(MILLISECONDS, 1_000)
+    retry_backoff_ms: int = option(MILLISECONDS, 100)
+    retry_backoff_max_ms: int = option(MILLISECONDS, 1_000)
+    metadata_max_age_ms: int = option(POSITIVE, 300_000)
+    metadata_recovery_strategy: str = option(Choice.of("rebootstrap", "none"), "rebootstrap")
+    metadata_recovery_rebootstrap_trigger_ms: int = option(MILLISECONDS, 300_000)
+    receive_message_max_bytes: int = option(Integer(1024), 100 * 1024 * 1024)
+
+    connector: Any = option(FUNCTION, None)
+    clock: Clock | None = option(FUNCTION, None)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _set(self, field.name, _checked(field, getattr(self, field.name), field.name))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        _fold_security(self)
+        for low, high in (
+            ("retry_backoff_ms", "retry_backoff_max_ms"),
+            ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
+            ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
+        ):
+            if getattr(self, low) > getattr(self, high):
+                # As in Kafka: a first wait above the limit is the limit.
+                _set(self, high, getattr(self, low))
+
+    @classmethod
+    def build(cls, options: Mapping[str, Any], *, client: ClientConfig | None = None) -> Self:
+        """From keyword options; what belongs to the connections comes from `client` if given.
+
+        Raises ConfigError for an unknown name, a value not allowed, and an option of the
+        connections beside `client`.
+        """
+        known = _fields(cls)
+        for name in options:
+            if name not in known:
+                raise _unknown(name, known)
+        if client is None:
+            return cls(**options)
+        shared = {name: getattr(client, name) for name in _fields(ClientConfig)}
+        for name in options:
+            if name in shared and name not in PER_CHILD:
+                raise ConfigError(f"{name} is an option of the client that is passed as client=")
+        return cls(**{**shared, **options})
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any], **options: Any) -> Self:
+        """From Kafka's dotted names with texts as values; `options` adds what no text can say.
+
+        Raises ConfigError for an unknown name and for a text that is not allowed.
+        """
+        fields = {name.replace("_", "."): field for name, field in _fields(cls).items()}
+        for name, text in properties.items():
+            if name not in fields:
+                raise _unknown(name, fields)
+            field = fields[name]
+            options.setdefault(field.name, _checked(field, text, name, reading=True))
+        return cls.build(options)
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{field.name}={'***' if field.metadata['secret'] else repr(value)}"
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+PER_CHILD = frozenset(
+    {"client_rack", "close_timeout_ms", "default_api_timeout_ms", "request_timeout_ms"}
+)
+"""Options that a child of a shared client may set differently."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ProducerConfig(ClientConfig):
+    """A producer's options. `acks` is -1 for "all".
+
+    `enable_idempotence` left out means: where acks and the requests in flight allow it.
+    `compression_level` left out means the codec's own, or Kafka's option for this codec.
+    """
+
+    acks: int = option(Choice(((-1, ("all", -1, "-1")), (0, (0, "0")), (1, (1, "1")))), -1)
+    enable_idempotence: bool = option(OPTIONAL_BOOLEAN, None)  # type: ignore[assignment]  # set on init
+    max_in_flight_requests_per_connection: int = option(POSITIVE, 5)
+    delivery_timeout_ms: int = option(POSITIVE, 120_000)
+    linger_ms: int = option(MILLISECONDS, 5)
+    batch_size: int = option(MILLISECONDS, 16_384)
+    max_request_size: int = option(POSITIVE, 1_048_576)
+    max_block_ms: int = option(MILLISECONDS, 60_000)
+    buffer_memory: int = option(Integer(1, 2**63 - 1), 33_554_432)
+    compression_type: str = option(Choice.of("none", "gzip", "snappy", "lz4", "zstd"), "none")
+    compression_level: int | None = option(Integer(-131_072, 22, optional=True), None)
+    compression_gzip_level: int | None = option(Integer(-1, 9, optional=True), None)
+    compression_lz4_level: int | None = option(Integer(1, 17, optional=True), None)
+    compression_zstd_level: int | None = option(Integer(-131_072, 22, optional=True), None)
+    partitioner: Any = option(FUNCTION, None)
+    partitioner_ignore_keys: bool = option(BOOLEAN, False)
+    partitioner_adaptive_partitioning_enable: bool = option(BOOLEAN, True)
+    partitioner_availability_timeout_ms: int = option(MILLISECONDS, 0)
+    transactional_id: str | None = option(OPTIONAL_TEXT, None)
+    transaction_timeout_ms: int = option(POSITIVE, 60_000)
+    key_serializer: Any = option(FUNCTION, None)
+    value_serializer: Any = option(FUNCTION, None)
+    on_delivery_error: Callable[[Any], object] | None = option(FUNCTION, None)
+
+    def _check_together(self) -> None:
+        ClientConfig._check_together(self)
+        _settle_idempotence(self)
+        _settle_compression(self)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConsumerConfig(ClientConfig):
+    """A consumer's options."""
+
+    group_id: str | None = option(OPTIONAL_TEXT, None)
+    group_instance_id: str | None = option(OPTIONAL_TEXT, None)
+    group_protocol: str = option(Choice.of("classic", "consumer"), "classic")
+    group_remote_assignor: str | None = option(OPTIONAL_TEXT, None)
+    partition_assignment_strategy: tuple[str, ...] = option(
+        Names(), ("range", "cooperative-sticky")
+    )
+    session_timeout_ms: int = option(POSITIVE, 45_000)
+    heartbeat_interval_ms: int = option(POSITIVE, 3_000)
+    max_poll_interval_ms: int = option(POSITIVE, 300_000)
+    max_poll_records: int = option(POSITIVE, 500)
+    enable_auto_commit: bool = option(BOOLEAN, True)
+    auto_commit_interval_ms: int = option(MILLISECONDS, 5_000)
+    auto_offset_reset: str = option(OffsetReset(), "latest")
+    new_partitions: str = option(Choice.of("earliest", "reset"), "earliest")
+    isolation_level: str = option(
+        Choice.of("read_uncommitted", "read_committed"), "read_uncommitted"
+    )
+    fetch_min_bytes: int = option(MILLISECONDS, 1)
+    fetch_max_bytes: int = option(MILLISECONDS, 52_428_800)
+    fetch_max_wait_ms: int = option(MILLISECONDS, 500)
+    max_partition_fetch_bytes: int = option(MILLISECONDS, 1_048_576)
+    check_crcs: bool = option(BOOLEAN, True)
+    allow_auto_create_topics: bool = option(BOOLEAN, True)
+    exclude_internal_topics: bool = option(BOOLEAN, True)
+    key_deserializer: Any = option(FUNCTION, None)
+    value_deserializer: Any = option(FUNCTION, None)
+    on_record_error: Callable[[Any], Any] | None = option(FUNCTION, None)
+
+    @property
+    def auto_offset_reset_ms(self) -> int | None:
+        """How far back `by_duration:` goes, in milliseconds; None for the other ways to reset."""
+        return OffsetReset.duration_ms(self.auto_offset_reset)
+
+    def _check_together(self) -> None:
+        ClientConfig._check_together(self)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat_interval_ms: {self.heartbeat_interval_ms} is not below "
+                f"session_timeout_ms ({self.session_timeout_ms}); a third of it is usual"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AdminConfig(ClientConfig):
+    """An admin client's options: those of every client."""
+
+
+def _set(config: ClientConfig, name: str, value: Any) -> None:
+    object.__setattr__(config, name, value)
+
+
+def _fields(cls: type[ClientConfig]) -> dict[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(cls)}
+
+
+def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bool = False) -> Any:
+    kind: Kind = field.metadata["kind"]
+    try:
+        if reading and isinstance(value, str):
+            return kind.read(value.strip())
+        return kind.check(value)
+    except ValueError as error:
+        shown = "this value" if field.metadata["secret"] else repr(value)
+        reason = str(error) or f"it must be {kind.allowed}"
+        raise ConfigError(f"{name}: {shown} is not allowed; {reason}") from None
+
+
+def _unknown(name: str, known: Iterable[str]) -> ConfigError:
+    plain = name.replace(".", "_")
+    if plain in ELSEWHERE:
+        return ConfigError(f"{name} is not an option here: {ELSEWHERE[plain]}")
+    if plain.startswith("sasl_"):
+        return ConfigError(f"{name}: SASL is not available in this version of aiokclient")
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    advice = f"; did you mean {nearest[0]}?" if nearest else ""
+    return ConfigError(f"{name} is not an option{advice}")
+
+
+def _fold_security(config: ClientConfig) -> None:
+    # Kafka's single options become one object, so that only `security` is looked at later.
+    security: Any = config.security
+    if isinstance(security, ssl.SSLContext):
+        security = Tls(context=security)
+    if not isinstance(security, Plaintext | Tls):
+        raise ConfigError("security: it must be Plaintext(), Tls(...) or an ssl.SSLContext")
+    given = [name for name in _fields(ClientConfig) if _is_tls_option(config, name)]
+    protocol = _protocol(config.security_protocol)
+    if protocol == "ssl":
+        if security != Plaintext():
+            raise ConfigError("security_protocol: give either security or Kafka's options")
+        security = _tls(config)
+    elif given:
+        raise ConfigError(f"{given[0]} needs security_protocol=SSL")
+    elif protocol == "plaintext" and security != Plaintext():
+        raise ConfigError("security_protocol: PLAINTEXT contradicts security")
+    _set(config, "security", security)
+    for name in ("security_protocol", *given):
+        _set(config, name, None)
+
+
+def _is_tls_option(config: ClientConfig, name: str) -> bool:
+    return name.startswith("ssl_") and getattr(config, name) is not None
+
+
+def _protocol(given: str | None) -> str | None:
+    if given is None:
+        return None
+    protocol = given.lower()
+    if protocol.startswith("sasl_") and protocol in PROTOCOLS:
+        raise ConfigError(f"security_protocol: {given} is not available in this version")
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"security_protocol: {given!r} is not allowed; it is PLAINTEXT or SSL")
+    return protocol
+
+
+def _tls(config: ClientConfig) -> Tls:
+    for name in ("ssl_truststore_type", "ssl_keystore_type"):
+        if (getattr(config, name) or "PEM").upper() != "PEM":
+            raise ConfigError(f"{name}: only PEM is read; convert the store with keytool, openssl")
+    return Tls(
+        cafile=config.ssl_truststore_location,
+        cadata=config.ssl_truststore_certificates,
+        certfile=config.ssl_keystore_location,
+        password=config.ssl_key_password,
+        check_hostname=config.ssl_endpoint_identification_algorithm != "",
+    )
+
+
+def _settle_idempotence(config: ProducerConfig) -> None:
+    reasons = []
+    if config.acks != -1:
+        reasons.append("acks='all'")
+    if config.max_in_flight_requests_per_connection > 5:
+        reasons.append("max_in_flight_requests_per_connection of at most 5")
+    if config.transactional_id is not None and config.enable_idempotence is False:
+        raise ConfigError("enable_idempotence: a transactional_id needs it, so it cannot be False")
+    given: Any = config.enable_idempotence
+    if reasons and (given or config.transactional_id is not None):
+        raise ConfigError(f"enable_idempotence: it needs {' and '.join(reasons)}")
+    if given is None:
+        _set(config, "enable_idempotence", not reasons)
+
+
+def _settle_compression(config: ProducerConfig) -> None:
+    codec, level = config.compression_type, config.compression_level
+    if level is None:
+        level = getattr(config, f"compression_{codec}_level", None)
+    elif codec not in LEVELS:
+        raise ConfigError(f"compression_level: {codec} has no levels")
+    if level is not None and codec == "gzip" and level == -1:
+        level = None
+    if level is not None and level not in LEVELS[codec]:
+        levels = LEVELS[codec]
+        raise ConfigError(
+            f"compression_level: {level} is not a level of {codec}; it must be "
+            f"from {levels.start} to {levels.stop - 1}"
+        )
+    _set(config, "compression_level", level)
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keyword options of every client; `ClientConfig` checks them."""
+
+    bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
+    client_id: str
+    client_rack: str | None
+    client_dns_lookup: str
+    security: Security | ssl.SSLContext
+    security_protocol: str | None
+    ssl_truststore_type: str | None
+    ssl_truststore_location: str | None
+    ssl_truststore_certificates: str | None
+    ssl_keystore_type: str | None
+    ssl_keystore_location: str | None
+    ssl_key_password: str | None
+    ssl_endpoint_identification_algorithm: str | None
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    close_timeout_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    connections_max_idle_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: int
+    receive_message_max_bytes: int
+    connector: Any
+    clock: Clock | None
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """The keyword options of a producer; `ProducerConfig` checks them."""
+
+    acks: int | str
+    enable_idempotence: bool
+    max_in_flight_requests_per_connection: int
+    delivery_timeout_ms: int
+    linger_ms: int
+    batch_size: int
+    max_request_size: int
+    max_block_ms: int
+    buffer_memory: int
+    compression_type: str
+    compression_level: int | None
+    compression_gzip_level: int | None
+    compression_lz4_level: int | None
+    compression_zstd_level: int | None
+    partitioner: Any
+    partitioner_ignore_keys: bool
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    key_serializer: Any
+    value_serializer: Any
+    on_delivery_error: Callable[[Any], object] | None
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """The keyword options of a consumer; `ConsumerConfig` checks them."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
+    partition_assignment_strategy: str | Sequence[str]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    new_partitions: str
+    isolation_level: str
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    allow_auto_create_topics: bool
+    exclude_internal_topics: bool
+    key_deserializer: Any
+    value_deserializer: Any
+    on_record_error: Callable[[Any], Any] | None
+
+
+class AdminOptions(ClientOptions, total=False):
+    """The keyword options of an admin; `AdminConfig` checks them."""

@@ -1,0 +1,275 @@
+"""One option: what it allows, and how a text becomes its value.
+
+A kind checks a value that a program gave and reads a value that a properties file gave. Both
+raise ValueError, with a text only where more is to be said than what the kind allows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+__all__ = [
+    "BOOLEAN",
+    "FUNCTION",
+    "OPTIONAL_BOOLEAN",
+    "OPTIONAL_TEXT",
+    "TEXT",
+    "Addresses",
+    "Choice",
+    "Integer",
+    "Kind",
+    "Names",
+    "OffsetReset",
+    "option",
+    "written",
+]
+
+T = TypeVar("T")
+
+
+class Kind(Protocol):
+    """What an option's values are. `allowed` completes the sentence "it must be ..."."""
+
+    @property
+    def allowed(self) -> str: ...
+
+    def check(self, value: Any) -> Any:
+        """The value in its normal form; ValueError if it is not allowed."""
+        ...
+
+    def read(self, text: str) -> Any:
+        """The value that a text stands for; ValueError if it stands for none."""
+        ...
+
+
+def option(kind: Kind, default: T, *, secret: bool = False) -> T:
+    """A dataclass field of this kind. A secret is shown by no repr."""
+    field = dataclasses.field(default=default, metadata={"kind": kind, "secret": secret})
+    return field
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Integer:
+    """An int within bounds, both included."""
+
+    least: int = 0
+    most: int = 2**31 - 1
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        limits = f"from {self.least} to {self.most}"
+        return f"an integer {limits}" + (", or None" if self.optional else "")
+
+    def check(self, value: Any) -> int | None:
+        if value is None and self.optional:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError
+        if not self.least <= value <= self.most:
+            raise ValueError
+        return value
+
+    def read(self, text: str) -> int | None:
+        try:
+            return self.check(int(text))
+        except ValueError:
+            raise ValueError from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """One of some values, each with the texts (or other values) that mean it."""
+
+    meanings: tuple[tuple[T, tuple[Any, ...]], ...]
+
+    @classmethod
+    def of(cls, *values: str) -> Choice[str]:
+        """One of these texts, in upper or lower case."""
+        return Choice(tuple((value, (value,)) for value in values))
+
+    @property
+    def allowed(self) -> str:
+        names = [repr(spellings[0]) for _, spellings in self.meanings]
+        return f"one of {', '.join(names[:-1])} and {names[-1]}"
+
+    def check(self, value: Any) -> T:
+        if isinstance(value, str):
+            value = value.strip().lower()
+        for meaning, spellings in self.meanings:
+            for spelling in spellings:
+                if type(value) is type(spelling) and value == spelling:
+                    return meaning
+        raise ValueError
+
+    def read(self, text: str) -> T:
+        return self.check(text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Boolean:
+    """True or False; in a text `true` or `false`."""
+
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        return "True or False"
+
+    def check(self, value: Any) -> bool | None:
+        if isinstance(value, bool) or (self.optional and value is None):
+            return value
+        raise ValueError
+
+    def read(self, text: str) -> bool:
+        return Choice(((True, ("true",)), (False, ("false",)))).check(text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Text:
+    """A string; an optional one may be None, and an empty text means None."""
+
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        return "a string or None" if self.optional else "a string that is not empty"
+
+    def check(self, value: Any) -> str | None:
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, str) or not (value or self.optional):
+            raise ValueError
+        return value
+
+    def read(self, text: str) -> str | None:
+        return self.check(text or None if self.optional else text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Names:
+    """A tuple of names; a text separates them by commas."""
+
+    @property
+    def allowed(self) -> str:
+        return "a sequence of names, or one text with commas between them"
+
+    def check(self, value: Any) -> tuple[str, ...]:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")]
+        if not isinstance(value, Sequence) or not all(isinstance(v, str) and v for v in value):
+            raise ValueError
+        return tuple(value)
+
+    def read(self, text: str) -> tuple[str, ...]:
+        return self.check(text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Function:
+    """An object of the program, which no properties file can hold."""
+
+    @property
+    def allowed(self) -> str:
+        return "given as an argument of the program, not as a text"
+
+    def check(self, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError
+        return value
+
+    def read(self, text: str) -> Any:
+        raise ValueError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Addresses:
+    """A tuple of (host, port). A text separates them by commas; IPv6 is written `[::1]:9092`."""
+
+    @property
+    def allowed(self) -> str:
+        return "host:port, or several of them; an IPv6 address stands in brackets: [::1]:9092"
+
+    def check(self, value: Any) -> tuple[tuple[str, int], ...]:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, Sequence):
+            raise ValueError
+        addresses = tuple(_address(item) for item in items if item != "")
+        if not addresses:
+            raise ValueError("no address is given; write host:port of one broker or more")
+        return addresses
+
+    def read(self, text: str) -> tuple[tuple[str, int], ...]:
+        return self.check(text)
+
+
+_ADDRESS = re.compile(
+    r"(?:[A-Za-z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>\d{1,5})"
+)
+
+
+def _address(item: Any) -> tuple[str, int]:
+    if isinstance(item, tuple) and len(item) == 2:
+        host, port = item
+        if not isinstance(host, str) or not isinstance(port, int):
+            raise ValueError
+    else:
+        match = _ADDRESS.fullmatch(item.strip()) if isinstance(item, str) else None
+        if match is None:
+            raise ValueError(f"{item!r} is not host:port ([host]:port for an IPv6 address)")
+        host, port = match["v6"] or match["host"], int(match["port"])
+    if not 0 < port < 65536:
+        raise ValueError(f"the port in {item!r} is not from 1 to 65535")
+    return host, port
+
+
+def written(address: tuple[str, int]) -> str:
+    """An address as `bootstrap_servers` takes it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """Where to read from without a position: a name, or `by_duration:` and an ISO 8601 duration."""
+
+    @property
+    def allowed(self) -> str:
+        return "'earliest', 'latest', 'none' or 'by_duration:' with a duration such as PT24H or P7D"
+
+    def check(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        name, _, duration = value.partition(":")
+        if name.lower() == "by_duration":
+            self.duration_ms(value)
+            return f"by_duration:{duration.upper()}"
+        return Choice.of("earliest", "latest", "none").check(value)
+
+    def read(self, text: str) -> str:
+        return self.check(text)
+
+    @staticmethod
+    def duration_ms(value: str) -> int | None:
+        """The milliseconds of a `by_duration:` value, None for the names."""
+        kind, _, duration = value.partition(":")
+        if kind.lower() != "by_duration":
+            return None
+        match = _DURATION.fullmatch(duration.upper())
+        if match is None or not any(match.groups()):
+            raise ValueError
+        days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+        return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+
+
+BOOLEAN = Boolean()
+OPTIONAL_BOOLEAN = Boolean(optional=True)
+TEXT = Text()
+OPTIONAL_TEXT = Text(optional=True)
+FUNCTION = Function()

@@ -1,0 +1,82 @@
+"""How a client secures its connections: in the clear, or by TLS."""
+
+from __future__ import annotations
+
+import dataclasses
+import ssl
+from typing import TypeAlias
+
+from aiokclient.errors import ConfigError
+
+__all__ = ["Plaintext", "Security", "Tls"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plaintext:
+    """No encryption and no proof of identity on either side."""
+
+    def ssl_context(self) -> None:
+        """None: connections are in the clear."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """TLS. Without `cafile` or `cadata` the operating system's authorities are trusted.
+
+    `certfile` and `keyfile` (PEM; the key may be in `certfile`) let the client show who it is,
+    `password` opens the key. `check_hostname=False` still verifies the certificate's chain.
+    A `context` of your own replaces all the rest.
+    """
+
+    cafile: str | None = None
+    cadata: str | None = dataclasses.field(default=None, repr=False)
+    certfile: str | None = None
+    keyfile: str | None = None
+    password: str | None = dataclasses.field(default=None, repr=False)
+    check_hostname: bool = True
+    context: ssl.SSLContext | None = None
+
+    def __post_init__(self) -> None:
+        others = (self.cafile, self.cadata, self.certfile, self.keyfile, self.password)
+        if self.context is not None and any(other is not None for other in others):
+            raise ConfigError("Tls: give either context or the files, not both")
+        if self.certfile is None and (self.keyfile or self.password):
+            raise ConfigError("Tls: keyfile and password need certfile, the client's certificate")
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """A context for the client's side. Reads the files, so it blocks: call it in a thread.
+
+        Raises ConfigError that names the file which is missing or cannot be used.
+        """
+        if self.context is not None:
+            return self.context
+        context = self._trusting()
+        context.check_hostname = self.check_hostname
+        if self.certfile is not None:
+            self._load_own_certificate(context, self.certfile)
+        return context
+
+    def _trusting(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.cafile, cadata=self.cadata)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            where = self.cafile or "cadata"
+            raise ConfigError(
+                f"the trusted certificates in {where} cannot be loaded ({error}); a readable file "
+                f"in PEM format is needed"
+            ) from error
+
+    def _load_own_certificate(self, context: ssl.SSLContext, certfile: str) -> None:
+        # Without a password given, OpenSSL would ask for one on the terminal and block.
+        password = self.password or ""
+        try:
+            context.load_cert_chain(certfile, self.keyfile, lambda: password)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"the client's certificate in {certfile} or its key in "
+                f"{self.keyfile or certfile} cannot be loaded ({error}); both are PEM, and an "
+                f"encrypted key needs its password"
+            ) from error
+
+
+Security: TypeAlias = Plaintext | Tls
