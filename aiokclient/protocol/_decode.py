@@ -1,0 +1,244 @@
+"""Writes the source of decoders; ``codec`` says what a decoder is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiokclient.protocol._source import INTEGER_SIZES, LENGTHS, Source, is_struct
+from aiokclient.protocol.fields import Field, Scalar
+from aiokclient.protocol.primitives import MAX_STRING, integer_readers
+
+Decoder = Callable[[Any, int], tuple[Any, int]]
+
+_INTEGERS = {code: integer_readers(code) for code in INTEGER_SIZES}
+
+
+def holds_records(cls: Any) -> bool:
+    """Whether a field of a struct, or of one inside of it, is of the kind records."""
+    return any(
+        field.kind == "records" or (is_struct(field.element) and holds_records(field.element))
+        for field in cls._fields
+    )
+
+
+def smallest_size(element: Any, version: int, flexible: bool) -> int:
+    """The fewest bytes that an element of an array takes."""
+    if isinstance(element, Scalar):
+        if element.code:
+            return element.size
+        return 1 if flexible else struct.calcsize(LENGTHS[element.kind])
+    size = 1 if flexible else 0
+    for field in element._fields:
+        if not field.present_in(version) or field.tagged_in(version):
+            continue
+        if field.kind == "array":
+            size += 1 if flexible else 4
+        elif field.kind == "struct" and field.nullable_in(version):
+            size += 1
+        else:
+            size += smallest_size(field.element, version, field.flexible_in(version, flexible))
+    if size == 0:
+        raise TypeError(f"an array of {element.__name__} in version {version} has empty elements")
+    return size
+
+
+class DecoderSource(Source):
+    def compile(self) -> Decoder:
+        self.view = holds_records(self.cls)
+        message = self.struct(self.cls, self.cls.__name__)
+        self.line(f"return {message}, pos")
+        decoder: Decoder = self.assemble("decode", "buf, pos")
+        return decoder
+
+    def before(self) -> list[str]:
+        return ["    end = len(buf)"]
+
+    def after(self, label: str) -> list[str]:
+        return [
+            "    except (StructError, IndexError):",
+            f"        too_short({label!r}, buf)",
+            "    except UnicodeDecodeError as error:",
+            f"        bad_text({label!r}, error)",
+        ]
+
+    def flush(self) -> None:
+        if not self.pending:
+            return
+        name, layout = self.layout()
+        targets = ", ".join(target for _, target in self.pending)
+        if name == "_B":
+            self.line(f"{targets} = buf[pos]")
+        else:
+            self.names[name] = layout.unpack_from
+            comma = "," if len(self.pending) == 1 else ""
+            self.line(f"{targets}{comma} = {name}(buf, pos)")
+        self.line(f"pos += {layout.size}")
+        for code, target in self.pending:
+            if code == "16s":
+                self.line(f"{target} = uuid_from({target})")
+        self.pending.clear()
+
+    def struct(self, cls: Any, path: str) -> str:
+        """Read a struct into a new variable."""
+        target = self.fresh("o")
+        self.line(f"{target} = new({self.constant(cls.__name__, cls)})")
+        tagged = []
+        for field in cls._fields:
+            place = f"{target}.{field.name}"
+            if not field.present_in(self.version):
+                self.default(field, place)
+            elif field.tagged_in(self.version):
+                self.default(field, place)
+                tagged.append(field)
+            else:
+                self.field(field, place, path)
+        if self.flexible:
+            self.tags(target, tagged, path)
+        else:
+            self.line(f"{target}._tags = None")
+        self.flush()
+        return target
+
+    def default(self, field: Field, place: str) -> None:
+        value = field.new_default()
+        if isinstance(value, list):
+            self.line(f"{place} = []")
+        elif is_struct(field.element) and value is not None:
+            self.line(f"{place} = {self.constant(field.element.__name__, field.element)}()")
+        else:
+            self.line(f"{place} = {self.literal(value)}")
+
+    def field(self, field: Field, place: str, path: str) -> None:
+        path = f"{path}.{field.name}"
+        null = field.nullable_in(self.version)
+        if field.kind == "array":
+            self.array(field.element, place, null, path)
+        elif field.kind != "struct":
+            flexible = field.flexible_in(self.version, self.flexible)
+            self.scalar(field.element, place, null, flexible, path)
+        elif null:
+            self.nullable_struct(field, place, path)
+        else:
+            self.line(f"{place} = {self.struct(field.element, path)}")
+
+    def nullable_struct(self, field: Field, place: str, path: str) -> None:
+        mark = self.fresh("n")
+        self.pending.append(("b", mark))
+        self.flush()
+        with self.block(f"if {mark} < 0:"):
+            self.line(f"{place} = None")
+        with self.block("else:"):
+            self.line(f"{place} = {self.struct(field.element, path)}")
+
+    def length(self, kind: str, flexible: bool) -> str:
+        """Read a length or a count into a new variable; -1 is null."""
+        length = self.fresh("n")
+        self.pending.append(("B" if flexible else LENGTHS[kind], length))
+        self.flush()
+        if flexible:
+            with self.block(f"if {length} > 127:"):
+                self.line(f"{length}, pos = continue_uvarint(buf, pos, {length})")
+            self.line(f"{length} -= 1")
+        return length
+
+    @contextmanager
+    def unless_null(self, length: str, place: str, null: bool) -> Iterator[None]:
+        if not null:
+            yield
+            return
+        with self.block(f"if {length} == -1:"):
+            self.line(f"{place} = None")
+        with self.block("else:"):
+            yield
+
+    def scalar(self, kind: Scalar, place: str, null: bool, flexible: bool, path: str) -> None:
+        if kind.code:
+            self.pending.append((kind.code, place))
+            return
+        length = self.length(kind.kind, flexible)
+        most = f" or {length} > {MAX_STRING}" if kind.kind == "string" and flexible else ""
+        with self.unless_null(length, place, null):
+            self.line(f"stop = pos + {length}")
+            with self.block(f"if {length} < 0 or stop > end{most}:"):
+                self.line(f"bad_length({path!r}, {length}, buf, pos)")
+            self.line(f"{place} = {self.slice(kind.kind)}")
+            self.line("pos = stop")
+
+    def slice(self, kind: str) -> str:
+        if kind == "string":
+            return 'str(buf[pos:stop], "utf-8")' if self.view else "buf[pos:stop].decode()"
+        if kind == "bytes" and self.view:
+            return "bytes(buf[pos:stop])"
+        return "buf[pos:stop]"
+
+    def array(self, element: Any, place: str, null: bool, path: str) -> None:
+        count = self.length("array", self.flexible)
+        with self.unless_null(count, place, null):
+            if isinstance(element, Scalar) and element.code in _INTEGERS:
+                self.integers(element.code, count, place, path)
+            else:
+                self.elements(element, count, place, path)
+
+    def integers(self, code: str, count: str, place: str, path: str) -> None:
+        readers = self.constant("read_" + code, _INTEGERS[code])
+        size = f"{count} * {INTEGER_SIZES[code]}"
+        with self.block(f"if 0 <= {count} < {len(_INTEGERS[code])}:"):
+            self.line(f"{place} = [*{readers}[{count}](buf, pos)]")
+        with self.block("else:"):
+            self.check(count, INTEGER_SIZES[code], path)
+            self.line(f"{place} = integers(buf, pos, {count}, {code!r})")
+        self.line(f"pos += {size}")
+
+    def elements(self, element: Any, count: str, place: str, path: str) -> None:
+        self.check(count, smallest_size(element, self.version, self.flexible), path)
+        items = self.fresh("items")
+        self.line(f"{items} = []")
+        with self.block(f"for _ in range({count}):"):
+            if is_struct(element):
+                item = self.struct(element, path)
+            else:
+                item = self.fresh("item")
+                self.scalar(element, item, False, self.flexible, path)
+                self.flush()
+            self.line(f"{items}.append({item})")
+        self.line(f"{place} = {items}")
+
+    def check(self, count: str, size: int, path: str) -> None:
+        """Refuse a count that cannot be before anything is made."""
+        needed = count if size == 1 else f"{count} * {size}"
+        with self.block(f"if {count} < 0 or {needed} > end - pos:"):
+            self.line(f"bad_length({path!r}, {count}, buf, pos)")
+
+    def tags(self, target: str, tagged: list[Field], path: str) -> None:
+        count = self.fresh("n")
+        self.pending.append(("B", count))
+        self.flush()
+        self.line(f"{target}._tags = None")
+        with self.block(f"if {count}:"):
+            if tagged:
+                self.known_tags(target, tagged, count, path)
+            else:
+                self.line(f"{target}._tags, pos = read_tags(buf, pos, {count})")
+
+    def known_tags(self, target: str, tagged: list[Field], count: str, path: str) -> None:
+        tag, stop = self.fresh("tag"), self.fresh("stop")
+        self.line(f"{count}, pos = tag_count(buf, pos, {count})")
+        self.line(f"{tag} = -1")
+        with self.block(f"for _ in range({count}):"):
+            self.line(f"{tag}, {stop}, pos = read_tag(buf, pos, {tag})")
+            word = "if"
+            for field in tagged:
+                with self.block(f"{word} {tag} == {field.tag}:"):
+                    self.field(field, f"{target}.{field.name}", path)
+                    self.flush()
+                word = "elif"
+            with self.block("else:"):
+                with self.block(f"if {target}._tags is None:"):
+                    self.line(f"{target}._tags = {{}}")
+                self.line(f"{target}._tags[{tag}] = bytes(buf[pos:{stop}])")
+                self.line(f"pos = {stop}")
+            with self.block(f"if pos != {stop}:"):
+                self.line(f"bad_tag_size({path!r}, {tag}, {stop}, pos)")

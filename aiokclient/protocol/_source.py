@@ -1,0 +1,95 @@
+"""Python source in the making: what the makers of decoders and encoders share."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from aiokclient.protocol import primitives
+from aiokclient.protocol.fields import Scalar
+
+LENGTHS: Final = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
+INTEGER_SIZES: Final = {"b": 1, "h": 2, "i": 4, "q": 8}
+
+
+def is_struct(element: Any) -> bool:
+    """Whether what an array or a field holds is a struct, not a scalar."""
+    return not isinstance(element, Scalar)
+
+
+class Source:
+    """The lines of a function in the making, and the objects that they name.
+
+    pending: fields of fixed size that wait to be read or written together
+    """
+
+    head = ""
+    tail: tuple[str, ...] = ()
+
+    def __init__(self, cls: Any, version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.flexible = cls.is_flexible(version)
+        self.lines: list[str] = []
+        self.depth = 2
+        self.names: dict[str, Any] = {}
+        self.numbers = 0
+        self.pending: list[tuple[str, str]] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def fresh(self, letter: str) -> str:
+        """A variable that nothing else uses."""
+        self.numbers += 1
+        return f"{letter}{self.numbers}"
+
+    def constant(self, prefix: str, value: Any) -> str:
+        """A name for an object; the same object keeps its name."""
+        for name, known in self.names.items():
+            if known is value and name.startswith(prefix):
+                return name
+        name = f"{prefix}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def literal(self, value: Any) -> str:
+        """An immutable default, written out or named."""
+        if value is None or isinstance(value, (bool, int, float, str, bytes)):
+            return repr(value)
+        return self.constant("default", value)
+
+    def layout(self) -> tuple[str, struct.Struct]:
+        """The struct of what is pending, under a name that tells its format."""
+        layout = ">" + "".join(code for code, _ in self.pending)
+        return "_" + layout[1:].replace("?", "t"), struct.Struct(layout)
+
+    def assemble(self, function: str, parameters: str) -> Any:
+        """Compile the lines and return the function."""
+        label = f"{self.cls.__name__} v{self.version}"
+        before = [f"def {function}({parameters}):", *self.before()]
+        source = "\n".join([*before, "    try:", *self.lines, *self.after(label)])
+        scope = {
+            **vars(primitives),
+            **self.names,
+            "StructError": struct.error,
+            "new": object.__new__,
+            "pack": struct.pack,
+        }
+        exec(compile(source, f"<{function} {label}>", "exec"), scope)
+        return scope[function]
+
+    def before(self) -> list[str]:
+        return []
+
+    def after(self, label: str) -> list[str]:
+        raise NotImplementedError

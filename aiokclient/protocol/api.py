@@ -1,0 +1,139 @@
+"""The APIs of a broker: their keys, their messages, the version to speak."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.errors import UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Request, Response
+
+
+class ApiKey(IntEnum):
+    """The number that a request's header begins with."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
+
+    @property
+    def api_name(self) -> str:
+        """The name as Kafka writes it, such as "FindCoordinator"."""
+        return self.name.title().replace("_", "")
+
+
+def request_class(key: int) -> type[Request[Any]]:
+    """The request of an API; its module is imported when first asked for.
+
+    Raises UnsupportedVersionError for a key that this library does not know.
+    """
+    cls: type[Request[Any]] = _message(key, "Request")
+    return cls
+
+
+def response_class(key: int) -> type[Response]:
+    """The response of an API; raises as request_class does."""
+    cls: type[Response] = _message(key, "Response")
+    return cls
+
+
+def _message(key: int, kind: str) -> Any:
+    try:
+        api = ApiKey(key)
+    except ValueError:
+        raise UnsupportedVersionError(f"there is no API with the key {key}") from None
+    module = import_module(f"aiokclient.protocol.messages.{api.name.lower()}")
+    return getattr(module, api.api_name + kind)
+
+
+def negotiate(request: type[Request[Any]], broker_range: tuple[int, int] | None) -> int:
+    """The latest version of a request that both sides have.
+
+    broker_range: the first and last version that the broker announced; None
+        where it did not announce the API at all
+    Raises UnsupportedVersionError, which names both ranges.
+    """
+    name = request.api_key.api_name
+    ours = f"this client speaks {request.min_version} to {request.max_version}"
+    if broker_range is None:
+        raise UnsupportedVersionError(f"the broker has no API {name}; {ours}", api=name)
+    low, high = broker_range
+    version = min(high, request.max_version)
+    if version < max(low, request.min_version):
+        raise UnsupportedVersionError(
+            f"no common version of {name}: the broker speaks {low} to {high}, {ours}", api=name
+        )
+    return version

@@ -1,0 +1,238 @@
+"""The words in which messages are declared.
+
+A specifier such as ``int32`` or ``string`` is called in the body of a message
+class and leaves a ``Field`` there, which the metaclass in ``schema`` collects.
+To a type checker the call returns Any, so that the annotation beside it is the
+type of the attribute and the argument of the constructor is optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+if TYPE_CHECKING:
+    Buffer = bytes | bytearray | memoryview
+
+    class Records:
+        """What a ``records`` attribute takes and gives.
+
+        It takes the bytes of record batches, in one buffer or in a sequence of
+        segments; a decoded message gives a view into the frame.
+        """
+
+        def __get__(self, message: object, owner: object = None) -> bytes | memoryview | None: ...
+        def __set__(self, message: object, value: Buffer | Sequence[Buffer] | None) -> None: ...
+
+
+ALL: Final = "0+"
+NONE: Final = "none"
+MAX_VERSION: Final = 32767
+
+
+def parse_versions(text: str) -> tuple[int, int]:
+    """Turn ``"3-12"``, ``"3+"``, ``"3"`` or ``"none"`` into a range of versions.
+
+    The range includes both ends; none is (0, -1), which includes nothing.
+    """
+    if text == NONE:
+        return 0, -1
+    low, dash, high = text.partition("-")
+    if dash:
+        return int(low), int(high)
+    if low.endswith("+"):
+        return int(low[:-1]), MAX_VERSION
+    return int(low), int(low)
+
+
+def _within(text: str | None, version: int) -> bool:
+    if text is None:
+        return False
+    if text == ALL:
+        return True
+    low, high = parse_versions(text)
+    return low <= version <= high
+
+
+class Unset:
+    """The type of UNSET, which stands for "the default of the field's kind"."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset()
+
+
+class Field:
+    """One declared field of a message.
+
+    kind: the name of the specifier, such as "int32" or "array"
+    element: what an array holds, or the class of a struct
+    versions, null, tagged: where the field exists, may be None, is tagged (a
+        field with a tag is tagged wherever it exists, if not said otherwise)
+    flexible: where its length has the compact form; None follows the message
+    ignorable: whether a version that lacks the field may drop its value
+    secret: whether repr() hides the value
+    """
+
+    __slots__ = (
+        "default",
+        "element",
+        "flexible",
+        "ignorable",
+        "kind",
+        "name",
+        "null",
+        "secret",
+        "tag",
+        "tagged",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        kind: str,
+        element: Any,
+        versions: str,
+        null: str | None,
+        tag: int | None,
+        tagged: str | None,
+        flexible: str | None,
+        default: object,
+        ignorable: bool,
+        secret: bool,
+    ) -> None:
+        self.name = ""
+        self.kind = kind
+        self.element = element
+        self.versions = versions
+        self.null = null
+        self.tag = tag
+        self.tagged = versions if tagged is None and tag is not None else tagged
+        self.flexible = flexible
+        self.default = default
+        self.ignorable = ignorable
+        self.secret = secret
+
+    def present_in(self, version: int) -> bool:
+        """Whether the field exists in a version."""
+        return _within(self.versions, version)
+
+    def nullable_in(self, version: int) -> bool:
+        """Whether the field may be None in a version."""
+        return _within(self.null, version)
+
+    def tagged_in(self, version: int) -> bool:
+        """Whether the field is a tagged field of a version."""
+        return _within(self.tagged, version)
+
+    def flexible_in(self, version: int, message_flexible: bool) -> bool:
+        """Whether the field has a compact length in a version."""
+        if self.flexible is None:
+            return message_flexible
+        return _within(self.flexible, version)
+
+    def new_default(self) -> Any:
+        """The value of the field where nothing else was given; fresh if mutable."""
+        if self.default is not UNSET:
+            return self.default
+        if self.kind == "array":
+            return []
+        if self.kind == "struct":
+            return self.element()
+        return self.element.default
+
+    def __repr__(self) -> str:
+        return f"<Field {self.name}: {self.kind} {self.versions}>"
+
+
+class Scalar:
+    """The specifier of a kind without parts; ``element`` of an array of them.
+
+    code: its letter in the struct module, empty if its size varies
+    """
+
+    __slots__ = ("code", "default", "kind", "size")
+
+    def __init__(self, kind: str, code: str, size: int, default: object) -> None:
+        self.kind = kind
+        self.code = code
+        self.size = size
+        self.default = default
+
+    def __call__(
+        self,
+        versions: str = ALL,
+        *,
+        null: str | None = None,
+        tag: int | None = None,
+        tagged: str | None = None,
+        flexible: str | None = None,
+        default: object = UNSET,
+        ignorable: bool = False,
+        secret: bool = False,
+    ) -> Any:
+        """Declare a field of this kind; see Field for the arguments."""
+        return Field(
+            self.kind,
+            self,
+            versions,
+            null,
+            tag,
+            tagged,
+            flexible,
+            default,
+            ignorable,
+            secret,
+        )
+
+    def __repr__(self) -> str:
+        return self.kind
+
+
+NIL: Final = UUID(int=0)
+
+boolean = Scalar("boolean", "?", 1, False)
+int8 = Scalar("int8", "b", 1, 0)
+int16 = Scalar("int16", "h", 2, 0)
+uint16 = Scalar("uint16", "H", 2, 0)
+int32 = Scalar("int32", "i", 4, 0)
+uint32 = Scalar("uint32", "I", 4, 0)
+int64 = Scalar("int64", "q", 8, 0)
+float64 = Scalar("float64", "d", 8, 0.0)
+uuid = Scalar("uuid", "16s", 16, NIL)
+string = Scalar("string", "", 0, "")
+bytes_ = Scalar("bytes", "", 0, b"")
+records = Scalar("records", "", 0, None)
+
+
+def array(
+    element: Scalar | type[Any],
+    versions: str = ALL,
+    *,
+    null: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+    default: object = UNSET,
+    ignorable: bool = False,
+) -> Any:
+    """Declare a list of scalars (``array(int32)``) or of structs (``array(Topic)``)."""
+    return Field("array", element, versions, null, tag, tagged, None, default, ignorable, False)
+
+
+def struct(
+    element: type[Any],
+    versions: str = ALL,
+    *,
+    null: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+    default: object = UNSET,
+    ignorable: bool = False,
+) -> Any:
+    """Declare a struct inside of another; its default is one made of defaults."""
+    return Field("struct", element, versions, null, tag, tagged, None, default, ignorable, False)

@@ -1,0 +1,257 @@
+"""Frames and the requests in flight, for both ends of a connection, without IO.
+
+A frame is its length as an int32, a header, a message. ``FrameReader`` cuts a
+stream into frames. ``ClientPipeline`` numbers requests and matches responses:
+a broker answers the requests of one connection in their order, so that anything
+but the number of the oldest request in flight is an error. ``ServerFraming``
+is the broker's end.
+
+Outgoing frames are lists of segments, to be written in their order and not to
+be changed afterwards; records are among them as they were given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct as Layout
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokclient.errors import ProtocolError, UnsupportedVersionError
+from aiokclient.protocol.api import ApiKey, request_class
+from aiokclient.protocol.messages.header import RequestHeader, ResponseHeader
+from aiokclient.protocol.schema import Message, Request, Response
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.fields import Buffer
+
+_LENGTH = Layout(">i")
+_PREFIX = _LENGTH.size
+_HEADER_START = Layout(">hhi")
+_SCRATCH = 64 * 1024
+_LAST_CORRELATION_ID = 0x7FFFFFFF
+
+
+class FrameReader:
+    """Cuts what comes from a stream into frames.
+
+    It fits asyncio's BufferedProtocol: ``get_buffer()`` gives a place to write
+    to, ``received(n)`` takes note of n bytes there and returns the frames that
+    are complete. Each frame is memory of its own, which stays as it is while
+    anyone holds it. Small frames are copied out of a shared buffer; the bytes
+    of a large one go straight to where they will stay.
+
+    max_frame: bytes; may be changed at any time and holds for the next frame
+    """
+
+    def __init__(self, max_frame: int) -> None:
+        self.max_frame = max_frame
+        self._scratch = memoryview(bytearray(_SCRATCH))
+        self._filled = 0
+        self._frame: bytearray | None = None
+        self._frame_filled = 0
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes may be written; never empty."""
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled :]
+        return self._scratch[self._filled :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """The frames that ``count`` further bytes complete, without their lengths.
+
+        Raises ProtocolError for a length that is negative or above max_frame,
+        before any memory is taken for it; the connection is of no use then.
+        """
+        if self._frame is None:
+            self._filled += count
+            return self._cut()
+        self._frame_filled += count
+        if self._frame_filled < len(self._frame):
+            return []
+        frame, self._frame = memoryview(self._frame), None
+        return [frame]
+
+    def _cut(self) -> list[memoryview]:
+        frames = []
+        start = 0
+        while self._filled - start >= _PREFIX:
+            length = frame_length(self._scratch, start, self.max_frame)
+            begin = start + _PREFIX
+            if length > self._filled - begin:
+                if length > _SCRATCH - _PREFIX:
+                    self._begin_large(begin, length)
+                    start = self._filled
+                break
+            frames.append(memoryview(bytes(self._scratch[begin : begin + length])))
+            start = begin + length
+        rest = self._filled - start
+        if start and rest:
+            self._scratch[:rest] = bytes(self._scratch[start : self._filled])
+        self._filled = rest
+        return frames
+
+    def _begin_large(self, begin: int, length: int) -> None:
+        self._frame = bytearray(length)
+        self._frame_filled = self._filled - begin
+        self._frame[: self._frame_filled] = self._scratch[begin : self._filled]
+
+
+def frame_length(buffer: Buffer, position: int, max_frame: int) -> int:
+    """The length that stands at a position; ProtocolError if it is hostile."""
+    length: int = _LENGTH.unpack_from(buffer, position)[0]
+    if not 0 <= length <= max_frame:
+        raise ProtocolError(f"a frame of {length} bytes is announced; {max_frame} are allowed")
+    return length
+
+
+def _frame(header: Message, header_version: int, body: Message, version: int) -> list[Buffer]:
+    segments: list[Buffer] = []
+    out = header.encode_into(header_version, bytearray(_PREFIX), segments)
+    out = body.encode_into(version, out, segments)
+    if out:
+        segments.append(out)
+    first = segments[0]
+    _LENGTH.pack_into(first, 0, sum(map(_size, segments)) - _PREFIX)
+    return segments
+
+
+def _size(segment: Buffer) -> int:
+    return segment.nbytes if isinstance(segment, memoryview) else len(segment)
+
+
+class InFlight(NamedTuple):
+    """A request that waits for its response."""
+
+    correlation_id: int
+    request: Request[Any]
+    version: int
+
+
+class ClientPipeline:
+    """The client's end: numbers requests, matches and decodes responses.
+
+    client_id: goes into every header
+    """
+
+    def __init__(self, client_id: str | None) -> None:
+        self.client_id = client_id
+        self._in_flight: deque[InFlight] = deque()
+        self._next = 0
+
+    def __len__(self) -> int:
+        """How many requests wait for a response."""
+        return len(self._in_flight)
+
+    def send(
+        self, request: Request[Any], version: int, *, expect_response: bool = True
+    ) -> tuple[int, list[Buffer]]:
+        """Number and encode a request; its correlation id and the segments of its frame.
+
+        expect_response: False for a produce request with acks=0
+        Raises what encoding raises; nothing is in flight then.
+        """
+        number = self._next
+        header = RequestHeader(
+            request_api_key=request.api_key,
+            request_api_version=version,
+            correlation_id=number,
+            client_id=self.client_id,
+        )
+        segments = _frame(header, request.header_version(version), request, version)
+        self._next = 0 if number == _LAST_CORRELATION_ID else number + 1
+        if expect_response:
+            self._in_flight.append(InFlight(number, request, version))
+        return number, segments
+
+    def receive(self, frame: Buffer) -> tuple[int, Request[Any], Response]:
+        """Match a frame with the oldest request in flight and decode it.
+
+        Raises ProtocolError for a number that was not the next and for anything
+        malformed; what else arrives on the connection cannot be trusted then.
+        """
+        if len(frame) < _PREFIX:
+            raise ProtocolError(f"a response of {len(frame)} bytes has no correlation id")
+        number = _LENGTH.unpack_from(frame, 0)[0]
+        if not self._in_flight:
+            raise ProtocolError(f"response {number} came, though no request is in flight")
+        correlation_id, request, version = self._in_flight[0]
+        if number != correlation_id:
+            raise ProtocolError(f"response {number} came where {correlation_id} was the next")
+        cls = request.response_class
+        _, position = ResponseHeader.decode_from(
+            frame if len(frame) == _PREFIX else _head(frame), 0, cls.header_version(version)
+        )
+        response, end = cls.decode_from(frame, position, version)
+        if end != len(frame):
+            raise ProtocolError(
+                f"{cls.__name__} v{version} is followed by {len(frame) - end} bytes"
+            )
+        self._in_flight.popleft()
+        return correlation_id, request, response
+
+
+def _head(frame: Buffer) -> bytes:
+    return bytes(frame)
+
+
+class ReceivedRequest(NamedTuple):
+    """A request as the broker got it.
+
+    request: None where the API or its version is not known
+    """
+
+    header: RequestHeader
+    request: Request[Any] | None
+
+
+class ServerFraming:
+    """The broker's end: decodes requests, encodes responses."""
+
+    def decode_request(self, frame: Buffer) -> ReceivedRequest:
+        """Read header and request; ProtocolError for anything malformed.
+
+        Of a request that is not known only the header is read, as far as every
+        version has it.
+        """
+        if len(frame) < _HEADER_START.size:
+            raise ProtocolError(f"a request of {len(frame)} bytes has no header")
+        key, version, _ = _HEADER_START.unpack_from(frame, 0)
+        try:
+            cls = request_class(key)
+            known = cls.min_version <= version <= cls.max_known_version
+        except UnsupportedVersionError:
+            known = False
+        if not known:
+            header, _ = RequestHeader.decode_from(frame, 0, RequestHeader.min_version)
+            return ReceivedRequest(header, None)
+        header, position = RequestHeader.decode_from(frame, 0, cls.header_version(version))
+        request, end = cls.decode_from(frame, position, version)
+        if end != len(frame):
+            raise ProtocolError(
+                f"{cls.__name__} v{version} is followed by {len(frame) - end} bytes"
+            )
+        return ReceivedRequest(header, request)
+
+    def encode_response(
+        self, received: ReceivedRequest, response: Response, *, version: int | None = None
+    ) -> list[Buffer]:
+        """The segments of the frame that answers a request.
+
+        version: that of the request unless given; 0 for an ApiVersions request
+            of a version that is not known
+        """
+        if version is None:
+            version = received.header.request_api_version
+        header = ResponseHeader(correlation_id=received.header.correlation_id)
+        return _frame(header, response.header_version(version), response, version)
+
+
+__all__ = [
+    "ApiKey",
+    "ClientPipeline",
+    "FrameReader",
+    "InFlight",
+    "ReceivedRequest",
+    "ServerFraming",
+    "frame_length",
+]

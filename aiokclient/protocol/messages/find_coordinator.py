@@ -1,0 +1,46 @@
+"""FindCoordinator, key 10: asks which broker coordinates a group or a transactional id.
+
+Key types: 0 group, 1 transaction, 2 share. From version 4 it asks for several
+keys at once (KIP-699), in fields of their own.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.schema import (
+    Request,
+    Response,
+    Route,
+    Struct,
+    array,
+    int8,
+    int16,
+    int32,
+    string,
+)
+
+
+class FindCoordinatorRequest(
+    Request["FindCoordinatorResponse"], key=10, versions="0-6", flexible="3+", route=Route.ANY
+):
+    key: str = string("0-3")
+    key_type: int = int8("1+")
+    coordinator_keys: list[str] = array(string, "4+")
+
+
+class Coordinator(Struct):
+    key: str = string()
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(null="0+", ignorable=True)
+
+
+class FindCoordinatorResponse(Response, request=FindCoordinatorRequest):
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0-3")
+    error_message: str | None = string("1-3", null="0+", ignorable=True)
+    node_id: int = int32("0-3")
+    host: str = string("0-3")
+    port: int = int32("0-3")
+    coordinators: list[Coordinator] = array(Coordinator, "4+")

@@ -1,0 +1,197 @@
+"""The smallest pieces of the wire, as the compiled codecs call them.
+
+Everything that reads checks against the bytes that remain before it makes
+anything, and raises ProtocolError. The usual case of a length, one byte, is
+written out in the compiled code; what stands here is the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct, unpack_from
+from typing import TYPE_CHECKING, NoReturn
+from uuid import UUID
+
+from aiokclient.errors import ProtocolError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.fields import Buffer
+
+MAX_STRING = 0x7FFF  # bytes; Kafka refuses longer strings also where the length is a varint
+_SMALL = 17
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits; the value and what comes after it."""
+    value = buffer[position]
+    position += 1
+    if value < 0x80:
+        return value, position
+    return continue_uvarint(buffer, position, value)
+
+
+def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Read on after a first byte that has its highest bit set."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise ProtocolError(f"a varint before byte {position} has more than 32 bits")
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+@lru_cache(maxsize=1024)
+def uuid_from(data: bytes) -> UUID:
+    """The UUID of 16 bytes. Topic ids come again and again, so some are remembered."""
+    return UUID(bytes=data)
+
+
+def integer_readers(code: str) -> list[object]:
+    """Functions that unpack 0, 1, ... integers; arrays of replicas are short."""
+    return [Struct(f">{count}{code}").unpack_from for count in range(_SMALL)]
+
+
+def integer_writers(code: str) -> list[object]:
+    """Functions that pack 0, 1, ... integers."""
+    return [Struct(f">{count}{code}").pack for count in range(_SMALL)]
+
+
+def read_tags(buffer: Buffer, position: int, count: int) -> tuple[dict[int, bytes], int]:
+    """Read a section of tagged fields of which none is known.
+
+    count: the first byte of the section's count, already read
+    """
+    count, position = tag_count(buffer, position, count)
+    tags: dict[int, bytes] = {}
+    tag = -1
+    for _ in range(count):
+        tag, stop, position = read_tag(buffer, position, tag)
+        tags[tag] = bytes(buffer[position:stop])
+        position = stop
+    return tags, position
+
+
+def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Complete the count of a section of tagged fields, of which each takes two bytes."""
+    if first > 0x7F:
+        first, position = continue_uvarint(buffer, position, first)
+    if first * 2 > len(buffer) - position:
+        raise ProtocolError(
+            f"{first} tagged fields announced where {len(buffer) - position} bytes remain"
+        )
+    return first, position
+
+
+def read_tag(buffer: Buffer, position: int, last: int) -> tuple[int, int, int]:
+    """Read the head of a tagged field: its tag, where it stops, where it starts."""
+    tag, position = read_uvarint(buffer, position)
+    size, position = read_uvarint(buffer, position)
+    if tag <= last:
+        raise ProtocolError(f"tag {tag} comes after tag {last}")
+    if size > len(buffer) - position:
+        raise ProtocolError(
+            f"tagged field {tag} of {size} bytes where {len(buffer) - position} remain"
+        )
+    return tag, position + size, position
+
+
+def write_tags(
+    out: bytearray, known: dict[int, bytearray] | None, unknown: dict[int, bytes] | None, label: str
+) -> None:
+    """Append a section of tagged fields in the order of their tags."""
+    fields: dict[int, bytes | bytearray] = dict(unknown or ())
+    for tag in known or ():
+        if tag in fields:
+            raise ProtocolError(f"{label}: tag {tag} is that of a known field")
+    fields.update(known or {})
+    write_uvarint(out, len(fields))
+    for tag in sorted(fields):
+        value = fields[tag]
+        write_uvarint(out, tag)
+        write_uvarint(out, len(value))
+        out += value
+
+
+def records_size(value: Buffer | Sequence[Buffer]) -> int:
+    """How many bytes a buffer or a sequence of segments has."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(records_size, value))
+    if isinstance(value, memoryview):
+        return value.nbytes
+    return len(value)
+
+
+def add_segments(segments: list[Buffer], value: Buffer | Sequence[Buffer]) -> None:
+    """Append record batches to the segments of a frame, as they are."""
+    if isinstance(value, (list, tuple)):
+        segments.extend(value)
+    else:
+        segments.append(value)  # type: ignore[arg-type]
+
+
+def integers(buffer: Buffer, position: int, count: int, code: str) -> list[int]:
+    """Unpack many integers; the caller has checked that they are there."""
+    return [*unpack_from(f">{count}{code}", buffer, position)]
+
+
+def bad_length(label: str, length: int, buffer: Buffer, position: int) -> NoReturn:
+    """Refuse a length or count that cannot be."""
+    what = "null" if length == -1 else str(length)
+    raise ProtocolError(
+        f"{label}: length {what} at byte {position}, where {len(buffer) - position} bytes remain"
+    )
+
+
+def bad_tag_size(label: str, tag: int, stop: int, position: int) -> NoReturn:
+    """Refuse a tagged field whose value ends elsewhere than announced."""
+    raise ProtocolError(f"{label}: tagged field {tag} ends at byte {position}, not at {stop}")
+
+
+def too_short(label: str, buffer: Buffer) -> NoReturn:
+    """Refuse a message that ends before its last field."""
+    raise ProtocolError(f"{label} ends too early: it has {len(buffer)} bytes")
+
+
+def too_long(label: str, length: int) -> NoReturn:
+    """Refuse to encode a string that Kafka could not read."""
+    raise ProtocolError(f"{label}: a string of {length} bytes; at most {MAX_STRING} are allowed")
+
+
+def not_in_version(label: str, version: int) -> NoReturn:
+    """Refuse to drop a value that a version of a message has no field for."""
+    raise UnsupportedVersionError(f"{label} is set, but version {version} has no such field")
+
+
+def null_in_version(label: str, version: int) -> NoReturn:
+    """Refuse None where a version of a message has no way to say it."""
+    raise UnsupportedVersionError(f"{label} is None, which version {version} cannot express")
+
+
+def tags_in_version(label: str, version: int) -> NoReturn:
+    """Refuse tagged fields in a version that is not flexible."""
+    raise UnsupportedVersionError(
+        f"{label} has unknown tagged fields, for which version {version} has no place"
+    )
+
+
+def bad_text(label: str, error: UnicodeDecodeError) -> NoReturn:
+    """Refuse a string that is not UTF-8."""
+    raise ProtocolError(f"{label} holds a string that is not UTF-8: {error.reason}") from error
+
+
+def cannot_encode(label: str, error: Exception) -> NoReturn:
+    """Refuse a value of a wrong type or out of the range of its field."""
+    raise ProtocolError(f"{label} cannot be encoded: {error}") from error

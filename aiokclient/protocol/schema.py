@@ -1,0 +1,324 @@
+"""Messages as classes: declared once, for all versions and both directions.
+
+    class TopicProduceData(Struct):
+        name: str = string("0-12")
+        topic_id: UUID = uuid("13+")
+        partitions: list[PartitionProduceData] = array(PartitionProduceData)
+
+    class ProduceRequest(Request["ProduceResponse"], key=0, versions="3-13", flexible="9+",
+                         route=Route.LEADER):
+        transactional_id: str | None = string(null="3+", default=None)
+        topics: list[TopicProduceData] = array(TopicProduceData)
+
+    class ProduceResponse(Response, request=ProduceRequest):
+        ...
+
+Names, versions, defaults and tags are Kafka's; a field without versions exists
+in all of its message's. The classes have slots, a constructor that takes every
+field by keyword and none by need, ``==`` and ``repr``. What they cost at import
+is the making of a class with slots; the constructor is compiled when the first
+object is made, and the codec of a version when it is first used.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
+
+from aiokclient.errors import ProtocolError, UnsupportedVersionError
+from aiokclient.protocol import codec
+from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.fields import (
+    NONE,
+    Field,
+    array,
+    boolean,
+    bytes_,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    parse_versions,
+    records,
+    string,
+    struct,
+    uint16,
+    uint32,
+    uuid,
+)
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.fields import Buffer, Records
+
+__all__ = [
+    "Field",
+    "Message",
+    "Records",
+    "Request",
+    "Response",
+    "Route",
+    "Struct",
+    "array",
+    "boolean",
+    "bytes_",
+    "float64",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "records",
+    "string",
+    "struct",
+    "uint16",
+    "uint32",
+    "uuid",
+]
+
+_SHOWN_BYTES = 32
+_MISSING: Any = object()
+
+
+class Route(Enum):
+    """Which broker a request has to be sent to."""
+
+    ANY = "any broker"
+    LEADER = "the leader of its partitions"
+    CONTROLLER = "the controller"
+    GROUP_COORDINATOR = "the coordinator of its group"
+    TRANSACTION_COORDINATOR = "the coordinator of its transactional id"
+    BROKER = "one broker that the sender has in mind"
+
+
+@dataclass_transform(kw_only_default=True)
+class _StructMeta(type):
+    """Collects the fields of a class body and makes slots of them."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> _StructMeta:
+        fields = []
+        for key, value in list(namespace.items()):
+            if type(value) is Field:
+                value.name = key
+                fields.append(value)
+                del namespace[key]
+        namespace["_fields"] = tuple(fields)
+        namespace.setdefault("__slots__", tuple([field.name for field in fields]))
+        return super().__new__(mcs, name, bases, namespace, **options)
+
+    def __init__(cls, *args: Any, **options: Any) -> None:
+        super().__init__(*args)
+
+
+class Struct(metaclass=_StructMeta):
+    """A group of fields inside of a message; a message is one too."""
+
+    __slots__ = ("_tags",)
+
+    _fields: ClassVar[tuple[Field, ...]]
+    _tags: dict[int, bytes] | None
+
+    def __init__(self, **values: Any) -> None:
+        _compile_constructor(type(self))
+        self.__init__(**values)  # type: ignore[misc]
+
+    @property
+    def unknown_tags(self) -> dict[int, bytes]:
+        """Tagged fields that this library does not know, by tag; kept and sent on."""
+        if self._tags is None:
+            self._tags = {}
+        return self._tags
+
+    @unknown_tags.setter
+    def unknown_tags(self, tags: dict[int, bytes]) -> None:
+        self._tags = tags
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return (self._tags or None) == (other._tags or None) and all(
+            getattr(self, field.name) == getattr(other, field.name) for field in self._fields
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{field.name}={_show(field, getattr(self, field.name))}" for field in self._fields
+        ]
+        if self._tags:
+            shown.append(f"unknown_tags={self._tags}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _show(field: Field, value: Any) -> str:
+    if field.secret and value:
+        return "<hidden>"
+    if isinstance(value, (bytes, bytearray, memoryview)) and len(value) > _SHOWN_BYTES:
+        return f"<{len(value)} bytes>"
+    return repr(value)
+
+
+def _compile_constructor(cls: type[Struct]) -> None:
+    """Give a class an ``__init__`` with its fields written out, Kafka's defaults included."""
+    scope: dict[str, Any] = {"_MISSING": _MISSING}
+    parameters, lines = [], []
+    for field in cls._fields:
+        default = field.new_default()
+        value = field.name
+        if isinstance(default, (list, Struct)):
+            made = "[]" if isinstance(default, list) else f"_{field.name}_()"
+            scope[f"_{field.name}_"] = field.element
+            value = f"{made} if {field.name} is _MISSING else {field.name}"
+            default = _MISSING
+        scope[f"_{field.name}"] = default
+        parameters.append(f"{field.name}=_{field.name}")
+        lines.append(f"    self.{field.name} = {value}\n")
+    star = "*, " if parameters else ""
+    source = f"def __init__(self, {star}{', '.join(parameters)}):\n{''.join(lines)}"
+    exec(f"{source}    self._tags = None\n", scope)
+    function = scope["__init__"]
+    function.__qualname__ = f"{cls.__qualname__}.__init__"
+    cls.__init__ = function  # type: ignore[method-assign]
+
+
+class Message(Struct):
+    """What stands on its own on the wire.
+
+    min_version, max_version: the versions to offer
+    max_known_version: the last version that can be encoded; above max_version
+        where Kafka marks the latest one as unstable
+    flexible_from: the first version with compact lengths and tagged fields, or None
+    """
+
+    min_version: ClassVar[int]
+    max_version: ClassVar[int]
+    max_known_version: ClassVar[int]
+    flexible_from: ClassVar[int | None]
+    _decoders: ClassVar[dict[int, codec.Decoder]]
+    _encoders: ClassVar[dict[int, codec.Encoder]]
+    _holds_records: ClassVar[bool | None]
+
+    def __init_subclass__(
+        cls, *, versions: str = "", flexible: str = "", unstable: bool = False, **options: Any
+    ) -> None:
+        super().__init_subclass__(**options)
+        if versions:
+            cls.min_version, cls.max_known_version = parse_versions(versions)
+            cls.max_version = cls.max_known_version - unstable
+            cls.flexible_from = None if flexible == NONE else parse_versions(flexible)[0]
+        cls._decoders = {}
+        cls._encoders = {}
+        cls._holds_records = None
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether a version has compact lengths and tagged fields (KIP-482)."""
+        return cls.flexible_from is not None and version >= cls.flexible_from
+
+    def encode(self, version: int) -> list[Buffer]:
+        """The message on the wire, as segments; records are segments of their own.
+
+        Raises UnsupportedVersionError for a version that the message does not
+        have or that has no field for a value that is set, ProtocolError for a
+        value that does not fit its field.
+        """
+        segments: list[Buffer] = []
+        tail = self.encode_into(version, bytearray(), segments)
+        if tail or not segments:
+            segments.append(tail)
+        return segments
+
+    def encode_into(self, version: int, out: bytearray, segments: list[Buffer]) -> bytearray:
+        """Append the message to ``out`` and return the buffer to go on with.
+
+        Where records come, ``out`` and they are appended to ``segments``, and a
+        new buffer is begun.
+        """
+        encoder = self._encoders.get(version)
+        if encoder is None:
+            self._require(version)
+            encoder = self._encoders[version] = codec.compile_encoder(type(self), version)
+        return encoder(self, out, segments)
+
+    @classmethod
+    def decode(cls, data: Buffer, version: int) -> Self:
+        """Read a message that fills ``data``; its records are views into ``data``.
+
+        Raises ProtocolError for anything malformed, bytes left over included.
+        """
+        message, position = cls.decode_from(data, 0, version)
+        if position != len(data):
+            raise ProtocolError(
+                f"{cls.__name__} v{version} has {len(data) - position} bytes too many"
+            )
+        return message
+
+    @classmethod
+    def decode_from(cls, data: Buffer, position: int, version: int) -> tuple[Self, int]:
+        """Read a message that begins at a position; also the position after it."""
+        decoder = cls._decoders.get(version)
+        if decoder is None:
+            cls._require(version)
+            decoder = cls._decoders[version] = codec.compile_decoder(cls, version)
+        if cls._holds_records is None:
+            cls._holds_records = codec.holds_records(cls)
+        if cls._holds_records:
+            return decoder(memoryview(data), position)
+        return decoder(data if type(data) is bytes else bytes(data), position)
+
+    @classmethod
+    def _require(cls, version: int) -> None:
+        if not cls.min_version <= version <= cls.max_known_version:
+            raise UnsupportedVersionError(
+                f"{cls.__name__} has versions {cls.min_version} to {cls.max_known_version},"
+                f" not {version}"
+            )
+
+
+class Response(Message):
+    """What a broker answers to a request; declared with ``request=``."""
+
+    api_key: ClassVar[ApiKey]
+    request_class: ClassVar[type[Request[Any]]]
+
+    def __init_subclass__(
+        cls, *, request: type[Request[Any]] | None = None, **options: Any
+    ) -> None:
+        super().__init_subclass__(**options)
+        if request is None:
+            return
+        for name in ("api_key", "min_version", "max_version", "max_known_version", "flexible_from"):
+            setattr(cls, name, getattr(request, name))
+        cls.request_class = request
+        request.response_class = cls
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """The version of the response header that comes before this message."""
+        return 1 if cls.is_flexible(version) else 0
+
+
+R = TypeVar("R", bound=Response, covariant=True)
+
+
+class Request(Message, Generic[R]):
+    """What a client asks a broker; declared with the class of its response."""
+
+    api_key: ClassVar[ApiKey]
+    route: ClassVar[Route]
+    response_class: ClassVar[type[Response]]
+
+    def __init_subclass__(
+        cls, *, key: int | None = None, route: Route = Route.ANY, **options: Any
+    ) -> None:
+        super().__init_subclass__(**options)
+        if key is not None:
+            cls.api_key = ApiKey(key)
+            cls.route = route
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """The version of the request header that comes before this message."""
+        return 2 if cls.is_flexible(version) else 1
