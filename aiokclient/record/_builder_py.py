@@ -1,0 +1,271 @@
+"""Writing a v2 batch: records go straight into the bytes to send, behind a gap for the header.
+
+A record is its length, attributes, timestamp delta, offset delta, key, value and headers; but for
+the attributes, every number is a varint. The lengths are known before anything is written, so the
+limit holds exactly and a record that is refused leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from aiokclient.record._decode_py import Head, decode
+from aiokclient.record.compression import Compression, check_level, compress, decompress
+from aiokclient.record.header import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL,
+    seal_crc,
+)
+from aiokclient.record.varint import SMALL, VARINTS, wrap64, write_varint
+from aiokclient.types import Headers, TimestampType
+
+__all__ = ["RecordBatchBuilder"]
+
+_NULL = b"\x01"
+_NONE = b"\x00"
+"""No headers."""
+_NO_ATTRIBUTES = b"\x00"
+
+
+class RecordBatchBuilder:
+    """One v2 batch in the making: `append`, then `close`, then `seal` as often as it is sent.
+
+    `limit` is the size of the uncompressed batch in bytes, its header of 61 bytes included. Only a
+    first record may go past it. A builder belongs to one thread at a time.
+    """
+
+    __slots__ = (
+        "_base_timestamp",
+        "_buffer",
+        "_level",
+        "_prefix",
+        "_sealed",
+        "_sealed_with",
+        "_timestamp",
+        "closed",
+        "compression",
+        "count",
+        "limit",
+        "max_timestamp",
+        "size",
+    )
+
+    def __init__(
+        self, *, compression: Compression = Compression.NONE, level: int | None = None, limit: int
+    ) -> None:
+        check_level(compression, level)
+        self.compression = compression
+        """The codec asked for; after `close`, the one in use: NONE if it would not have helped."""
+        self.limit = limit
+        self.count = 0
+        self.size = HEADER_SIZE
+        """The size of the uncompressed batch in bytes, with its header."""
+        self.max_timestamp = -1
+        self.closed = False
+        self._level = level
+        self._buffer = bytearray(HEADER_SIZE)
+        self._base_timestamp = 0
+        self._timestamp: int | None = None
+        self._prefix = b""
+        self._sealed: memoryview | None = None
+        self._sealed_with: tuple[int, int, int, bool, int] | None = None
+
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
+    ) -> int:
+        """Add a record and return its index in the batch, or -1 if it does not fit.
+
+        Raises TypeError for a key or value that is neither bytes nor None, and ValueError for a
+        timestamp beyond 64 bits; the batch stays as it was.
+        """
+        if headers or timestamp != self._timestamp:
+            return self._append(timestamp, key, value, headers)
+        index = self.count
+        try:
+            offset = VARINTS[index] if index < SMALL else write_varint(index)
+            key_length = _NULL if key is None else VARINTS[len(key)]
+            value_length = _NULL if value is None else VARINTS[len(value)]
+            body = b"".join(
+                (self._prefix, offset, key_length, key or b"", value_length, value or b"", _NONE)
+            )
+            length = VARINTS[len(body)]
+        except IndexError:  # longer than the table goes
+            return self._append(timestamp, key, value, headers)
+        size = self.size + len(length) + len(body)
+        if size > self.limit:
+            return -1
+        buffer = self._buffer
+        buffer += length
+        buffer += body
+        self.size = size
+        self.count = index + 1
+        return index
+
+    def append_values(self, timestamp: int, values: Sequence[bytes | None], start: int) -> int:
+        """Add values without keys from `values[start:]` while they fit; how many were taken."""
+        if start >= len(values) or self.append(timestamp, None, values[start]) < 0:
+            return 0
+        prefix, index, size, limit = self._prefix, self.count, self.size, self.limit
+        overhead = len(prefix) + 2  # the lengths of key and headers
+        first, last_length = index, -2
+        pieces: list[bytes] = []
+        for value in islice(values, start + 1, None):
+            length = -1 if value is None else len(value)
+            if length != last_length:
+                last_length = length
+                before_value = _NULL + write_varint(length)
+                fixed = overhead + max(length, 0) + len(before_value) - 1
+            offset = VARINTS[index] if index < SMALL else write_varint(index)
+            body = fixed + len(offset)
+            record_length = VARINTS[body] if body < SMALL else write_varint(body)
+            body += len(record_length)
+            if size + body > limit:
+                break
+            pieces += (record_length, prefix, offset, before_value, value or b"", _NONE)
+            size += body
+            index += 1
+        self._buffer += b"".join(pieces)
+        self.size, self.count = size, index
+        return index - first + 1
+
+    def _append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> int:
+        if wrap64(timestamp) != timestamp:
+            raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
+        index = self.count
+        base = self._base_timestamp if index else timestamp
+        prefix = _NO_ATTRIBUTES + write_varint(wrap64(timestamp - base))
+        parts = [prefix, write_varint(index), *_field(key), *_field(value)]
+        parts.append(write_varint(len(headers)))
+        for name, content in headers:
+            parts += (*_field(name.encode()), *_field(content))
+        body = b"".join(parts)
+        length = write_varint(len(body))
+        size = self.size + len(length) + len(body)
+        if size > self.limit and index:
+            return -1
+        self._buffer += length
+        self._buffer += body
+        self.size = size
+        self.count = index + 1
+        self.max_timestamp = max(timestamp, self.max_timestamp) if index else timestamp
+        self._base_timestamp, self._timestamp, self._prefix = base, timestamp, prefix
+        return index
+
+    def close(self) -> None:
+        """End the batch and compress it. Nothing can be appended afterwards; idempotent.
+
+        It may run in a thread; the codecs release the GIL. Compressed bytes that are no fewer than
+        the records themselves are not kept, so that `encoded_size` is never above `size`.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        if self.compression is Compression.NONE:
+            return
+        with memoryview(self._buffer) as view, view[HEADER_SIZE:] as records:
+            compressed = compress(self.compression, records, self._level)
+        if len(compressed) < self.size - HEADER_SIZE:
+            self._buffer = bytearray(HEADER_SIZE)
+            self._buffer += compressed
+        else:
+            self.compression = Compression.NONE
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the records are compressed now: after `close`, where that made them smaller."""
+        return self.closed and self.compression is not Compression.NONE
+
+    @property
+    def encoded_size(self) -> int:
+        """The size in bytes of what `seal` returns; before `close`, of the uncompressed batch."""
+        return len(self._buffer)
+
+    def seal(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        *,
+        transactional: bool = False,
+        leader_epoch: int = -1,
+    ) -> memoryview:
+        """The complete batch as a read-only view, closed if it was not, with base offset 0.
+
+        The first call writes the header into place. A call with the same values returns the same
+        bytes; one with others returns bytes of its own and never touches those handed out before,
+        which may still be on their way to a broker.
+        """
+        if not self.count:
+            raise ValueError("an empty batch cannot be sealed")
+        self.close()
+        values = (producer_id, producer_epoch, base_sequence, transactional, leader_epoch)
+        if self._sealed is None or values != self._sealed_with:
+            if self._sealed is not None:
+                self._buffer = bytearray(self._buffer)
+            self._write_header(*values)
+            self._sealed = memoryview(self._buffer).toreadonly()
+            self._sealed_with = values
+        return self._sealed
+
+    def _write_header(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool,
+        leader_epoch: int,
+    ) -> None:
+        attributes = self.compression | (TRANSACTIONAL if transactional else 0)
+        HEADER.pack_into(
+            self._buffer,
+            0,
+            0,
+            len(self._buffer) - LOG_OVERHEAD,
+            leader_epoch,
+            2,
+            0,
+            attributes,
+            self.count - 1,
+            self._base_timestamp,
+            self.max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        seal_crc(self._buffer)
+
+    def records(self) -> Iterator[tuple[int, bytes | None, bytes | None, Headers]]:
+        """What was appended, as (timestamp, key, value, headers), whether closed or not.
+
+        For a batch that has to be split, or whose records go to another partition.
+        """
+        data = memoryview(self._buffer)[HEADER_SIZE:]
+        if self.compressed:
+            data = memoryview(decompress(self.compression, data, self.size))
+        head = Head(0, self.count - 1, self.count, self._base_timestamp, None, None)
+        records = bytes(data)
+        return iter(decode(records, records, head, _parts, "", 0, 0))
+
+
+def _field(content: bytes | None) -> tuple[bytes, ...]:
+    return (_NULL,) if content is None else (write_varint(len(content)), content)
+
+
+def _parts(
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp: int,
+    timestamp_type: TimestampType,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    leader_epoch: int | None,
+) -> tuple[int, bytes | None, bytes | None, Headers]:
+    return timestamp, key, value, headers

@@ -1,0 +1,187 @@
+"""Reading the records of a v2 batch: one pass over the bytes, one call for each record.
+
+Every varint that is short in practice is read inline, for a call costs as much as the rest of a
+record. Reading one byte past the end raises IndexError, so a length that points beyond the end is
+found out by the read that follows it; the end of each record and of the batch is compared exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from aiokclient.errors import CorruptRecordError
+from aiokclient.record.varint import read_varint, read_varlong, wrap64
+from aiokclient.types import Headers, TimestampType
+
+__all__ = ["Head", "Make", "decode"]
+
+R = TypeVar("R")
+
+Make = Callable[
+    [
+        str,
+        int,
+        int,
+        int,
+        TimestampType,
+        Any,
+        Any,
+        Headers,
+        "int | None",
+    ],
+    R,
+]
+"""Makes a record: topic, partition, offset, timestamp, its type, key, value, headers, epoch."""
+
+_SIGNED = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
+"""The number that a varint of one byte stands for."""
+
+_FAR = 1 << 62
+"""Beyond this, adding even a small delta to a timestamp may leave 64 bits."""
+
+
+class Head(NamedTuple):
+    """What the header of a batch says about its records."""
+
+    base_offset: int
+    last_offset: int
+    record_count: int
+    base_timestamp: int
+    append_time: int | None
+    """The one timestamp of all records if the broker set it."""
+    leader_epoch: int | None
+
+
+def decode(
+    data: bytes,
+    source: bytes | memoryview,
+    head: Head,
+    make: Make[R],
+    topic: str,
+    partition: int,
+    start_offset: int,
+) -> list[R]:
+    """Make every record from `start_offset` on out of `data`, the records as written.
+
+    Keys and values are slices of `source`: `data` itself for copies, a memoryview of it for views.
+    Raises CorruptRecordError unless `data` is exactly `head.record_count` well-formed records.
+    """
+    try:
+        return _decode(data, source, head, make, topic, partition, start_offset)
+    except IndexError:
+        raise CorruptRecordError("the records reach past the end of the batch") from None
+
+
+def _decode(
+    data: bytes,
+    source: bytes | memoryview,
+    head: Head,
+    make: Make[R],
+    topic: str,
+    partition: int,
+    start_offset: int,
+) -> list[R]:
+    base_offset, last_offset, count, base_timestamp, append_time, epoch = head
+    expected = base_offset
+    kind = TimestampType.CREATE_TIME if append_time is None else TimestampType.LOG_APPEND_TIME
+    near = 128 if -_FAR < base_timestamp < _FAR else 0
+    signed = _SIGNED
+    records: list[R] = []
+    add = records.append
+    position = 0
+    for _ in range(count):
+        # `twice` is twice the end of the record: a negative length makes it odd, so never equal.
+        if (byte := data[position]) < 128:
+            position += 1
+            twice = position + position + byte
+        elif (high := data[position + 1]) < 128:
+            position += 2
+            twice = position + position + (byte & 127 | high << 7)
+        else:
+            size, position = read_varint(data, position)
+            twice = 2 * (position + size) if size >= 0 else -1
+        position += 1  # the attributes, of which none is in use
+        if (byte := data[position]) < near:
+            position += 1
+            timestamp = base_timestamp + signed[byte]
+        else:
+            delta, position = read_varlong(data, position)
+            timestamp = wrap64(base_timestamp + delta)
+        if append_time is not None:
+            timestamp = append_time
+        if (byte := data[position]) < 128:
+            position += 1
+            offset = base_offset + signed[byte]
+        elif (high := data[position + 1]) < 128 and not byte & 1:
+            position += 2
+            offset = base_offset + (byte >> 1 & 63 | high << 6)
+        else:
+            delta, position = read_varint(data, position)
+            offset = base_offset + delta
+        if offset < expected or offset > last_offset:
+            raise CorruptRecordError(f"a record has offset {offset}, which is out of order")
+        expected = offset + 1
+        if (byte := data[position]) < 128:
+            position += 1
+            key = None if byte & 1 else source[position : (position := position + (byte >> 1))]
+        else:
+            key, position = _bytes(data, source, position)
+        if (byte := data[position]) < 128:
+            position += 1
+            value = None if byte & 1 else source[position : (position := position + (byte >> 1))]
+        else:
+            value, position = _bytes(data, source, position)
+        headers: Headers = ()
+        if data[position]:
+            headers, position = _headers(data, position)
+        else:
+            position += 1
+        if position + position != twice:
+            raise CorruptRecordError(f"the record at offset {offset} is not as long as it says")
+        if offset >= start_offset:
+            add(make(topic, partition, offset, timestamp, kind, key, value, headers, epoch))
+    if position != len(data):
+        raise CorruptRecordError("bytes are left over behind the last record")
+    return records
+
+
+def _bytes(
+    data: bytes, source: bytes | memoryview, position: int
+) -> tuple[bytes | memoryview | None, int]:
+    """A length and as many bytes; a negative length means null."""
+    low = data[position]
+    if (high := data[position + 1]) < 128 and not low & 1:
+        start = position + 2
+        end = start + (low >> 1 & 63 | high << 6)
+        return source[start:end], end
+    length, start = read_varint(data, position)
+    if length < 0:
+        return None, start
+    return source[start : start + length], start + length
+
+
+def _headers(data: bytes, position: int) -> tuple[Headers, int]:
+    count, position = read_varint(data, position)
+    if not 0 <= count <= len(data) - position:
+        raise CorruptRecordError(f"a record states {count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        length, position = read_varint(data, position)
+        if length < 0:
+            raise CorruptRecordError("a header has no key")
+        # Java's clients read what is not UTF-8 in the same way, rather than refuse the record.
+        key = str(data[position : position + length], "utf-8", "replace")
+        value, position = _header_value(data, position + length)
+        headers.append((key, value))
+    return tuple(headers), position
+
+
+def _header_value(data: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(data, position)
+    if length < 0:
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise CorruptRecordError("a header reaches past the end of the batch")
+    return data[position:end], end

@@ -1,0 +1,164 @@
+"""Reading the formats v0 and v1, in which every message stands alone or wraps a compressed set.
+
+A message is a checksum (CRC-32 of all that follows), magic, attributes, in v1 a timestamp, then key
+and value with 32-bit lengths. A compressed message has a message set as its value. In v0 the inner
+offsets are absolute; in v1 they count from 0 and the wrapper has the offset of the last one.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from aiokclient.errors import CorruptRecordError
+from aiokclient.record._batch_py import RecordBatch
+from aiokclient.record._decode_py import Make, R
+from aiokclient.record._lz4 import mend
+from aiokclient.record.compression import Compression, decompress
+from aiokclient.record.crc import Buffer
+from aiokclient.record.header import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD
+from aiokclient.types import TimestampType
+
+__all__ = ["SMALLEST", "LegacyBatch"]
+
+_HEADER_V0 = struct.Struct(">qiIbb")
+_HEADER_V1 = struct.Struct(">qiIbbq")
+_CRC_FROM = 16
+_INT32 = struct.Struct(">i")
+
+SMALLEST = 14
+"""The smallest length of a message: checksum, magic, attributes, null key and null value."""
+
+
+class _Message(NamedTuple):
+    offset: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: memoryview | None
+    value: memoryview | None
+
+
+class LegacyBatch(RecordBatch):
+    """One v0 or v1 message of the outer set, with the attributes of a batch.
+
+    Where it is compressed, only its records tell where it begins: until then `base_offset` is that
+    of the last record, and `count` is -1. It has no producer id, epoch or sequence.
+    """
+
+    __slots__ = ("_message",)
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = memoryview(buffer)
+        self.size = len(self.buffer)
+        self._intact = None
+        self._message = message = _parse(self.buffer)
+        if message.offset < 0:
+            raise CorruptRecordError(f"a message has the offset {message.offset}")
+        self.base_offset = self.last_offset = message.offset
+        self.magic, self.crc = message.magic, message.crc
+        self._attributes = message.attributes & (CODEC_MASK | LOG_APPEND_TIME * message.magic)
+        self.base_timestamp = self.max_timestamp = message.timestamp
+        self.leader_epoch = self.producer_id = self.producer_epoch = self.base_sequence = -1
+        self.count = -1 if self._attributes & CODEC_MASK else 1
+
+    def validate(self) -> None:
+        """Check the checksum and that every record can be read."""
+        self._read(lambda *_: None)
+
+    def _compute_crc(self) -> int:
+        return zlib.crc32(self.buffer[_CRC_FROM:])
+
+    def _decode(
+        self,
+        make: Make[R],
+        topic: str,
+        partition: int,
+        start_offset: int,
+        copy: bool,
+        check_crcs: bool,
+        limit: int,
+    ) -> list[R]:
+        kind = self.timestamp_type
+        appended = self.max_timestamp if kind is TimestampType.LOG_APPEND_TIME else None
+        records: list[R] = []
+        expected = 0
+        for message in self._messages(check_crcs, limit):
+            offset, magic, timestamp = message.offset, message.magic, message.timestamp
+            if offset < expected:
+                raise CorruptRecordError(f"a message has offset {offset}, which is out of order")
+            expected = offset + 1
+            if appended is not None and magic:
+                timestamp = appended
+            key, value = _content(message.key, copy), _content(message.value, copy)
+            if offset >= start_offset:
+                records.append(
+                    make(topic, partition, offset, timestamp, kind, key, value, (), None)
+                )
+        return records
+
+    def _messages(self, check_crcs: bool, limit: int) -> list[_Message]:
+        codec = self._attributes & CODEC_MASK
+        if not codec:
+            return [self._message]
+        compressed = self._message.value
+        if compressed is None or codec == Compression.ZSTD:
+            raise CorruptRecordError("a compressed message is null or of a codec that came later")
+        if codec == Compression.LZ4 and self.magic == 0:
+            compressed = memoryview(mend(compressed))
+        messages = list(_set(decompress(codec, compressed, limit), check_crcs))
+        if not messages:
+            raise CorruptRecordError("a compressed message has no messages in it")
+        if self.magic == 0:
+            return messages
+        # Some old clients left the wrapper's offset at 0: then the inner ones are all there is.
+        base = self.last_offset - messages[-1].offset if self.last_offset else 0
+        return [message._replace(offset=base + message.offset) for message in messages]
+
+
+def _set(content: Buffer, check_crcs: bool) -> Iterator[_Message]:
+    view = memoryview(content)
+    position = 0
+    while position < len(view):
+        if position + LOG_OVERHEAD > len(view):
+            raise CorruptRecordError("a message is incomplete")
+        end = position + LOG_OVERHEAD + _INT32.unpack_from(view, position + 8)[0]
+        if not position + LOG_OVERHEAD + SMALLEST <= end <= len(view):
+            raise CorruptRecordError("a message has an impossible length")
+        message = _parse(view[position:end])
+        if message.attributes & CODEC_MASK:
+            raise CorruptRecordError("a message inside a compressed one is compressed too")
+        if check_crcs and zlib.crc32(view[position + _CRC_FROM : end]) != message.crc:
+            raise CorruptRecordError(f"the checksum of the inner message {message.offset} is wrong")
+        yield message
+        position = end
+
+
+def _parse(view: memoryview) -> _Message:
+    try:
+        offset, length, crc, magic, attributes = _HEADER_V0.unpack_from(view)
+        timestamp, position = -1, _HEADER_V0.size
+        if magic == 1:
+            timestamp, position = _HEADER_V1.unpack_from(view)[-1], _HEADER_V1.size
+        key, position = _sized(view, position)
+        value, position = _sized(view, position)
+    except struct.error:
+        raise CorruptRecordError("a message is incomplete") from None
+    if magic not in (0, 1) or position != len(view) or length + LOG_OVERHEAD != len(view):
+        raise CorruptRecordError("the lengths in a message do not add up")
+    return _Message(offset, crc, magic, attributes, timestamp, key, value)
+
+
+def _sized(view: memoryview, position: int) -> tuple[memoryview | None, int]:
+    (length,) = _INT32.unpack_from(view, position)
+    start = position + 4
+    if length < 0:
+        return None, start
+    return view[start : start + length], start + length
+
+
+def _content(view: memoryview | None, copy: bool) -> bytes | memoryview | None:
+    return bytes(view) if copy and view is not None else view

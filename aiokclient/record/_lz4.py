@@ -1,0 +1,76 @@
+"""LZ4 frames as Kafka has them: independent blocks, for Java's reader knows no others.
+
+Format v0 had the checksum of the frame's descriptor computed over the wrong bytes, and writers keep
+to that for v0. `mend` puts the right one in, so that any LZ4 library reads the frame.
+"""
+
+from __future__ import annotations
+
+import lz4.frame
+
+from aiokclient.errors import CorruptRecordError
+from aiokclient.record.crc import Buffer
+
+__all__ = ["compress_lz4", "decompress_lz4", "mend"]
+
+_DENSEST = 255
+"""No sequence of a block yields more bytes than this for one of its own."""
+
+_FIRST = 64 * 1024
+_CONTENT_SIZE, _DICTIONARY_ID = 0x08, 0x01  # flags of the frame descriptor
+_MASK = 0xFFFFFFFF
+
+
+def compress_lz4(data: Buffer, level: int) -> bytes:
+    compressed: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False)
+    return compressed
+
+
+def decompress_lz4(data: Buffer, limit: int) -> bytes:
+    """The content of the frame; CorruptRecordError for what is none or over `limit` bytes."""
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    pieces: list[bytes] = []
+    size, room = 0, 4 * len(data) + _FIRST
+    while not decompressor.eof:
+        try:
+            piece = decompressor.decompress(data, max_length=min(limit + 1 - size, room))
+        except (RuntimeError, ValueError, EOFError) as error:
+            raise CorruptRecordError(f"the lz4 content cannot be decompressed: {error}") from None
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise CorruptRecordError(f"lz4 content is over {limit} bytes")
+        if not piece and not decompressor.eof:
+            raise CorruptRecordError("the lz4 frame is incomplete")
+        data, room = b"", 2 * room  # it keeps what it has not consumed
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def mend(data: Buffer) -> bytes:
+    """A copy of the frame with the checksum of its descriptor made right."""
+    frame = bytearray(data)
+    if len(frame) < 7:
+        raise CorruptRecordError("the lz4 frame is incomplete")
+    end = 6
+    end += 8 if frame[4] & _CONTENT_SIZE else 0
+    end += 4 if frame[4] & _DICTIONARY_ID else 0
+    if len(frame) <= end:
+        raise CorruptRecordError("the lz4 frame is incomplete")
+    frame[end] = _xxh32(bytes(frame[4:end])) >> 8 & 0xFF
+    return bytes(frame)
+
+
+def _xxh32(data: bytes) -> int:
+    """xxHash-32 with seed 0 of fewer than 16 bytes, which a frame descriptor always is."""
+    h = (374761393 + len(data)) & _MASK
+    words = len(data) >> 2
+    for index in range(words):
+        word = int.from_bytes(data[4 * index : 4 * index + 4], "little")
+        h = (h + word * 3266489917) & _MASK
+        h = (h << 17 | h >> 15) * 668265263 & _MASK
+    for byte in data[4 * words :]:
+        h = (h + byte * 374761393) & _MASK
+        h = (h << 11 | h >> 21) * 2654435761 & _MASK
+    h = (h ^ h >> 15) * 2246822519 & _MASK
+    h = (h ^ h >> 13) * 3266489917 & _MASK
+    return h ^ h >> 16

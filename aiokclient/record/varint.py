@@ -1,0 +1,62 @@
+"""The zigzag varints inside v2 records: 32 bits in at most 5 bytes, 64 bits in at most 10."""
+
+from __future__ import annotations
+
+from aiokclient.errors import CorruptRecordError
+from aiokclient.record.crc import Buffer
+
+__all__ = ["SMALL", "VARINTS", "read_varint", "read_varlong", "wrap64", "write_varint"]
+
+SMALL = 8192
+"""Numbers from 0 to here (excluded) are encoded in `VARINTS`: those of one and of two bytes."""
+
+VARINTS: tuple[bytes, ...] = (
+    *(bytes((zigzag,)) for zigzag in range(0, 128, 2)),
+    *(bytes((zigzag & 127 | 128, zigzag >> 7)) for zigzag in range(128, 2 * SMALL, 2)),
+)
+"""A table, for encoding is mostly of small lengths and deltas. Never index it with a negative."""
+
+_MASK_64 = (1 << 64) - 1
+
+
+def write_varint(number: int) -> bytes:
+    """Encode a signed integer of at most 64 bits. 32-bit fields have the same encoding."""
+    if 0 <= number < SMALL:
+        return VARINTS[number]
+    zigzag = number << 1 if number >= 0 else ~(number << 1)
+    out = bytearray()
+    while zigzag > 127:
+        out.append(zigzag & 127 | 128)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Decode a 32-bit number: itself and the position behind it. IndexError past the end."""
+    zigzag, position = _read(data, position, 5)
+    zigzag &= 0xFFFFFFFF
+    return (zigzag >> 1) ^ -(zigzag & 1), position
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """Decode a 64-bit number: itself and the position behind it. IndexError past the end."""
+    zigzag, position = _read(data, position, 10)
+    zigzag &= _MASK_64
+    return (zigzag >> 1) ^ -(zigzag & 1), position
+
+
+def _read(data: Buffer, position: int, longest: int) -> tuple[int, int]:
+    result = 0
+    for shift in range(0, 7 * longest, 7):
+        byte = data[position]
+        position += 1
+        result |= (byte & 127) << shift
+        if byte < 128:
+            return result, position
+    raise CorruptRecordError(f"a varint is longer than {longest} bytes")
+
+
+def wrap64(number: int) -> int:
+    """`number` as the signed 64-bit integer that remains of it, as in Java's arithmetic."""
+    return ((number + (1 << 63)) & _MASK_64) - (1 << 63)
