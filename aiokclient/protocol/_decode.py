@@ -47,7 +47,7 @@ def smallest_size(element: Any, version: int, flexible: bool) -> int:
 
 class DecoderSource(Source):
     def compile(self) -> Decoder:
-        self.view = holds_records(self.cls)
+        self.view = self.cls._reads_views
         message = self.struct(self.cls, self.cls.__name__)
         self.line(f"return {message}, pos")
         decoder: Decoder = self.assemble("decode", "buf, pos")

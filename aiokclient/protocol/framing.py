@@ -17,7 +17,7 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
-from aiokclient.protocol.api import ApiKey, request_class
+from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages.header import RequestHeader, ResponseHeader
 from aiokclient.protocol.schema import Message, Request, Response
 
@@ -56,7 +56,7 @@ class FrameReader:
             return memoryview(self._frame)[self._frame_filled :]
         return self._scratch[self._filled :]
 
-    def received(self, count: int) -> list[memoryview]:
+    def received(self, count: int) -> list[Buffer]:
         """The frames that ``count`` further bytes complete, without their lengths.
 
         Raises ProtocolError for a length that is negative or above max_frame,
@@ -71,8 +71,8 @@ class FrameReader:
         frame, self._frame = memoryview(self._frame), None
         return [frame]
 
-    def _cut(self) -> list[memoryview]:
-        frames = []
+    def _cut(self) -> list[Buffer]:
+        frames: list[Buffer] = []
         start = 0
         while self._filled - start >= _PREFIX:
             length = frame_length(self._scratch, start, self.max_frame)
@@ -82,7 +82,7 @@ class FrameReader:
                     self._begin_large(begin, length)
                     start = self._filled
                 break
-            frames.append(memoryview(bytes(self._scratch[begin : begin + length])))
+            frames.append(bytes(self._scratch[begin : begin + length]))
             start = begin + length
         rest = self._filled - start
         if start and rest:
@@ -178,9 +178,7 @@ class ClientPipeline:
         if number != correlation_id:
             raise ProtocolError(f"response {number} came where {correlation_id} was the next")
         cls = request.response_class
-        _, position = ResponseHeader.decode_from(
-            frame if len(frame) == _PREFIX else _head(frame), 0, cls.header_version(version)
-        )
+        _, position = ResponseHeader.decode_from(frame, 0, cls.header_version(version))
         response, end = cls.decode_from(frame, position, version)
         if end != len(frame):
             raise ProtocolError(
@@ -188,10 +186,6 @@ class ClientPipeline:
             )
         self._in_flight.popleft()
         return correlation_id, request, response
-
-
-def _head(frame: Buffer) -> bytes:
-    return bytes(frame)
 
 
 class ReceivedRequest(NamedTuple):
@@ -244,14 +238,3 @@ class ServerFraming:
             version = received.header.request_api_version
         header = ResponseHeader(correlation_id=received.header.correlation_id)
         return _frame(header, response.header_version(version), response, version)
-
-
-__all__ = [
-    "ApiKey",
-    "ClientPipeline",
-    "FrameReader",
-    "InFlight",
-    "ReceivedRequest",
-    "ServerFraming",
-    "frame_length",
-]

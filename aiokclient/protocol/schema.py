@@ -90,6 +90,25 @@ class Route(Enum):
     BROKER = "one broker that the sender has in mind"
 
 
+class _Tagged:
+    """Holds the tagged fields that are not declared; outside of what the metaclass sees."""
+
+    __slots__ = ("_tags",)
+
+    _tags: dict[int, bytes] | None
+
+    @property
+    def unknown_tags(self) -> dict[int, bytes]:
+        """Tagged fields that this library does not know, by tag; kept and sent on."""
+        if self._tags is None:
+            self._tags = {}
+        return self._tags
+
+    @unknown_tags.setter
+    def unknown_tags(self, tags: dict[int, bytes]) -> None:
+        self._tags = tags
+
+
 @dataclass_transform(kw_only_default=True)
 class _StructMeta(type):
     """Collects the fields of a class body and makes slots of them."""
@@ -111,28 +130,14 @@ class _StructMeta(type):
         super().__init__(*args)
 
 
-class Struct(metaclass=_StructMeta):
+class Struct(_Tagged, metaclass=_StructMeta):
     """A group of fields inside of a message; a message is one too."""
 
-    __slots__ = ("_tags",)
-
     _fields: ClassVar[tuple[Field, ...]]
-    _tags: dict[int, bytes] | None
 
     def __init__(self, **values: Any) -> None:
         _compile_constructor(type(self))
         self.__init__(**values)  # type: ignore[misc]
-
-    @property
-    def unknown_tags(self) -> dict[int, bytes]:
-        """Tagged fields that this library does not know, by tag; kept and sent on."""
-        if self._tags is None:
-            self._tags = {}
-        return self._tags
-
-    @unknown_tags.setter
-    def unknown_tags(self, tags: dict[int, bytes]) -> None:
-        self._tags = tags
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -190,6 +195,10 @@ class Message(Struct):
     max_known_version: the last version that can be encoded; above max_version
         where Kafka marks the latest one as unstable
     flexible_from: the first version with compact lengths and tagged fields, or None
+
+    Small messages are decoded from bytes, which is fastest. A message that holds
+    records, or is ``in_front`` of another in a frame, is decoded from a view, so
+    that a large frame is never copied.
     """
 
     min_version: ClassVar[int]
@@ -198,10 +207,16 @@ class Message(Struct):
     flexible_from: ClassVar[int | None]
     _decoders: ClassVar[dict[int, codec.Decoder]]
     _encoders: ClassVar[dict[int, codec.Encoder]]
-    _holds_records: ClassVar[bool | None]
+    _reads_views: ClassVar[bool | None]
 
     def __init_subclass__(
-        cls, *, versions: str = "", flexible: str = "", unstable: bool = False, **options: Any
+        cls,
+        *,
+        versions: str = "",
+        flexible: str = "",
+        unstable: bool = False,
+        in_front: bool = False,
+        **options: Any,
     ) -> None:
         super().__init_subclass__(**options)
         if versions:
@@ -210,7 +225,7 @@ class Message(Struct):
             cls.flexible_from = None if flexible == NONE else parse_versions(flexible)[0]
         cls._decoders = {}
         cls._encoders = {}
-        cls._holds_records = None
+        cls._reads_views = True if in_front else None
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
@@ -261,10 +276,10 @@ class Message(Struct):
         decoder = cls._decoders.get(version)
         if decoder is None:
             cls._require(version)
+            if cls._reads_views is None:
+                cls._reads_views = codec.holds_records(cls)
             decoder = cls._decoders[version] = codec.compile_decoder(cls, version)
-        if cls._holds_records is None:
-            cls._holds_records = codec.holds_records(cls)
-        if cls._holds_records:
+        if cls._reads_views:
             return decoder(memoryview(data), position)
         return decoder(data if type(data) is bytes else bytes(data), position)
 

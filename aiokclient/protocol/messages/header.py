@@ -9,7 +9,7 @@ from __future__ import annotations
 from aiokclient.protocol.schema import Message, int16, int32, string
 
 
-class RequestHeader(Message, versions="1-2", flexible="2+"):
+class RequestHeader(Message, versions="1-2", flexible="2+", in_front=True):
     """Before every request; version 2 where the request is flexible."""
 
     request_api_key: int = int16()
@@ -18,7 +18,7 @@ class RequestHeader(Message, versions="1-2", flexible="2+"):
     client_id: str | None = string(null="0+", flexible="none")
 
 
-class ResponseHeader(Message, versions="0-1", flexible="1+"):
+class ResponseHeader(Message, versions="0-1", flexible="1+", in_front=True):
     """Before every response; version 1 where the response is flexible."""
 
     correlation_id: int = int32()
