@@ -1,0 +1,84 @@
+"""The account itself: what it must notice, it notices."""
+
+from dataclasses import dataclass
+
+import pytest
+from ledger import BrokenInvariantError, Ledger, Payload, pack
+
+
+@dataclass
+class Read:
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+
+def account(*offsets: int) -> tuple[Ledger, list[Payload]]:
+    """A ledger of three acknowledged payloads, of which those of ``offsets`` were read there."""
+    ledger = Ledger()
+    payloads = [ledger.payload(1, "t", 0) for _ in range(3)]
+    for offset, payload in enumerate(payloads):
+        ledger.acknowledge(payload, offset)
+    for number, offset in enumerate(offsets):
+        ledger.consume(Read("t", 0, offset, pack(payloads[number], 60)))
+    return ledger, payloads
+
+
+def test_a_whole_account() -> None:
+    ledger, _ = account(0, 1, 2)
+    ledger.check()
+    assert ledger.summary() == "3 sent, 3 acknowledged, 0 failed {}, 3 read"
+
+
+def test_a_loss() -> None:
+    ledger, _ = account(0, 1)
+    with pytest.raises(BrokenInvariantError, match="A: acknowledged and lost: 1"):
+        ledger.check()
+
+
+def test_a_wrong_offset() -> None:
+    ledger, _ = account(0, 1, 3)
+    with pytest.raises(BrokenInvariantError, match="A: not at the offset"):
+        ledger.check()
+
+
+def test_a_double() -> None:
+    ledger, payloads = account(0, 1, 2)
+    ledger.consume(Read("t", 0, 3, pack(payloads[1])))
+    with pytest.raises(BrokenInvariantError, match="A: there more than once"):
+        ledger.check()
+    ledger.exactly_once = False
+    ledger.check()
+
+
+def test_another_order() -> None:
+    ledger = Ledger()
+    payloads = [ledger.payload(1, "t", 0) for _ in range(2)]
+    for offset, payload in enumerate(reversed(payloads)):
+        ledger.acknowledge(payload, offset)
+        ledger.consume(Read("t", 0, offset, pack(payload)))
+    with pytest.raises(BrokenInvariantError, match="B: out of order at 1"):
+        ledger.check()
+
+
+@pytest.mark.parametrize(
+    ("read", "complaint"),
+    [
+        (Read("u", 0, 0, pack(Payload("t", 0, 1, 0))), "C: .* was found in"),
+        (Read("t", 1, 0, pack(Payload("t", 0, 1, 0))), "C: .* was found in"),
+        (Read("t", 0, 0, pack(Payload("t", 0, 1, 0), 50)[:-5] + b"12345"), "C: a corrupt"),
+        (Read("t", 0, 0, b""), "C: a corrupt"),
+    ],
+)
+def test_what_is_broken_or_misplaced(read: Read, complaint: str) -> None:
+    with pytest.raises(BrokenInvariantError, match=complaint):
+        Ledger().consume(read)
+
+
+def test_without_an_outcome() -> None:
+    ledger = Ledger()
+    ledger.payload(1, "t", 0)
+    with pytest.raises(BrokenInvariantError, match="without any outcome: 1"):
+        ledger.check()
+    ledger.check(settled=False)
