@@ -81,15 +81,16 @@ class RecordBatchBuilder:
         Raises TypeError for a key or value that is neither bytes nor None, and ValueError for a
         timestamp beyond 64 bits; the batch stays as it was.
         """
-        if headers or timestamp != self._timestamp:
-            return self._append(timestamp, key, value, headers)
         index = self.count
+        if headers or not index:
+            return self._append(timestamp, key, value, headers)
+        prefix = self._prefix if timestamp == self._timestamp else self._time(timestamp)
         try:
             offset = VARINTS[index] if index < SMALL else write_varint(index)
             key_length = _NULL if key is None else VARINTS[len(key)]
             value_length = _NULL if value is None else VARINTS[len(value)]
             body = b"".join(
-                (self._prefix, offset, key_length, key or b"", value_length, value or b"", _NONE)
+                (prefix, offset, key_length, key or b"", value_length, value or b"", _NONE)
             )
             length = VARINTS[len(body)]
         except IndexError:  # longer than the table goes
@@ -102,6 +103,8 @@ class RecordBatchBuilder:
         buffer += body
         self.size = size
         self.count = index + 1
+        if prefix is not self._prefix:
+            self._move(timestamp, prefix)
         return index
 
     def append_values(self, timestamp: int, values: Sequence[bytes | None], start: int) -> int:
@@ -134,11 +137,10 @@ class RecordBatchBuilder:
     def _append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> int:
-        if wrap64(timestamp) != timestamp:
-            raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
         index = self.count
-        base = self._base_timestamp if index else timestamp
-        prefix = _NO_ATTRIBUTES + write_varint(wrap64(timestamp - base))
+        if not index:
+            self._base_timestamp = timestamp
+        prefix = self._time(timestamp)
         parts = [prefix, write_varint(index), *_field(key), *_field(value)]
         parts.append(write_varint(len(headers)))
         for name, content in headers:
@@ -152,9 +154,20 @@ class RecordBatchBuilder:
         self._buffer += body
         self.size = size
         self.count = index + 1
-        self.max_timestamp = max(timestamp, self.max_timestamp) if index else timestamp
-        self._base_timestamp, self._timestamp, self._prefix = base, timestamp, prefix
+        self._move(timestamp, prefix)
         return index
+
+    def _time(self, timestamp: int) -> bytes:
+        """The attributes and the timestamp of a record."""
+        if wrap64(timestamp) != timestamp:
+            raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
+        return _NO_ATTRIBUTES + write_varint(wrap64(timestamp - self._base_timestamp))
+
+    def _move(self, timestamp: int, prefix: bytes) -> None:
+        """Keep what the next record may share with the one just written."""
+        self._timestamp, self._prefix = timestamp, prefix
+        if timestamp > self.max_timestamp or self.count == 1:
+            self.max_timestamp = timestamp
 
     def close(self) -> None:
         """End the batch and compress it. Nothing can be appended afterwards; idempotent.

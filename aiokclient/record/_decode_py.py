@@ -130,6 +130,9 @@ def _decode(
         if (byte := data[position]) < 128:
             position += 1
             value = None if byte & 1 else source[position : (position := position + (byte >> 1))]
+        elif (high := data[position + 1]) < 128 and not byte & 1:
+            position += 2
+            value = source[position : (position := position + (byte >> 1 & 63 | high << 6))]
         else:
             value, position = _bytes(data, source, position)
         headers: Headers = ()
@@ -150,11 +153,6 @@ def _bytes(
     data: bytes, source: bytes | memoryview, position: int
 ) -> tuple[bytes | memoryview | None, int]:
     """A length and as many bytes; a negative length means null."""
-    low = data[position]
-    if (high := data[position + 1]) < 128 and not low & 1:
-        start = position + 2
-        end = start + (low >> 1 & 63 | high << 6)
-        return source[start:end], end
     length, start = read_varint(data, position)
     if length < 0:
         return None, start
@@ -170,18 +168,16 @@ def _headers(data: bytes, position: int) -> tuple[Headers, int]:
         length, position = read_varint(data, position)
         if length < 0:
             raise CorruptRecordError("a header has no key")
+        end = position + length
         # Java's clients read what is not UTF-8 in the same way, rather than refuse the record.
-        key = str(data[position : position + length], "utf-8", "replace")
-        value, position = _header_value(data, position + length)
-        headers.append((key, value))
-    return tuple(headers), position
-
-
-def _header_value(data: bytes, position: int) -> tuple[bytes | None, int]:
-    length, position = read_varint(data, position)
-    if length < 0:
-        return None, position
-    end = position + length
-    if end > len(data):
+        key = str(data[position:end], "utf-8", "replace")
+        length, position = read_varint(data, end)
+        if length < 0:
+            headers.append((key, None))
+            continue
+        end = position + length
+        headers.append((key, data[position:end]))
+        position = end
+    if position > len(data):
         raise CorruptRecordError("a header reaches past the end of the batch")
-    return data[position:end], end
+    return tuple(headers), position

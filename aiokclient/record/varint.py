@@ -16,6 +16,7 @@ VARINTS: tuple[bytes, ...] = (
 )
 """A table, for encoding is mostly of small lengths and deltas. Never index it with a negative."""
 
+_MASK_32 = (1 << 32) - 1
 _MASK_64 = (1 << 64) - 1
 
 
@@ -34,26 +35,37 @@ def write_varint(number: int) -> bytes:
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     """Decode a 32-bit number: itself and the position behind it. IndexError past the end."""
-    zigzag, position = _read(data, position, 5)
-    zigzag &= 0xFFFFFFFF
-    return (zigzag >> 1) ^ -(zigzag & 1), position
+    if (byte := data[position]) < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    if (high := data[position + 1]) < 128:
+        byte = byte & 127 | high << 7
+        return (byte >> 1) ^ -(byte & 1), position + 2
+    return _read(data, position, 5, _MASK_32)
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
     """Decode a 64-bit number: itself and the position behind it. IndexError past the end."""
-    zigzag, position = _read(data, position, 10)
-    zigzag &= _MASK_64
-    return (zigzag >> 1) ^ -(zigzag & 1), position
+    if (byte := data[position]) < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    if (high := data[position + 1]) < 128:
+        byte = byte & 127 | high << 7
+        return (byte >> 1) ^ -(byte & 1), position + 2
+    return _read(data, position, 10, _MASK_64)
 
 
-def _read(data: Buffer, position: int, longest: int) -> tuple[int, int]:
-    result = 0
+def _read(data: Buffer, position: int, longest: int, mask: int) -> tuple[int, int]:
+    low, high, top = data[position], data[position + 1], data[position + 2]
+    if top < 128:
+        zigzag = low & 127 | (high & 127) << 7 | top << 14
+        return (zigzag >> 1) ^ -(zigzag & 1), position + 3
+    zigzag = 0
     for shift in range(0, 7 * longest, 7):
         byte = data[position]
         position += 1
-        result |= (byte & 127) << shift
+        zigzag |= (byte & 127) << shift
         if byte < 128:
-            return result, position
+            zigzag &= mask
+            return (zigzag >> 1) ^ -(zigzag & 1), position
     raise CorruptRecordError(f"a varint is longer than {longest} bytes")
 
 
