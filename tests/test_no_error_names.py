@@ -1,0 +1,120 @@
+"""No module decides by the name or the number of a broker's error: `policy.decide` does.
+
+Tables keyed by an error class or a code are data and allowed. What is not: catching one, asking
+`isinstance`, `issubclass` or `type(e) is` for one, and comparing a code with a number.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aiokclient
+from aiokclient.errors import ERRORS_BY_CODE
+
+PACKAGE = Path(aiokclient.__file__).parent
+BROKER_ERRORS = {error.__name__ for error in ERRORS_BY_CODE.values()}
+CODE_NAMES = {"code", "error_code", "errorcode"}
+FREE = {PACKAGE / "errors", PACKAGE / "testing"}
+"""The classes themselves, and the embedded cluster, which answers with errors."""
+
+
+def named(node: ast.AST | None) -> set[str]:
+    """The broker errors named in an expression: a class, a tuple or a union of classes."""
+    if node is None:
+        return set()
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    return names & BROKER_ERRORS
+
+
+def is_code(node: ast.AST) -> bool:
+    name = getattr(node, "attr", getattr(node, "id", ""))
+    return name in CODE_NAMES
+
+
+def is_number(node: ast.AST) -> bool:
+    """A literal number but 0, which is success; or the code of a named class."""
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    if isinstance(node, ast.Tuple | ast.Set | ast.List):
+        return any(is_number(part) for part in node.elts)
+    literal = isinstance(node, ast.Constant) and type(node.value) is int and node.value != 0
+    return literal or (isinstance(node, ast.Attribute) and bool(named(node)))
+
+
+def offences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ExceptHandler(type=caught) if named(caught):
+                yield node.lineno, f"catches {named(caught)}"
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]) if named(
+                kinds
+            ):
+                yield node.lineno, f"asks for {named(kinds)}"
+            case ast.Compare(left=left, comparators=others):
+                sides = [left, *others]
+                if any(map(is_code, sides)) and any(map(is_number, sides)):
+                    yield node.lineno, "compares a code with a number"
+                elif named(node):
+                    yield node.lineno, f"compares with {named(node)}"
+            case ast.MatchClass(cls=kind) if named(kind):
+                yield node.lineno, f"matches {named(kind)}"
+
+
+def modules() -> list[Path]:
+    return [
+        path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not any(free in path.parents for free in FREE)
+    ]
+
+
+def test_no_module_decides_by_the_name_of_a_broker_error() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {what}"
+        for path in modules()
+        for line, what in offences(ast.parse(path.read_text()))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "offence",
+    [
+        "try: pass\nexcept NotLeaderOrFollowerError: pass",
+        "try: pass\nexcept (ValueError, errors.NotLeaderOrFollowerError): pass",
+        "isinstance(e, OffsetOutOfRangeError)",
+        "isinstance(e, RetriableError | OffsetOutOfRangeError)",
+        "issubclass(kind, errors.OffsetOutOfRangeError)",
+        "type(e) is UnknownMemberIdError",
+        "type(e) in (UnknownMemberIdError, ValueError)",
+        "e.code == 6",
+        "response.error_code != 16",
+        "error_code in (14, 15)",
+        "error_code == -1",
+        "error_code == NotCoordinatorError.code",
+        "match e:\n  case NotCoordinatorError(): pass",
+    ],
+)
+def test_an_offence_is_found(offence: str) -> None:
+    assert list(offences(ast.parse(offence)))
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        "try: pass\nexcept (KafkaError, KafkaTimeoutError, DisconnectedError): pass",
+        "isinstance(e, RetriableError)",
+        "EVENTS = {OffsetOutOfRangeError: Event.RESET, 27: Event.REJOIN}",
+        "EVENTS.get(response.error_code)",
+        "response.error_code == 0",
+        "response.error_code != NONE",
+        "raise RecordTooLargeError('text')",
+    ],
+)
+def test_what_is_allowed_is_let_through(allowed: str) -> None:
+    assert not list(offences(ast.parse(allowed)))

@@ -1,0 +1,186 @@
+"""The policy engine against `policy_table.csv`: one row for each code, one column for each scope.
+
+The table was written by hand from KIP-1050 and the Java client (Sender, TransactionManager, the
+fetch, coordinator and admin code). It says what to do while time is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import itertools
+import random
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokclient import errors, policy
+from aiokclient.errors import ERRORS_BY_CODE, error_for
+from aiokclient.policy import Backoff, Decision, Scope, decide
+
+IN_TRANSACTION = (Scope.PRODUCE_TXN, Scope.TRANSACTION, Scope.TXN_OFFSET_COMMIT)
+RETRIES = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+Row = tuple[Scope, int]
+
+
+def read_table() -> dict[Row, Decision]:
+    with (Path(__file__).parent / "policy_table.csv").open() as file:
+        return {
+            (scope, int(line["code"])): Decision(line[scope.value])
+            for line in csv.DictReader(file)
+            for scope in Scope
+        }
+
+
+TABLE = read_table()
+
+
+def decision(error: BaseException | None, scope: Scope, remaining_s: float = 30.0) -> Decision:
+    assert error is not None
+    return decide(error, scope, 0, remaining_s, random.Random(1)).decision
+
+
+def deviations(table: dict[Row, Decision]) -> list[Row]:
+    """The rows that policy.py decides differently."""
+    return [
+        (scope, code)
+        for (scope, code), expected in table.items()
+        if decision(error_for(code), scope) is not expected
+    ]
+
+
+def test_every_pair_is_in_the_table() -> None:
+    assert set(TABLE) == set(itertools.product(Scope, ERRORS_BY_CODE))
+    assert len(TABLE) == 20 * 137
+
+
+def test_every_name_in_the_table_is_kafkas() -> None:
+    with (Path(__file__).parent / "policy_table.csv").open() as file:
+        for line in csv.DictReader(file):
+            assert ERRORS_BY_CODE[int(line["code"])].name == line["name"]
+
+
+def test_policy_decides_as_the_table_says() -> None:
+    assert deviations(TABLE) == []
+
+
+def test_flipping_any_row_of_the_table_is_noticed() -> None:
+    for row, expected in TABLE.items():
+        for other in Decision:
+            if other is not expected:
+                assert deviations({row: other}) == [row]
+
+
+def test_flipping_any_decision_of_the_policy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for row, expected in TABLE.items():
+        for other in Decision:
+            if other is not expected:
+                with monkeypatch.context() as patch:
+                    patch.setitem(policy._BY_CODE, row, other)
+                    assert deviations({row: expected}) == [row]
+
+
+def test_every_row_of_places_says_something_else_than_the_category(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No row is there for nothing: without it, exactly its pair is decided differently."""
+    for row in list(policy._BY_CODE):
+        with monkeypatch.context() as patch:
+            patch.delitem(policy._BY_CODE, row)
+            assert deviations({row: TABLE[row]}) == [row]
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_out_of_time_a_retriable_error_fails_or_aborts(scope: Scope) -> None:
+    ending = Decision.ABORT if scope in IN_TRANSACTION else Decision.FAIL
+    for code in ERRORS_BY_CODE:
+        in_time = TABLE[scope, code]
+        expected = ending if in_time in RETRIES else in_time
+        for remaining_s in (0.0, -1.0):
+            assert decision(error_for(code), scope, remaining_s) is expected
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_an_unknown_code_is_recoverable(scope: Scope) -> None:
+    assert decision(error_for(4711), scope) is Decision.RECOVER
+
+
+SETTING_UP = (Scope.CONNECTION, Scope.API_VERSIONS, Scope.SASL)
+FOREIGN = [
+    (ConnectionResetError(), Decision.REFRESH_AND_RETRY),
+    (ConnectionRefusedError(), Decision.REFRESH_AND_RETRY),
+    (TimeoutError(), Decision.REFRESH_AND_RETRY),
+    (socket.gaierror(), Decision.REFRESH_AND_RETRY),
+    (EOFError(), Decision.REFRESH_AND_RETRY),
+    (asyncio.IncompleteReadError(b"", 4), Decision.REFRESH_AND_RETRY),
+    (ssl.SSLCertVerificationError(), Decision.FAIL),
+    (errors.DisconnectedError(), Decision.REFRESH_AND_RETRY),
+    (errors.ApiTimeoutError(), Decision.REFRESH_AND_RETRY),
+    (errors.BootstrapError(), Decision.RETRY),
+    (errors.ConnectionSetupError(), Decision.FAIL),
+    (errors.BufferExhaustedError(), Decision.FAIL),
+    (errors.ConfigError(), Decision.FAIL),
+    (errors.SerializationError(), Decision.FAIL),
+    (errors.ClosedError(), Decision.FAIL),
+    (errors.IllegalStateError(), Decision.FAIL),
+    (errors.NotWriterError(), Decision.RECOVER),
+    (errors.NoOffsetError(), Decision.RECOVER),
+    (ValueError(), Decision.RECOVER),
+    (RuntimeError(), Decision.RECOVER),
+    (asyncio.CancelledError(), Decision.FAIL),
+    (KeyboardInterrupt(), Decision.FAIL),
+]
+
+
+@pytest.mark.parametrize(("error", "expected"), FOREIGN, ids=lambda v: type(v).__name__)
+def test_errors_that_no_broker_sends(error: BaseException, expected: Decision) -> None:
+    for scope in Scope:
+        assert decision(error, scope) is expected
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_malformed_bytes(scope: Scope) -> None:
+    """The connection is closed and another one may be sane; a tool wants to see it at once."""
+    at_once = scope in (*SETTING_UP, Scope.ADMIN, Scope.CLIENT)
+    expected = Decision.FAIL if at_once else Decision.REFRESH_AND_RETRY
+    assert decision(errors.ProtocolError(), scope) is expected
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_a_delivery_timeout_is_final(scope: Scope) -> None:
+    expected = Decision.ABORT if scope in IN_TRANSACTION else Decision.FAIL
+    assert decision(errors.DeliveryTimeoutError(), scope) is expected
+
+
+@given(attempt=st.integers(0, 10_000), seed=st.integers(0, 2**32))
+def test_backoff_stays_within_its_jitter(attempt: int, seed: int) -> None:
+    backoff = Backoff(initial_s=0.1, maximum_s=1.0)
+    delay = backoff.delay(attempt, random.Random(seed))
+    term = min(0.1 * 2 ** min(attempt, 10), 1.0)
+    assert term * 0.8 <= delay <= min(term * 1.2, 1.0)
+
+
+@given(attempt=st.integers(0, 50), remaining_s=st.floats(0.001, 100), seed=st.integers(0, 99))
+def test_a_retry_never_waits_past_the_deadline(attempt: int, remaining_s: float, seed: int) -> None:
+    error = errors.NetworkError()
+    action = decide(error, Scope.FETCH, attempt, remaining_s, random.Random(seed))
+    assert 0 < action.delay_s <= remaining_s
+
+
+def test_the_same_seed_gives_the_same_delays() -> None:
+    first, second = random.Random(7), random.Random(7)
+    error = errors.NetworkError()
+    for attempt in range(10):
+        assert decide(error, Scope.FETCH, attempt, 9, first) == decide(
+            error, Scope.FETCH, attempt, 9, second
+        )
+
+
+def test_what_is_not_retried_waits_for_nothing() -> None:
+    action = decide(errors.TopicAuthorizationError(), Scope.PRODUCE, 3, 9, random.Random(7))
+    assert action == (Decision.FAIL, 0.0)
