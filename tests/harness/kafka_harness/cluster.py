@@ -71,8 +71,9 @@ class KafkaCluster(ExternalKafka):
     """``brokers`` nodes 1, 2, ...: one combined node, or brokers with a controller of their own.
 
     A separate controller (node 100) means that killing a broker never moves the quorum.
-    ``properties`` go to every node. Use it as a context manager; it ends with SIGKILL and
-    leaves no files.
+    ``properties`` go to every node. ``formatted_by`` an older version, whose metadata both
+    know, lets `change_version` go back to that version. Use it as a context manager; it ends
+    with SIGKILL and leaves no files.
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class KafkaCluster(ExternalKafka):
         properties: Mapping[str, object] | None = None,
         jvm: tuple[str, ...] = (),
         archive: bool = True,
+        formatted_by: Distribution | None = None,
     ) -> None:
+        self._template = formatted_by or distribution
         self.distribution, self.cluster_id = distribution, random_id()
         self.nodes: dict[int, KafkaNode] = {}
         self._extra = dict(properties or {})
@@ -130,6 +133,12 @@ class KafkaCluster(ExternalKafka):
         """SIGTERM, and wait: the broker hands its leaderships over first."""
         self.nodes[node].signal(signal.SIGTERM)
         self.nodes[node].wait(timeout)
+
+    def change_version(self, node: int, distribution: Distribution) -> None:
+        """Stop the node in good order and start it as another version, on the same data."""
+        self.stop(node)
+        self.nodes[node].use(distribution, (f"-XX:SharedArchiveFile={distribution.archive()}",))
+        self.start(node)
 
     def pause(self, node: int) -> None:
         """SIGSTOP: the process hangs, its sockets stay open."""
@@ -184,11 +193,11 @@ class KafkaCluster(ExternalKafka):
         self._warm_up()
 
     def _add(self, node_id: int, roles: str, port: int, controllers: Mapping[int, int]) -> None:
-        folder = self.distribution.node_folder(node_id, self.cluster_id)
+        folder = self._template.node_folder(node_id, self.cluster_id)
         properties = node_properties(
             node_id,
             roles,
-            major=self.distribution.major,
+            major=self._template.major,
             brokers=len(self._ports),
             folder=str(folder / "data"),
             port=port,
@@ -216,7 +225,7 @@ class KafkaCluster(ExternalKafka):
 
     def _warm_up(self) -> None:
         """Make the internal topics exist: their first use costs seconds."""
-        kinds = (0, 1, 2) if self.distribution.major >= 4 else (0, 1)
+        kinds = (0, 1, 2) if self._template.major >= 4 else (0, 1)
         for kind in kinds:
             wait_until("the coordinators", functools.partial(self._coordinates, kind), 60)
         wait_until("producer ids", lambda: self._probe().producer_id_error() == 0, 60)

@@ -45,13 +45,17 @@ class KafkaNode:
     ) -> None:
         self.folder, self.log = folder, folder / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
-        file = folder / "node.properties"
-        file.write_text(text(properties))
+        (folder / "node.properties").write_text(text(properties))
+        self.use(distribution, jvm)
+        running.add(self)
+
+    def use(self, distribution: Distribution, jvm: tuple[str, ...] = ()) -> None:
+        """From the next start on, run this version."""
+        file = self.folder / "node.properties"
         self._command = distribution.command("kafka.Kafka", str(file), jvm=(*JVM_OPTIONS, *jvm))
         # Where the system can do it, the node dies with the tests even if they are killed.
         if setpriv := shutil.which("setpriv"):
             self._command = [setpriv, "--pdeathsig", "KILL", *self._command]
-        running.add(self)
 
     @property
     def alive(self) -> bool:

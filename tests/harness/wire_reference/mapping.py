@@ -1,0 +1,57 @@
+"""From a field's name in Kafka to its name in Python, and from values to messages."""
+
+import re
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from aiokclient.protocol import messages
+from aiokclient.protocol.schema import Message, Struct
+
+
+@cache
+def snake(name: str) -> str:
+    """``TimeoutMs`` and ``timeoutMs`` are ``timeout_ms``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("KRaft", "Kraft")).lower()
+
+
+@cache
+def camel(name: str) -> str:
+    """As Kafka's JSON converters write a name."""
+    return name[0].lower() + name[1:]
+
+
+def message_class(name: str) -> type[Message]:
+    """The class of a message by Kafka's name for it."""
+    module = import_module(f"aiokclient.protocol.messages.{messages.module_of(name)}")
+    cls: type[Message] = getattr(module, name)
+    return cls
+
+
+@cache
+def _keys(cls: type[Struct]) -> dict[str, tuple[str, type[Struct] | None, bool]]:
+    rows = {}
+    for field in cls._fields:
+        inner = field.element if isinstance(field.element, type) else None
+        rows[field.name] = (field.name, inner, field.kind == "array")
+    return rows
+
+
+def to_object(cls: type[Struct], values: dict[str, Any]) -> Any:
+    """A message with the values of a sample; names in it as in Kafka's JSON."""
+    made = cls()
+    keys = _keys(cls)
+    for name, value in values.items():
+        if name == "_tags":
+            made.unknown_tags = value
+            continue
+        attribute, inner, many = keys[snake_of_camel(name)]
+        if inner is not None and value is not None:
+            value = [to_object(inner, one) for one in value] if many else to_object(inner, value)
+        setattr(made, attribute, value)
+    return made
+
+
+@cache
+def snake_of_camel(name: str) -> str:
+    return snake("K" + name[1:]) if name.startswith("kRaft") else snake(name)
