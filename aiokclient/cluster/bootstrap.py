@@ -1,0 +1,126 @@
+"""The first contact: any bootstrap server that answers, as soon as it answers.
+
+The servers are asked side by side, each begun when the one before it has failed or taken a second,
+so that one that swallows packets costs a second and not its whole timeout. Each is asked again
+after its reconnect backoff, until one answers, the deadline passes, or each of them has turned out
+to be something that waiting will not mend.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+
+from aiokclient.clock import Clock
+from aiokclient.config import ClientConfig
+from aiokclient.errors import (
+    BootstrapError,
+    ConfigError,
+    InvalidMetadataError,
+    KafkaError,
+    error_for,
+)
+from aiokclient.network.pool import ConnectionPool, Purpose
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.messages.metadata import MetadataResponse
+
+__all__ = ["Bootstrap"]
+
+logger = logging.getLogger("aiokclient")
+
+STAGGER_S = 1.0
+
+
+class Bootstrap:
+    """One search for a broker that answers; `reach` is called once."""
+
+    def __init__(self, config: ClientConfig, clock: Clock, pools: list[ConnectionPool]) -> None:
+        self._config = config
+        self._clock = clock
+        self._pools = pools
+        self._outcomes: dict[str, KafkaError] = {}
+        self._hopeless: dict[str, KafkaError] = {}
+        self._answer: MetadataResponse | None = None
+        self._moved = anyio.Event()
+        self._deadline = 0.0
+
+    async def reach(self, timeout_s: float) -> MetadataResponse:
+        """The answer of the first server to answer.
+
+        Raises BootstrapError, which lists every server and what came of it, when none did within
+        `timeout_s` seconds, and at once the error of a server when waiting mends none of them.
+        """
+        if not self._pools:
+            raise ConfigError("bootstrap_servers: none given; name at least one host:port")
+        self._deadline = self._clock.monotonic() + timeout_s
+        with anyio.move_on_after(timeout_s):
+            async with anyio.create_task_group() as group:
+                for pool in self._pools:
+                    group.start_soon(self._ask_until_answered, pool, group.cancel_scope)
+                    with anyio.move_on_after(STAGGER_S):
+                        await self._moved.wait()
+        if self._answer is not None:
+            return self._answer
+        if len(self._hopeless) == len(self._pools):
+            raise next(iter(self._hopeless.values()))
+        attempts = [(_place(pool), self._outcome(pool)) for pool in self._pools]
+        raise BootstrapError(f"None answered within {timeout_s:.1f} s", attempts=attempts)
+
+    def _outcome(self, pool: ConnectionPool) -> str:
+        error = self._outcomes.get(_place(pool))
+        return "no answer yet" if error is None else error.message or str(error)
+
+    async def _ask_until_answered(
+        self, pool: ConnectionPool, everything: anyio.CancelScope
+    ) -> None:
+        attempt = 0
+        while True:
+            try:
+                self._answer = await self._ask(pool)
+                everything.cancel()
+                return
+            except KafkaError as error:
+                delay = self._failed(pool, error, attempt)
+            if delay is None:
+                return
+            attempt += 1
+            await anyio.sleep(delay)
+
+    async def _ask(self, pool: ConnectionPool) -> MetadataResponse:
+        connection = await pool.get(Purpose.CONTROL)
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        timeout_s = self._config.request_timeout_ms / 1000
+        answer: MetadataResponse = await connection.send(request, timeout_s=timeout_s)
+        error = error_for(getattr(answer, "error_code", 0), api="Metadata", broker=_place(pool))
+        if error is not None:
+            raise error
+        if not answer.brokers:
+            raise InvalidMetadataError("its answer names no broker", broker=_place(pool))
+        return answer
+
+    def _failed(self, pool: ConnectionPool, error: KafkaError, attempt: int) -> float | None:
+        place = _place(pool)
+        left = self._deadline - self._clock.monotonic()
+        if place not in self._outcomes:
+            logger.warning("bootstrap server %s: %s; trying for %.0f s more", place, error, left)
+        self._outcomes[place] = error
+        backoff = Backoff(
+            self._config.retry_backoff_ms / 1000, self._config.retry_backoff_max_ms / 1000
+        )
+        rng = self._clock.rng
+        action = decide(error, Scope.CONNECTION, attempt, max(left, 0.001), rng, backoff)
+        self._moved.set()
+        self._moved = anyio.Event()
+        if action.decision in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
+            return action.delay_s
+        self._hopeless[place] = error
+        return None
+
+
+def _place(pool: ConnectionPool) -> str:
+    return f"{pool.host}:{pool.port}"

@@ -1,0 +1,165 @@
+"""The pools of all brokers, and the choice of one for a request that any of them can answer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Hashable, Mapping
+
+from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.config import ClientConfig
+from aiokclient.errors import InvalidMetadataError
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
+from aiokclient.network.setup import ConnectionSettings
+from aiokclient.policy import Backoff
+
+__all__ = ["Brokers"]
+
+CLOSE_S = 1.0
+"""How long connections that still write may take to close before they are cut."""
+
+
+class Brokers:
+    """One pool for each broker of the snapshot, and one for each bootstrap server, which has a
+    negative id, until it is known which broker that is."""
+
+    def __init__(
+        self, config: ClientConfig, settings: ConnectionSettings, spawn: Spawn, rng: random.Random
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._spawn = spawn
+        self._rng = rng
+        self._pools: dict[int, ConnectionPool] = {}
+        self._retired: list[ConnectionPool] = []
+
+    # -- which brokers there are ------------------------------------------------------------
+
+    def bootstrap(self) -> list[ConnectionPool]:
+        """New pools for the bootstrap servers, in the order in which to try them."""
+        pools = []
+        for index, (host, port) in enumerate(self._config.bootstrap_servers, start=1):
+            self._drop(-index)
+            self._pools[-index] = pool = self._pool(-index, host, port)
+            pools.append(pool)
+        self._rng.shuffle(pools)
+        return pools
+
+    def update(self, brokers: Mapping[int, BrokerInfo]) -> None:
+        """Follows a new snapshot: new addresses, and bootstrap servers that are now known."""
+        for node_id, info in brokers.items():
+            pool = self._pools.get(node_id)
+            if pool is not None and (pool.host, pool.port) != (info.host, info.port):
+                self._drop(node_id)
+                pool = None
+            if pool is None:
+                self._pools[node_id] = self._adopted(info) or self._pool(*info[:3])
+        for node_id in [node_id for node_id in self._pools if node_id < 0]:
+            self._drop(node_id)
+        self._retired = [pool for pool in self._retired if pool.connections()]
+
+    def _adopted(self, info: BrokerInfo) -> ConnectionPool | None:
+        for node_id, pool in self._pools.items():
+            if node_id < 0 and (pool.host, pool.port) == (info.host, info.port):
+                del self._pools[node_id]
+                pool.rename(info.node_id)
+                return pool
+        return None
+
+    def _drop(self, node_id: int) -> None:
+        pool = self._pools.pop(node_id, None)
+        if pool is not None:
+            pool.retire()
+            self._retired.append(pool)
+
+    def _pool(self, node_id: int, host: str, port: int) -> ConnectionPool:
+        config = self._config
+        return ConnectionPool(
+            node_id,
+            host,
+            port,
+            self._settings,
+            backoff=Backoff(
+                config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
+            ),
+            setup=Backoff(
+                config.socket_connection_setup_timeout_ms / 1000,
+                config.socket_connection_setup_timeout_max_ms / 1000,
+            ),
+            rng=self._rng,
+            spawn=self._spawn,
+        )
+
+    # -- connections ------------------------------------------------------------------------
+
+    def pool(self, node_id: int) -> ConnectionPool:
+        """Raises InvalidMetadataError for a broker that the snapshot does not have."""
+        pool = self._pools.get(node_id)
+        if pool is None:
+            raise InvalidMetadataError(
+                f"broker {node_id} is not among those that the cluster named", broker=node_id
+            )
+        return pool
+
+    def connected(
+        self, node_id: int, purpose: Purpose, owner: Hashable = None
+    ) -> BrokerConnection | None:
+        pool = self._pools.get(node_id)
+        return None if pool is None else pool.ready(purpose, owner)
+
+    def is_reachable(self, node_id: int) -> bool:
+        pool = self._pools.get(node_id)
+        return pool is not None and pool.reachable
+
+    def choose(self) -> ConnectionPool:
+        """The broker for a request that any can answer.
+
+        A connected one with the least in flight; else one that has not failed; else the one whose
+        reconnect backoff ends first. Raises InvalidMetadataError if there is none at all.
+        """
+        pools = list(self._pools.values())
+        if not pools:
+            raise InvalidMetadataError("no broker is known")
+        self._rng.shuffle(pools)
+        connected = [pool for pool in pools if pool.ready(Purpose.CONTROL) is not None]
+        if connected:
+            return min(connected, key=lambda pool: pool.in_flight)
+        reachable = [pool for pool in pools if pool.reachable]
+        return reachable[0] if reachable else min(pools, key=lambda pool: pool.not_before)
+
+    def states(self) -> dict[int, str]:
+        """What each broker is to this client, for people to read."""
+        return {node_id: _state(pool) for node_id, pool in self._pools.items()}
+
+    @property
+    def any_reachable(self) -> bool:
+        return any(pool.reachable for pool in self._pools.values())
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def release(self, owner: Hashable) -> None:
+        for pool in [*self._pools.values(), *self._retired]:
+            pool.release(owner)
+
+    async def close(self) -> None:
+        """Closes all connections and waits until their sockets are gone, at most CLOSE_S."""
+        pools = [*self._pools.values(), *self._retired]
+        connections = [connection for pool in pools for connection in pool.connections()]
+        for pool in pools:
+            pool.close()
+        waits = [asyncio.ensure_future(connection.wait_closed()) for connection in connections]
+        if waits:
+            _, pending = await asyncio.wait(waits, timeout=CLOSE_S)
+            if pending:
+                for connection in connections:
+                    connection.abort()
+                await asyncio.wait(waits, timeout=CLOSE_S)
+
+
+def _state(pool: ConnectionPool) -> str:
+    if pool.connections():
+        return "connected"
+    if pool.reachable:
+        return "not connected"
+    return f"unreachable: {pool.last_error}"

@@ -1,0 +1,324 @@
+"""The one place that routes a request, sends it, tries it again, and gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from aiokclient.clock import Clock, SystemClock
+from aiokclient.cluster.bootstrap import Bootstrap
+from aiokclient.cluster.brokers import Brokers
+from aiokclient.cluster.coordinator import CoordinatorLocator
+from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.pending import PendingResponse
+from aiokclient.cluster.routing import Router
+from aiokclient.cluster.supervisor import Supervisor
+from aiokclient.cluster.targets import Target
+from aiokclient.cluster.updater import MetadataUpdater
+from aiokclient.config import ClientConfig
+from aiokclient.errors import ApiTimeoutError, ClosedError, KafkaError, error_for
+from aiokclient.metrics import Metrics
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.pool import Purpose
+from aiokclient.network.setup import ConnectionSettings
+from aiokclient.network.transport import Connector, TcpConnector
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Request, Response
+
+__all__ = ["ClusterClient"]
+
+R = TypeVar("R", bound="Response")
+
+Check = Callable[[Any], KafkaError | None]
+
+
+class ClusterClient:
+    """Connections, metadata and requests to one cluster, for whoever stands on it.
+
+    Made anywhere, used in the loop in which `start` was awaited. `config`, `clock`, `connector`,
+    `metrics`, `supervisor` and `updater` are for those that stand on it, too.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.clock: Clock = config.clock if config.clock is not None else SystemClock()
+        self.connector: Connector = (
+            config.connector if config.connector is not None else TcpConnector()
+        )
+        self.metrics = Metrics()
+        self.supervisor = Supervisor(config.client_id)
+        self.updater = MetadataUpdater(config, self.clock, self._fetch_metadata)
+        self.coordinators = CoordinatorLocator(
+            self._connect_any, self.updater.learn, config.request_timeout_ms / 1000
+        )
+        self._router = Router(self.updater, self.coordinators)
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._brokers: Brokers | None = None
+        self._pending: dict[asyncio.Future[Any], None] = {}
+
+    # -- beginning and ending ---------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Reaches the cluster and reads its metadata.
+
+        Raises BootstrapError after `default_api_timeout_ms` without an answer, and at once what
+        waiting would not mend (ConnectionSetupError, ConfigError). A start that fails or is
+        cancelled leaves nothing open.
+        """
+        config = self.config
+        try:
+            await self.supervisor.start()
+            settings = await self._settings()
+            spawn, rng = self.supervisor.spawn, self.clock.rng
+            self._brokers = brokers = Brokers(config, settings, spawn, rng)
+            self.updater.subscribe(lambda old, new: brokers.update(new.brokers))
+            bootstrap = Bootstrap(config, self.clock, brokers.bootstrap())
+            self.updater.begin(await bootstrap.reach(config.default_api_timeout_ms / 1000))
+            self.supervisor.spawn(self.updater.run, name="metadata")
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Ends all tasks and connections; requests without an outcome raise ClosedError.
+
+        Takes a second or two at most. Idempotent. Cancelled, it still ends all of it.
+        """
+        pending, self._pending = self._pending, {}
+        for future in pending:
+            if not future.done():
+                future.set_exception(ClosedError("the client was closed before the answer came"))
+        brokers, self._brokers = self._brokers, None
+        try:
+            if brokers is not None:
+                await brokers.close()
+        finally:
+            await self.supervisor.stop()
+
+    async def _settings(self) -> ConnectionSettings:
+        config = self.config
+        loop = asyncio.get_running_loop()
+        # Reads certificates, so it may block.
+        tls = await loop.run_in_executor(None, config.security.ssl_context)
+        idle_ms = config.connections_max_idle_ms
+        return ConnectionSettings(
+            connector=self.connector,
+            client_id=config.client_id,
+            tls=tls,
+            receive_max=config.receive_message_max_bytes,
+            idle_s=idle_ms / 1000 if idle_ms >= 0 else None,
+            use_all_addresses=config.client_dns_lookup == "use_all_dns_ips",
+        )
+
+    @property
+    def brokers(self) -> Brokers:
+        """The pools; raises ClosedError unless started."""
+        if self._brokers is None:
+            raise ClosedError("the client is not open")
+        return self._brokers
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """The current snapshot, immutable."""
+        return self.updater.snapshot
+
+    # -- requests ---------------------------------------------------------------------------
+
+    async def request(
+        self,
+        message: Request[R],
+        to: Target,
+        *,
+        timeout: float | None = None,
+        attempt_timeout: float | None = None,
+        scope: Scope = Scope.CLIENT,
+        check: Check | None = None,
+        purpose: Purpose = Purpose.CONTROL,
+        owner: Hashable = None,
+    ) -> R:
+        """Sends a request until it is answered well, and returns the response.
+
+        Each attempt finds the broker anew, may take `attempt_timeout` seconds
+        (`request_timeout_ms`), and all of them `timeout` (`default_api_timeout_ms`). What an error
+        leads to is the policy's decision for `scope`. `check(response)` gives the error that a
+        response holds; by default that of its top-level error code.
+
+        Raises ApiTimeoutError, whose cause is the last error, and every error that is not to be
+        tried again, with API and broker. Cancelling it abandons the response: what was sent may
+        still be done by the broker.
+        """
+        timeout_s = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        call = _Call(message, to, scope, check or top_level_error, purpose, owner)
+        call.attempt_s = attempt_timeout or self.config.request_timeout_ms / 1000
+        call.deadline = self.clock.monotonic() + timeout_s
+        try:
+            async with asyncio.timeout(None if timeout_s == math.inf else timeout_s):
+                while True:
+                    try:
+                        return cast(R, await self._attempt(call))
+                    except KafkaError as error:
+                        call.met(error)
+                    await self._before_retry(call)
+        except _GivenUpError:
+            assert call.error is not None
+            raise call.error from call.error.__cause__
+        except TimeoutError:
+            text = f"no success within {timeout_s:.1f} s"
+            raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.error
+
+    async def _attempt(self, call: _Call) -> Any:
+        remaining = call.deadline - self.clock.monotonic()
+        call.node_id = await self._router.route(call.to, max(remaining, 0.0))
+        pool = self.brokers.choose() if call.node_id is None else self.brokers.pool(call.node_id)
+        call.node_id = pool.node_id
+        connection = await pool.get(call.purpose, call.owner)
+        response = await connection.send(call.message, timeout_s=call.attempt_s)
+        error = call.check(response)
+        if error is not None:
+            raise error
+        return response
+
+    async def _before_retry(self, call: _Call) -> None:
+        error = call.error
+        assert error is not None
+        remaining = call.deadline - self.clock.monotonic()
+        action = decide(error, call.scope, call.attempt, remaining, self.clock.rng, self._backoff)
+        if action.decision not in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
+            raise TimeoutError if error.retriable and remaining <= 0 else _GivenUpError
+        self.metrics.counter("request-retries", api=call.api, error=type(error).__name__).add()
+        # A broker that does not answer may not be where the request belongs any more.
+        if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
+            self._router.refresh(call.to, call.node_id)
+        call.attempt += 1
+        await asyncio.sleep(action.delay_s)
+
+    def send(
+        self, message: Request[R], to: Target, *, timeout: float | None = None
+    ) -> PendingResponse[R]:
+        """As `request`, without waiting: plain, the handle gives the response. Raises ClosedError.
+
+        When the client closes first the handle raises ClosedError.
+        """
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        name = f"send {message.api_key.api_name}"
+        self.supervisor.spawn(self._answer, future, message, to, timeout, name=name)
+        self._pending[future] = None
+        return PendingResponse(future)
+
+    async def _answer(
+        self, future: asyncio.Future[R], message: Request[R], to: Target, timeout: float | None
+    ) -> None:
+        try:
+            response = await self.request(message, to, timeout=timeout)
+        except Exception as error:
+            # The handle's, whatever it is; nothing here depends on it.
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(response)
+        finally:
+            self._pending.pop(future, None)
+
+    # -- connections ------------------------------------------------------------------------
+
+    async def connect(
+        self, node_id: int, purpose: Purpose, owner: Hashable = None
+    ) -> BrokerConnection:
+        """A connection to a broker, made if need be; one attempt, after the reconnect backoff.
+
+        Raises DisconnectedError, ConnectionSetupError, UnsupportedVersionError, and
+        InvalidMetadataError for a broker that is not known. Cancelling it does not end the attempt
+        for others. It has no deadline of its own but that of an attempt.
+        """
+        return await self.brokers.pool(node_id).get(purpose, owner)
+
+    def connected(
+        self, node_id: int, purpose: Purpose, owner: Hashable = None
+    ) -> BrokerConnection | None:
+        """That connection if it is open, else None. Plain."""
+        return None if self._brokers is None else self._brokers.connected(node_id, purpose, owner)
+
+    def is_reachable(self, node_id: int) -> bool:
+        """False while the last attempt to connect, or the last connection, has failed. Plain."""
+        return self._brokers is not None and self._brokers.is_reachable(node_id)
+
+    def release(self, owner: Hashable) -> None:
+        """Closes the connections of an owner, and ends its interest in topics. Plain."""
+        self.updater.unwant(owner)
+        if self._brokers is not None:
+            self._brokers.release(owner)
+
+    def troubles(self) -> list[str]:
+        """Why it may not be working well, for people to read; empty if all is well. Plain."""
+        found = []
+        if self.updater.last_error is not None:
+            found.append(f"metadata cannot be refreshed: {self.updater.last_error}")
+        if self._brokers is not None and not self._brokers.any_reachable:
+            found.append("no broker can be reached")
+        return found
+
+    async def _connect_any(self) -> BrokerConnection:
+        return await self.brokers.choose().get(Purpose.CONTROL)
+
+    async def _fetch_metadata(
+        self, topics: list[str] | None, auto_create: bool
+    ) -> MetadataResponse:
+        connection = await self._connect_any()
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=t) for t in topics],
+            allow_auto_topic_creation=auto_create,
+        )
+        timeout_s = self.config.request_timeout_ms / 1000
+        response: MetadataResponse = await connection.send(request, timeout_s=timeout_s)
+        error = error_for(response.error_code, api="Metadata", broker=connection.node_id)
+        if error is not None:
+            raise error
+        return response
+
+
+class _GivenUpError(Exception):
+    """The call's last error is what it ends with."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request through all its attempts; times in seconds on the monotonic clock."""
+
+    message: Request[Any]
+    to: Target
+    scope: Scope
+    check: Check
+    purpose: Purpose
+    owner: Hashable
+    attempt_s: float = 0.0
+    deadline: float = 0.0
+    attempt: int = 0
+    node_id: int | None = None
+    error: KafkaError | None = None
+
+    @property
+    def api(self) -> str:
+        return self.message.api_key.api_name
+
+    def met(self, error: KafkaError) -> None:
+        if error.api is None:
+            error.api = self.api
+        if error.broker is None:
+            error.broker = self.node_id
+        self.error = error
+
+
+def top_level_error(response: Any) -> KafkaError | None:
+    """The error that a response as a whole holds, if its API has such a field."""
+    return error_for(getattr(response, "error_code", 0), getattr(response, "error_message", None))

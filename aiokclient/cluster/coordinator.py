@@ -1,0 +1,125 @@
+"""Which broker coordinates a group, a transaction or a share partition.
+
+What was found is remembered until a request to it shows that it is wrong. Lookups of the same key
+share one request; several keys asked for together go in one (KIP-699), one by one to brokers that
+are too old for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias
+
+from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.errors import ConfigError, KafkaError, RefreshRetriableError, error_for
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+__all__ = ["CoordinatorLocator"]
+
+KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
+BATCHED_FROM = 4
+"""The version from which one request asks for several keys."""
+
+Found: TypeAlias = BrokerInfo | KafkaError
+
+
+class CoordinatorLocator:
+    """Finds and remembers coordinators; `connect` gives a connection to any broker."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[BrokerConnection]],
+        learn: Callable[[BrokerInfo], None],
+        request_timeout_s: float,
+    ) -> None:
+        self._connect = connect
+        self._learn = learn
+        self._timeout_s = request_timeout_s
+        self._known: dict[tuple[str, str], int] = {}
+        self._looking: dict[tuple[str, str], asyncio.Future[Found]] = {}
+
+    def cached(self, kind: str, key: str) -> int | None:
+        """The broker's id if it is known. Plain."""
+        return self._known.get((kind, key))
+
+    def forget(self, kind: str, key: str, node_id: int | None = None) -> None:
+        """The next lookup asks anew; with `node_id` only if that is still what is known. Plain."""
+        if node_id is None or self._known.get((kind, key)) == node_id:
+            self._known.pop((kind, key), None)
+
+    async def locate(self, kind: str, key: str) -> int:
+        """The id of the coordinator of a key; one attempt.
+
+        Raises what the brokers answer (most often CoordinatorNotAvailableError, to be tried
+        again), DisconnectedError, ApiTimeoutError.
+        """
+        known = self._known.get((kind, key))
+        if known is not None:
+            return known
+        pending = self._looking.get((kind, key))
+        if pending is not None:
+            found = await asyncio.shield(pending)
+        else:
+            found = (await self.locate_many(kind, [key]))[key]
+        if isinstance(found, KafkaError):
+            raise found
+        return found.node_id
+
+    async def locate_many(self, kind: str, keys: Iterable[str]) -> dict[str, Found]:
+        """Asks for all keys, in one request where the broker can; a broker or an error for each."""
+        if kind not in KEY_TYPES:
+            raise ConfigError(f"kind: {kind!r} is not one of {', '.join(KEY_TYPES)}")
+        keys = list(dict.fromkeys(keys))
+        loop = asyncio.get_running_loop()
+        pending = {key: loop.create_future() for key in keys}
+        for key, future in pending.items():
+            self._looking[kind, key] = future
+        found: dict[str, Found] = {}
+        try:
+            found = await self._ask(kind, keys)
+        except KafkaError as error:
+            found = dict.fromkeys(keys, error)
+        finally:
+            self._settle(kind, pending, found)
+        return found
+
+    def _settle(
+        self, kind: str, pending: dict[str, asyncio.Future[Found]], found: dict[str, Found]
+    ) -> None:
+        for key, future in pending.items():
+            if self._looking.get((kind, key)) is future:
+                del self._looking[kind, key]
+            # One that was cancelled, or left out of the answer: whoever shared it tries again.
+            outcome = found.setdefault(key, RefreshRetriableError("the lookup gave no answer"))
+            if isinstance(outcome, BrokerInfo):
+                self._learn(outcome)
+                self._known[kind, key] = outcome.node_id
+            future.set_result(outcome)
+
+    async def _ask(self, kind: str, keys: list[str]) -> dict[str, Found]:
+        connection = await self._connect()
+        version = connection.version_of(FindCoordinatorRequest)
+        key_type = KEY_TYPES[kind]
+        if version >= BATCHED_FROM:
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+            response = await connection.send(request, timeout_s=self._timeout_s)
+            return {entry.key: _found(entry, connection) for entry in response.coordinators}
+        found: dict[str, Found] = {}
+        for key in keys:
+            request = FindCoordinatorRequest(key=key, key_type=key_type)
+            found[key] = _found(
+                await connection.send(request, timeout_s=self._timeout_s), connection
+            )
+        return found
+
+
+def _found(answer: FindCoordinatorResponse | Any, connection: BrokerConnection) -> Found:
+    error = error_for(
+        answer.error_code, answer.error_message, api="FindCoordinator", broker=connection.node_id
+    )
+    return BrokerInfo(answer.node_id, answer.host, answer.port) if error is None else error

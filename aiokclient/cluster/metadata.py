@@ -1,0 +1,221 @@
+"""What is known of the cluster: an immutable snapshot, and how an answer changes it. Pure.
+
+A snapshot is replaced, never changed, so that whoever holds one sees a consistent picture. What an
+answer says is taken with care, as brokers may lag behind each other:
+
+- an answer without any broker changes nothing;
+- a partition with an older leader epoch than the known one keeps the known leader, as long as the
+  topic has the same id; another id under the same name is another topic, and nothing of the old
+  one is kept;
+- a topic that comes with an error keeps the partitions known before, and carries the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from aiokclient.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.messages.metadata import (
+        MetadataResponse,
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
+
+__all__ = [
+    "BrokerInfo",
+    "ClusterMetadata",
+    "PartitionInfo",
+    "TopicInfo",
+    "hinted",
+    "learned",
+    "merged",
+]
+
+NO_ID = UUID(int=0)
+MAX_PARTITION = 1_000_000
+"""A partition number beyond this is taken for a damaged answer, not for a reason to allocate."""
+
+
+class BrokerInfo(NamedTuple):
+    """A broker and the address that it advertises."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """A partition; `leader` is a broker's id or -1, `error` Kafka's code or 0."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    leader: int = -1
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error: int = 0
+
+
+class TopicInfo(NamedTuple):
+    """A topic; `partitions[i].index == i`. With an `error` the partitions are those known before.
+
+    `topic_id` is all zeros where the brokers are too old to have ids (before 2.8).
+    """
+
+    name: str
+    topic_id: UUID = NO_ID
+    internal: bool = False
+    error: int = 0
+    partitions: tuple[PartitionInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A picture of the cluster at one time; `version` grows by one with each new one."""
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
+    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+    names: Mapping[UUID, str] = field(default_factory=dict)
+    version: int = 0
+
+    def topic(self, name: str) -> TopicInfo | None:
+        return self.topics.get(name)
+
+    def partition(self, topic: str, partition: int) -> PartitionInfo | None:
+        info = self.topics.get(topic)
+        if info is None or not 0 <= partition < len(info.partitions):
+            return None
+        return info.partitions[partition]
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The id of the partition's leader; -1 if it, the partition or the topic is unknown."""
+        info = self.partition(topic, partition)
+        return -1 if info is None else info.leader
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of that leader; -1 if unknown."""
+        info = self.partition(topic, partition)
+        return -1 if info is None else info.leader_epoch
+
+
+def merged(old: ClusterMetadata, answer: MetadataResponse, *, complete: bool) -> ClusterMetadata:
+    """The snapshot after an answer; `old` itself if that says nothing new.
+
+    `complete`: the answer covers all that is wanted, so that topics it does not hold are dropped.
+    Raises ProtocolError for numbers that cannot be.
+    """
+    if not answer.brokers:
+        return old
+    brokers = {b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
+    topics: dict[str, TopicInfo] = {} if complete else dict(old.topics)
+    for entry in answer.topics or ():
+        name = entry.name if entry.name is not None else old.names.get(entry.topic_id)
+        if name is not None:
+            topics[name] = _topic(name, entry, old.topics.get(name))
+    return _changed(
+        old,
+        cluster_id=answer.cluster_id if answer.cluster_id is not None else old.cluster_id,
+        controller_id=answer.controller_id,
+        brokers=brokers,
+        topics=topics,
+    )
+
+
+def hinted(
+    old: ClusterMetadata,
+    topic: str,
+    partition: int,
+    leader: int,
+    leader_epoch: int,
+    endpoints: Iterable[BrokerInfo] = (),
+) -> ClusterMetadata:
+    """The snapshot after a leader was named by a produce or fetch response (KIP-951).
+
+    `old` itself if the partition is not known, the epoch not newer, or the leader has no address.
+    """
+    brokers = {**old.brokers, **{endpoint.node_id: endpoint for endpoint in endpoints}}
+    known = old.partition(topic, partition)
+    if known is None or leader_epoch <= known.leader_epoch or leader not in brokers:
+        return old
+    info = old.topics[topic]
+    entry = known._replace(leader=leader, leader_epoch=leader_epoch, error=0)
+    partitions = (*info.partitions[:partition], entry, *info.partitions[partition + 1 :])
+    topics = {**old.topics, topic: info._replace(partitions=partitions)}
+    return _changed(old, brokers=brokers, topics=topics)
+
+
+def learned(old: ClusterMetadata, broker: BrokerInfo) -> ClusterMetadata:
+    """The snapshot after a broker's address was told by an answer of another kind."""
+    known = old.brokers.get(broker.node_id)
+    if known is not None and known[:3] == broker[:3]:
+        return old
+    return _changed(old, brokers={**old.brokers, broker.node_id: broker})
+
+
+def _changed(
+    old: ClusterMetadata,
+    *,
+    brokers: Mapping[int, BrokerInfo],
+    topics: Mapping[str, TopicInfo] | None = None,
+    cluster_id: str | None = None,
+    controller_id: int | None = None,
+) -> ClusterMetadata:
+    topics = old.topics if topics is None else topics
+    new = ClusterMetadata(
+        cluster_id=old.cluster_id if cluster_id is None else cluster_id,
+        controller_id=old.controller_id if controller_id is None else controller_id,
+        brokers=brokers,
+        topics=topics,
+        names={info.topic_id: name for name, info in topics.items() if info.topic_id != NO_ID},
+        version=old.version,
+    )
+    return old if new == old else replace(new, version=old.version + 1)
+
+
+def _topic(name: str, entry: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
+    if entry.error_code:
+        kept = known if known is not None else TopicInfo(name, entry.topic_id)
+        return kept._replace(error=entry.error_code)
+    same = known is not None and known.topic_id == entry.topic_id
+    return TopicInfo(
+        name,
+        entry.topic_id,
+        entry.is_internal,
+        0,
+        _partitions(entry.partitions, known.partitions if known is not None and same else ()),
+    )
+
+
+def _partitions(
+    entries: Sequence[MetadataResponsePartition], known: Sequence[PartitionInfo]
+) -> tuple[PartitionInfo, ...]:
+    found = dict(enumerate(known))
+    for entry in entries:
+        index = entry.partition_index
+        if not 0 <= index < MAX_PARTITION:
+            raise ProtocolError(f"a partition number of {index}", api="Metadata")
+        previous = found.get(index)
+        if previous is None or not 0 <= entry.leader_epoch < previous.leader_epoch:
+            found[index] = _partition(entry)
+    count = max(found, default=-1) + 1
+    return tuple(found.get(index) or PartitionInfo(index) for index in range(count))
+
+
+def _partition(entry: MetadataResponsePartition) -> PartitionInfo:
+    return PartitionInfo(
+        entry.partition_index,
+        entry.leader_id,
+        entry.leader_epoch,
+        tuple(entry.replica_nodes),
+        tuple(entry.isr_nodes),
+        tuple(entry.offline_replicas or ()),
+        entry.error_code,
+    )

@@ -1,0 +1,49 @@
+"""The handle of a request that was sent without waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+__all__ = ["PendingResponse"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class PendingResponse(Generic[T_co]):
+    """A response to come. Awaitable any number of times, from any number of tasks.
+
+    Awaiting gives the response or raises what the request met. Cancelling who awaits it does not
+    cancel the request. `result()` and `exception()` raise `asyncio.InvalidStateError` until done.
+    """
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> T_co:
+        if not self._future.done():
+            await asyncio.wait([self._future])
+        return self.result()
+
+    def done(self) -> bool:
+        """Whether the response has come or the request has failed."""
+        return self._future.done()
+
+    def result(self) -> T_co:
+        """The response; raises what the request met."""
+        response: T_co = self._future.result()
+        return response
+
+    def exception(self) -> BaseException | None:
+        """What the request met, None if it was answered."""
+        return self._future.exception()
+
+    def add_done_callback(self, callback: Callable[[PendingResponse[T_co]], object]) -> None:
+        """`callback(self)` runs in the loop once it is done."""
+        self._future.add_done_callback(lambda _: callback(self))

@@ -1,0 +1,325 @@
+"""Keeping the snapshot fresh, without anybody ever waiting for it who does not ask to.
+
+One task asks for metadata when something is due: the snapshot has reached its age, somebody asked
+(`request_update`, `refresh`), a wanted topic is not known or is in trouble. What is asked for
+meanwhile is asked together. A topic that comes back unchanged or in trouble is asked for again
+only after a backoff, which grows; so a stale answer costs no storm of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from aiokclient.clock import Clock
+from aiokclient.cluster.metadata import (
+    BrokerInfo,
+    ClusterMetadata,
+    TopicInfo,
+    hinted,
+    learned,
+    merged,
+)
+from aiokclient.cluster.pacing import Pacing
+from aiokclient.config import ClientConfig
+from aiokclient.errors import ApiTimeoutError, InvalidMetadataError, KafkaError, error_for
+from aiokclient.policy import Backoff, Decision, Scope, decide
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.messages.metadata import MetadataResponse
+
+__all__ = ["MetadataUpdater"]
+
+Listener = Callable[[ClusterMetadata, ClusterMetadata], None]
+
+RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+
+class Fetch(Protocol):
+    """Asks some broker for metadata: of these topics, or of all with None."""
+
+    def __call__(
+        self, topics: list[str] | None, auto_create: bool
+    ) -> Awaitable[MetadataResponse]: ...
+
+
+class _Waiter:
+    __slots__ = ("future", "topics")
+
+    def __init__(self, topics: tuple[str, ...] | None) -> None:
+        self.topics = topics
+        self.future: asyncio.Future[ClusterMetadata] = asyncio.get_running_loop().create_future()
+
+
+class MetadataUpdater:
+    """Owns the current snapshot (`snapshot`), the interest in topics, and when to ask again.
+
+    `errors` holds the last error of each wanted topic that is in trouble; `last_error` that of the
+    last update, None if it went well.
+    """
+
+    def __init__(self, config: ClientConfig, clock: Clock, fetch: Fetch) -> None:
+        self.snapshot = ClusterMetadata()
+        self.errors: dict[str, KafkaError] = {}
+        self.last_error: KafkaError | None = None
+        self._since: dict[str, float] = {}
+        self._clock = clock
+        self._fetch = fetch
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._max_age_s = config.metadata_max_age_ms / 1000
+        self._pacing = Pacing(self._backoff, clock.rng)
+        self._interest: dict[Hashable, dict[str, bool]] = {}
+        self._everything: dict[Hashable, None] = {}
+        self._asked: dict[str, None] = {}
+        self._ask_all = False
+        self._waiters: list[_Waiter] = []
+        self._listeners: list[Listener] = []
+        self._wake = asyncio.Event()
+        self._next_full = 0.0
+        self._retry_at = 0.0
+        self._failures = 0
+
+    # -- interest ---------------------------------------------------------------------------
+
+    def want(self, topic: str, owner: Hashable, *, auto_create: bool = False) -> None:
+        """Keeps a topic in the snapshot for an owner. Plain.
+
+        `auto_create` lets the brokers create it, if they are configured to do that.
+        """
+        self._interest.setdefault(owner, {})[topic] = auto_create
+        known = self.snapshot.topic(topic)
+        if known is None or known.error:
+            self.request_update((topic,), reason="a topic is wanted")
+
+    def want_all(self, owner: Hashable) -> None:
+        """Keeps all topics of the cluster in the snapshot for an owner. Plain."""
+        self._everything[owner] = None
+        self.request_update(reason="all topics are wanted")
+
+    def unwant(self, owner: Hashable) -> None:
+        """Ends the interest of an owner. Plain."""
+        self._interest.pop(owner, None)
+        self._everything.pop(owner, None)
+        wanted = self._wanted()
+        for topic in [topic for topic in self.errors if topic not in wanted]:
+            self._forget(topic)
+
+    def error_since(self, topic: str) -> float | None:
+        """When the trouble of `errors[topic]` began, on the monotonic clock; None without any."""
+        return self._since.get(topic)
+
+    def _wanted(self) -> dict[str, bool]:
+        wanted: dict[str, bool] = {}
+        for topics in self._interest.values():
+            for topic, auto_create in topics.items():
+                wanted[topic] = auto_create or wanted.get(topic, False)
+        return wanted
+
+    # -- asking -----------------------------------------------------------------------------
+
+    def request_update(self, topics: Iterable[str] | None = None, *, reason: str = "") -> None:
+        """Asks for fresh metadata of some topics, or of all that is wanted, soon. Plain.
+
+        Requests are collected and paced: asking often costs nothing.
+        """
+        if topics is None:
+            self._ask_all = True
+        else:
+            self._asked.update(dict.fromkeys(topics))
+        self._wake.set()
+
+    async def refresh(
+        self, topics: Iterable[str] | None = None, *, timeout: float
+    ) -> ClusterMetadata:
+        """The snapshot after an update that began after this call.
+
+        `timeout` is in seconds. Raises ApiTimeoutError, whose cause is what the last update met,
+        or an error that trying again would not mend. Cancelling it leaves nothing behind. A topic
+        that does not exist is no error of the call: see `errors` and the topic's own.
+        """
+        waiter = _Waiter(None if topics is None else tuple(topics))
+        self._waiters.append(waiter)
+        self.request_update(waiter.topics, reason="refresh")
+        try:
+            async with asyncio.timeout(timeout):
+                return await waiter.future
+        except TimeoutError:
+            raise ApiTimeoutError(
+                f"no fresh metadata within {timeout:.1f} s", api="Metadata"
+            ) from self.last_error
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def apply_hint(
+        self,
+        topic: str,
+        partition: int,
+        leader_id: int,
+        leader_epoch: int,
+        endpoints: Iterable[BrokerInfo] = (),
+    ) -> bool:
+        """Uses a leader named by a produce or fetch response (KIP-951). Plain.
+
+        False if it is not newer than what is known, or its address is not known.
+        """
+        new = hinted(self.snapshot, topic, partition, leader_id, leader_epoch, endpoints)
+        return self._install(new)
+
+    def learn(self, broker: BrokerInfo) -> None:
+        """Notes a broker's address that came by another answer, as a coordinator's does. Plain."""
+        self._install(learned(self.snapshot, broker))
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """`listener(old, new)` runs in the loop for each new snapshot; returns its end. Plain."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _install(self, new: ClusterMetadata) -> bool:
+        old = self.snapshot
+        if new is old:
+            return False
+        self.snapshot = new
+        for listener in list(self._listeners):
+            listener(old, new)
+        return True
+
+    # -- the task ---------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Updates for ever; to be run by the supervisor."""
+        while True:
+            await self._until_due()
+            await self._update()
+
+    def begin(self, answer: MetadataResponse) -> None:
+        """Takes the answer of the bootstrap as the first snapshot."""
+        self._install(merged(self.snapshot, answer, complete=not self.snapshot.topics))
+        self._succeeded(full=not self._interest and not self._everything)
+
+    async def _until_due(self) -> None:
+        while True:
+            self._wake.clear()
+            due = max(self._due_at(), self._retry_at)
+            delay = due - self._clock.monotonic()
+            if delay <= 0:
+                return
+            try:
+                async with asyncio.timeout(delay):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _due_at(self) -> float:
+        due = self._next_full
+        if self._ask_all:
+            due = min(due, self._pacing.earliest(None))
+        return min([due, *(self._pacing.earliest(topic) for topic in self._asked)])
+
+    async def _update(self) -> None:
+        now = self._clock.monotonic()
+        full = now >= self._next_full or (self._ask_all and now >= self._pacing.earliest(None))
+        wanted = self._wanted()
+        asked = [topic for topic in self._asked if now >= self._pacing.earliest(topic)]
+        topics = list(dict.fromkeys([*wanted, *asked])) if full else asked
+        everything = full and bool(self._everything)
+        waiters = self._take_waiters(topics, full, everything)
+        auto_create = any(wanted.get(topic, False) for topic in topics)
+        try:
+            answer = await self._fetch(None if everything else topics, auto_create)
+            if not answer.brokers:
+                raise InvalidMetadataError("the answer names no broker", api="Metadata")
+            new = merged(self.snapshot, answer, complete=full)
+        except KafkaError as error:
+            self._failed(error, waiters)
+            return
+        except BaseException:
+            self._waiters += waiters
+            raise
+        self._note(self.snapshot, new, topics, wanted, full)
+        self._install(new)
+        self._succeeded(full)
+        for waiter in waiters:
+            if not waiter.future.done():
+                waiter.future.set_result(self.snapshot)
+
+    def _take_waiters(self, topics: list[str], full: bool, everything: bool) -> list[_Waiter]:
+        covered = dict.fromkeys(topics)
+        taken = [
+            waiter
+            for waiter in self._waiters
+            if (
+                full
+                if waiter.topics is None
+                else everything or all(topic in covered for topic in waiter.topics)
+            )
+        ]
+        self._waiters = [waiter for waiter in self._waiters if waiter not in taken]
+        return taken
+
+    def _failed(self, error: KafkaError, waiters: list[_Waiter]) -> None:
+        self.last_error = error
+        action = decide(
+            error, Scope.METADATA, self._failures, float("inf"), self._clock.rng, self._backoff
+        )
+        retrying = action.decision in RETRYING
+        delay = action.delay_s if retrying else self._backoff.maximum_s
+        self._failures += 1
+        self._retry_at = self._clock.monotonic() + delay
+        self._ask_all = True
+        if retrying:
+            self._waiters += waiters
+            return
+        for waiter in waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
+
+    def _succeeded(self, full: bool) -> None:
+        self.last_error = None
+        self._failures = 0
+        if full:
+            self._ask_all = False
+            self._next_full = self._clock.monotonic() + self._max_age_s
+
+    def _note(
+        self,
+        old: ClusterMetadata,
+        new: ClusterMetadata,
+        topics: list[str],
+        wanted: Mapping[str, bool],
+        full: bool,
+    ) -> None:
+        """Which topics to ask for again, and when."""
+        now = self._clock.monotonic()
+        self._pacing.asked(None, now, settled=new is not old) if full else None
+        for topic in topics:
+            self._asked.pop(topic, None)
+            info = new.topic(topic)
+            error = _trouble(topic, info)
+            settled = error is None and info != old.topic(topic)
+            self._pacing.asked(topic, now, settled=settled)
+            if topic not in wanted or error is None:
+                self._forget(topic)
+                continue
+            self.errors[topic] = error
+            self._since.setdefault(topic, now)
+            if decide(error, Scope.METADATA, 0, 1.0, self._clock.rng).decision in RETRYING:
+                self._asked[topic] = None
+
+    def _forget(self, topic: str) -> None:
+        self.errors.pop(topic, None)
+        self._since.pop(topic, None)
+
+
+def _trouble(topic: str, info: TopicInfo | None) -> KafkaError | None:
+    if info is None:
+        return InvalidMetadataError("the answer leaves the topic out", resource=topic)
+    if info.error:
+        return error_for(info.error, api="Metadata", resource=topic)
+    for partition in info.partitions:
+        if partition.leader < 0:
+            return InvalidMetadataError(
+                f"partition {partition.index} has no leader", api="Metadata", resource=topic
+            )
+    return None

@@ -1,0 +1,400 @@
+"""One connection to a broker: requests go out pipelined, responses come back in order.
+
+Theory of operation. A request is either *held* (not yet written: the broker asked for a pause by
+its throttle time, or the transport's buffer is full) or *in flight* (written, its response is
+awaited). Both are queues in the order of sending, and each entry has a future and a deadline. A
+held request whose deadline passes just fails. One in flight whose deadline passes closes the
+connection, as responses come in order and nothing behind it can be trusted to come in time.
+One timer serves all deadlines, the end of a throttle and the closing of an idle connection.
+
+No task runs here: what happens is driven by the transport, the timer and the callers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.errors import (
+    ApiTimeoutError,
+    DisconnectedError,
+    KafkaError,
+    ProtocolError,
+)
+from aiokclient.network.diagnosis import not_kafka
+from aiokclient.protocol.api import negotiate
+from aiokclient.protocol.framing import ClientPipeline, FrameReader
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.fields import Buffer
+    from aiokclient.protocol.schema import Request
+
+__all__ = ["BrokerConnection"]
+
+SETUP_FRAME_LIMIT = 1024 * 1024
+"""The largest frame accepted before the broker has shown that it speaks Kafka."""
+
+HEAD = 16
+"""How many of the first bytes are kept, to tell what else may be on the port."""
+
+STALL_S = 0.5
+GRACE_S = 0.1
+"""A timer that is late by more than STALL_S means that the loop stood still; answers may wait in
+the socket, so they get GRACE_S before deadlines are enforced."""
+
+
+class _Sent:
+    __slots__ = ("deadline", "expect_response", "future", "message", "since", "version")
+
+    def __init__(
+        self, message: Request[Any], version: int, since: float, deadline: float, expect: bool
+    ) -> None:
+        self.message = message
+        self.version = version
+        self.since = since
+        self.deadline = deadline
+        self.expect_response = expect
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """A connection that is open from the start and never reopened.
+
+    `node_id` is the broker's id (negative for a bootstrap server), `host` and `port` its address
+    as configured or advertised, `api_versions` what it speaks: API key to (lowest, highest).
+    """
+
+    def __init__(
+        self, node_id: int, host: str, port: int, *, client_id: str, idle_s: float | None = None
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.api_versions: Mapping[int, tuple[int, int]] = {}
+        self.throttled_until = 0.0
+        self.closed = False
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
+        self._pipeline = ClientPipeline(client_id)
+        self._reader = FrameReader(SETUP_FRAME_LIMIT)
+        self._buffer = self._reader.get_buffer()
+        self._handle: Callable[[Buffer], None] = self._on_setup_frame
+        self._head = b""
+        self._setup: asyncio.Future[Buffer] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._held: deque[_Sent] = deque()
+        self._in_flight: deque[_Sent] = deque()
+        self._versions: dict[type[Request[Any]], int] = {}
+        self._paused = False
+        self._draining = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_s = idle_s
+        self._last_used = self._now()
+        self._close_callbacks: list[Callable[[BrokerConnection, KafkaError | None], None]] = []
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._reason: KafkaError | None = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self.in_flight} in flight"
+        return f"<BrokerConnection to {self.place} (node {self.node_id}), {state}>"
+
+    @property
+    def place(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def connected(self) -> bool:
+        """The transport was made; what is there may still not have answered anything."""
+        return self._transport is not None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose outcome is open, those held back included."""
+        return len(self._in_flight) + len(self._held)
+
+    @property
+    def reason(self) -> KafkaError | None:
+        """Why it closed; None while it is open or when that was intended."""
+        return self._reason
+
+    def unanswered_for(self) -> float:
+        """Seconds since the oldest request without an answer was sent; 0.0 if there is none."""
+        return self._now() - self._in_flight[0].since if self._in_flight else 0.0
+
+    # -- requests ---------------------------------------------------------------------------
+
+    def version_of(self, request: type[Request[Any]]) -> int:
+        """The version of a request that this broker gets.
+
+        Raises UnsupportedVersionError, which names both sides' versions, if they share none.
+        """
+        version = self._versions.get(request)
+        if version is None:
+            version = negotiate(request, self.api_versions.get(request.api_key))
+            self._versions[request] = version
+        return version
+
+    def send(
+        self,
+        message: Request[Any],
+        *,
+        timeout_s: float,
+        version: int | None = None,
+        expect_response: bool = True,
+    ) -> asyncio.Future[Any]:
+        """Sends a request; the future gets its response.
+
+        The future fails with ApiTimeoutError when no response came within `timeout_s` (seconds;
+        if the request had been written the connection closes), DisconnectedError when the
+        connection closed first, ProtocolError when the response cannot be read, and
+        UnsupportedVersionError. Cancelling it abandons the response, not the request. With
+        `expect_response=False` it is done, with None, as soon as the request is with the
+        transport. `version` is the negotiated one when left out.
+        """
+        now = self._now()
+        sent = _Sent(message, -1, now, now + timeout_s, expect_response)
+        if self.closed:
+            _fail(sent, self._disconnected(sent))
+            return sent.future
+        try:
+            sent.version = self.version_of(type(message)) if version is None else version
+        except KafkaError as error:
+            error.broker = self.node_id
+            _fail(sent, error)
+            return sent.future
+        self._last_used = now
+        if self._held or self._paused or now < self.throttled_until:
+            self._held.append(sent)
+            throttled = now < self.throttled_until
+            self._wake_at(min(sent.deadline, self.throttled_until) if throttled else sent.deadline)
+        else:
+            self._write(sent)
+            self._wake_at(sent.deadline)
+        return sent.future
+
+    def _write(self, sent: _Sent) -> None:
+        assert self._transport is not None
+        try:
+            _, segments = self._pipeline.send(
+                sent.message, sent.version, expect_response=sent.expect_response
+            )
+        except KafkaError as error:
+            error.broker = self.node_id
+            _fail(sent, error)
+            return
+        if sent.expect_response:
+            self._in_flight.append(sent)
+        elif not sent.future.done():
+            sent.future.set_result(None)
+        self._transport.writelines(segments)
+
+    def _write_held(self, now: float) -> None:
+        while self._held and not (self._paused or self.closed or now < self.throttled_until):
+            sent = self._held.popleft()
+            if not sent.future.done():
+                self._write(sent)
+
+    def _on_frame(self, frame: Buffer) -> None:
+        try:
+            _, _, response = self._pipeline.receive(frame)
+        except ProtocolError as error:
+            self.close(error)
+            return
+        sent = self._in_flight.popleft()
+        self._last_used = now = self._now()
+        throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
+        if not sent.future.done():
+            sent.future.set_result(response)
+        if self._draining and not self.in_flight:
+            self.close()
+
+    # -- setting up -------------------------------------------------------------------------
+
+    def exchange(self, segments: list[Any]) -> asyncio.Future[Buffer]:
+        """Writes one frame before the connection is ready; the future gets the next one.
+
+        It fails with DisconnectedError or ConnectionSetupError. One at a time.
+        """
+        assert self._transport is not None
+        self._setup = self._loop.create_future()
+        if self.closed:
+            self._end_setup()
+        else:
+            self._transport.writelines(segments)
+        return self._setup
+
+    def ready(self, api_versions: Mapping[int, tuple[int, int]], frame_limit: int) -> None:
+        """The broker has shown what it speaks: from here on `send` is allowed."""
+        self.api_versions = api_versions
+        self._versions.clear()
+        self._reader.max_frame = frame_limit
+        self._handle = self._on_frame
+        self._wake_at(self._idle_at())
+
+    def _on_setup_frame(self, frame: Buffer) -> None:
+        if self._setup is None or self._setup.done():
+            self.close(ProtocolError("a frame that nothing was asked for", broker=self.place))
+        else:
+            self._setup.set_result(frame)
+
+    def _end_setup(self) -> None:
+        if self._setup is not None and not self._setup.done():
+            self._setup.set_exception(self._reason or DisconnectedError(f"{self.place} closed"))
+            self._setup.exception()
+
+    # -- the transport's side ---------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        self._buffer = self._reader.get_buffer()
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if len(self._head) < HEAD:
+            self._head += bytes(self._buffer[:nbytes][:HEAD])
+        try:
+            frames = self._reader.received(nbytes)
+        except ProtocolError as error:
+            self.close(error if self.api_versions else not_kafka(self.place, self._head))
+            return
+        for frame in frames:
+            if self.closed:
+                return
+            self._handle(frame)
+
+    def eof_received(self) -> None:
+        self.close(DisconnectedError("the broker closed the connection", broker=self.node_id))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = f"the connection broke: {exc}" if exc else "the connection was closed"
+        self.close(DisconnectedError(why, broker=self.node_id))
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._write_held(self._now())
+
+    # -- time -------------------------------------------------------------------------------
+
+    def _wake_at(self, when: float) -> None:
+        timer = self._timer
+        if timer is not None:
+            if timer.when() <= when:
+                return
+            timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer, when)
+
+    def _on_timer(self, due: float) -> None:
+        self._timer = None
+        now = self._now()
+        if now - due > STALL_S:
+            self._wake_at(now + GRACE_S)
+            return
+        self._expire(now)
+        if self.closed:
+            return
+        self._write_held(now)
+        if not self.in_flight and self._idle_s is not None and now >= self._idle_at():
+            self.close()
+            return
+        self._wake_at(self._next_wake(now))
+
+    def _next_wake(self, now: float) -> float:
+        wakes = [sent.deadline for sent in self._in_flight]
+        wakes += [sent.deadline for sent in self._held]
+        if self._held and self.throttled_until > now:
+            wakes.append(self.throttled_until)
+        return min(wakes) if wakes else max(self._idle_at(), now + GRACE_S)
+
+    def _idle_at(self) -> float:
+        # A connection without a limit still has a timer, far away: one case less.
+        return self._last_used + (self._idle_s if self._idle_s is not None else 3600.0)
+
+    def _expire(self, now: float) -> None:
+        for sent in [sent for sent in self._held if sent.deadline <= now]:
+            self._held.remove(sent)
+            _fail(sent, self._timed_out(sent, "it was held back by the broker's throttle time"))
+        late = [sent for sent in self._in_flight if sent.deadline <= now]
+        for sent in late:
+            _fail(sent, self._timed_out(sent, "no answer came; the connection is closed"))
+        if late:
+            after = f"no answer to {_api(late[0])} within {now - late[0].since:.1f} s"
+            self.close(DisconnectedError(after, broker=self.node_id))
+
+    def _timed_out(self, sent: _Sent, why: str) -> ApiTimeoutError:
+        waited = self._now() - sent.since
+        return ApiTimeoutError(f"after {waited:.1f} s {why}", api=_api(sent), broker=self.node_id)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def on_close(self, callback: Callable[[BrokerConnection, KafkaError | None], None]) -> None:
+        """`callback(connection, reason)` runs once it is closed; reason None: it was intended."""
+        self._close_callbacks.append(callback)
+
+    def close(self, error: KafkaError | None = None) -> None:
+        """Closes it; what is in flight fails with DisconnectedError. Plain, idempotent.
+
+        Without an error what has been given to the transport is still written.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self._reason = error
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            unwritten = error is None and self._transport.get_write_buffer_size()
+            self._transport.close() if unwritten else self._transport.abort()
+        self._end_setup()
+        for queue in (self._in_flight, self._held):
+            while queue:
+                sent = queue.popleft()
+                _fail(sent, self._disconnected(sent))
+        for callback in self._close_callbacks:
+            callback(self, error)
+
+    def close_when_idle(self) -> None:
+        """Closes it as soon as nothing is in flight. Plain."""
+        self._draining = True
+        if not self.in_flight:
+            self.close()
+
+    def abort(self) -> None:
+        """Closes it and forgets what is not written yet."""
+        self.close()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Until the transport has let go of the socket and of every buffer."""
+        if self._transport is not None:
+            await asyncio.shield(self._lost)
+
+    def _disconnected(self, sent: _Sent) -> KafkaError:
+        reason = self._reason
+        why = reason.message if reason is not None else "the connection is closed"
+        lost = DisconnectedError(why, api=_api(sent), broker=self.node_id)
+        lost.__cause__ = None if isinstance(reason, DisconnectedError) else reason
+        return lost
+
+
+def _api(sent: _Sent) -> str:
+    return type(sent.message).__name__.removesuffix("Request")
+
+
+def _fail(sent: _Sent, error: KafkaError) -> None:
+    if not sent.future.done():
+        sent.future.set_exception(error)
+        # Whoever sent it may have gone; the failure of a connection is reported by the connection.
+        sent.future.exception()

@@ -1,0 +1,87 @@
+"""Telling what is on a port that does not speak Kafka, in words that say what to do. Pure."""
+
+from __future__ import annotations
+
+import ssl
+
+from aiokclient.errors import ConnectionSetupError, DisconnectedError
+
+__all__ = [
+    "ClosedEarlyError",
+    "closed_early",
+    "not_kafka",
+    "plaintext_port",
+    "tls_failure",
+    "tls_port",
+]
+
+SIGNATURES: tuple[tuple[bytes, str], ...] = (
+    (b"\x15\x03", "a TLS port that was spoken to in plaintext: {use_tls}"),
+    (b"HTTP/", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers"),
+    (b"<!DO", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers"),
+    (b"SSH-", "an SSH server, not a Kafka broker: check the port in bootstrap_servers"),
+    (b"220 ", "a mail or FTP server, not a Kafka broker: check the port in bootstrap_servers"),
+    (b"-ERR", "a Redis server, not a Kafka broker: check the port in bootstrap_servers"),
+)
+"""The first bytes by which a stranger is known. As a frame's length all of them are too large."""
+
+USE_TLS = "set security=Tls() (security_protocol='SSL')"
+USE_PLAINTEXT = "set security=Plaintext() (security_protocol='PLAINTEXT'), or use its TLS port"
+
+NOT_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "UNKNOWN_PROTOCOL",
+    "HTTP_REQUEST",
+    "RECORD_LAYER_FAILURE",
+    "PACKET_LENGTH_TOO_LONG",
+    "UNSUPPORTED_PROTOCOL",
+)
+"""What OpenSSL calls it when the other side does not speak TLS."""
+
+
+def not_kafka(place: str, head: bytes) -> ConnectionSetupError:
+    """For an answer that is no frame of Kafka's; `head` is how it begins."""
+    for signature, meaning in SIGNATURES:
+        if head.startswith(signature):
+            return ConnectionSetupError(f"{place} is {meaning.format(use_tls=USE_TLS)}")
+    return ConnectionSetupError(
+        f"{place} is not a Kafka broker: its answer begins with {head[:16]!r}. "
+        "Check host and port in bootstrap_servers"
+    )
+
+
+def tls_port(place: str) -> ConnectionSetupError:
+    return ConnectionSetupError(f"{place} is a TLS port that was spoken to in plaintext: {USE_TLS}")
+
+
+def plaintext_port(place: str) -> ConnectionSetupError:
+    return ConnectionSetupError(
+        f"{place} is a plaintext port that was spoken to in TLS: {USE_PLAINTEXT}"
+    )
+
+
+def tls_failure(place: str, error: ssl.SSLError) -> ConnectionSetupError:
+    """For a handshake that the other side or the check of its certificate ended."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConnectionSetupError(
+            f"the certificate of {place} is not accepted ({error.verify_message}): check the "
+            "certificate authority given to Tls(), the certificate's names and its dates"
+        )
+    if error.reason in NOT_TLS:
+        return plaintext_port(place)
+    return ConnectionSetupError(
+        f"the TLS handshake with {place} failed ({error.reason or error}): check the versions and "
+        "ciphers of both sides, and the client's certificate if the broker asks for one"
+    )
+
+
+class ClosedEarlyError(DisconnectedError):
+    """The other side closed the connection before it said anything."""
+
+
+def closed_early(place: str, tls: bool) -> ClosedEarlyError:
+    during = "during the TLS handshake" if tls else "before it answered ApiVersions"
+    return ClosedEarlyError(
+        f"{place} closed the connection {during}: it is going down, refuses this client, or is no "
+        "Kafka broker"
+    )

@@ -1,0 +1,241 @@
+"""The connections to one broker, by purpose and owner.
+
+A broker answers the requests of one connection one at a time, so whatever may park there (a fetch,
+a JoinGroup) has a connection of its own, and all else shares one: see `Purpose`. Each such place
+is a *slot*, with a connection, or an attempt to make one that all who ask for it share. A caller
+that gives up waiting does not end the attempt for the others.
+
+After a failed attempt or a lost connection the broker counts as unreachable, and the next attempt
+waits: exponentially longer with jitter, over all slots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Hashable
+from enum import Enum
+from typing import Any, Protocol
+
+import aiokclient.network.diagnosis as diagnosis
+from aiokclient.errors import ClosedError, KafkaError
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.setup import ConnectionSettings, open_connection
+from aiokclient.policy import Backoff
+
+__all__ = ["ConnectionPool", "Purpose", "Spawn"]
+
+
+class Purpose(Enum):
+    """What a connection is for. CONTROL and PRODUCE are shared, the others belong to an owner."""
+
+    CONTROL = "control"
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    JOIN = "join"
+    GROUP = "group"
+    TRANSACTION = "transaction"
+
+
+class Spawn(Protocol):
+    """Starts a background task that somebody owns."""
+
+    def __call__(
+        self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
+    ) -> None: ...
+
+
+class _Slot:
+    __slots__ = ("connecting", "connection", "key", "released", "waiters")
+
+    def __init__(self, key: tuple[Purpose, Hashable]) -> None:
+        self.key = key
+        self.connection: BrokerConnection | None = None
+        self.connecting = False
+        self.released = False
+        self.waiters: list[asyncio.Future[BrokerConnection]] = []
+
+    def settle(self, outcome: BrokerConnection | KafkaError) -> None:
+        waiters, self.waiters = self.waiters, []
+        self.connecting = False
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if isinstance(outcome, KafkaError):
+                waiter.set_exception(outcome)
+            else:
+                waiter.set_result(outcome)
+
+
+class ConnectionPool:
+    """All connections to the broker `node_id` at `host`:`port`; negative ids are bootstrap servers.
+
+    `backoff` paces attempts to connect, `setup` is how long each may take, growing with failures.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        host: str,
+        port: int,
+        settings: ConnectionSettings,
+        *,
+        backoff: Backoff,
+        setup: Backoff,
+        rng: random.Random,
+        spawn: Spawn,
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.last_error: KafkaError | None = None
+        self.reachable = True
+        self._settings = settings
+        self._backoff = backoff
+        self._setup = setup
+        self._rng = rng
+        self._spawn = spawn
+        self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
+        self._failures = 0
+        self._not_before = 0.0
+        self._rung = 0
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "reachable" if self.reachable else "unreachable"
+        return f"<ConnectionPool {self.node_id} {self.host}:{self.port}, {state}>"
+
+    # -- asking -----------------------------------------------------------------------------
+
+    def ready(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection | None:
+        """The open connection of a slot, or None. Plain."""
+        slot = self._slots.get((purpose, owner))
+        return None if slot is None else slot.connection
+
+    async def get(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection:
+        """The open connection of a slot, made if need be.
+
+        Has no deadline of its own beyond that of one attempt (reconnect backoff and setup
+        timeout). Raises what `open_connection` raises, and ClosedError. Cancelling it leaves the
+        attempt to whoever else waits for it.
+        """
+        slot = self._slots.get((purpose, owner))
+        if slot is not None and slot.connection is not None:
+            return slot.connection
+        return await self.connecting(purpose, owner)
+
+    def connecting(
+        self, purpose: Purpose, owner: Hashable = None
+    ) -> asyncio.Future[BrokerConnection]:
+        """As `get`, as a future of the caller's own, to wait for several at a time. Plain."""
+        waiter: asyncio.Future[BrokerConnection] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            waiter.set_exception(ClosedError("the client is closed"))
+            return waiter
+        slot = self._slots.setdefault((purpose, owner), _Slot((purpose, owner)))
+        if slot.connection is not None:
+            waiter.set_result(slot.connection)
+            return waiter
+        slot.waiters.append(waiter)
+        if not slot.connecting:
+            slot.connecting = True
+            name = f"connect to {self.host}:{self.port} for {purpose.value}"
+            self._spawn(self._attempt, slot, name=name)
+        return waiter
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an outcome on all connections."""
+        return sum(connection.in_flight for connection in self.connections())
+
+    @property
+    def not_before(self) -> float:
+        """When the next attempt may be made, on the loop's clock; in the past if it may be now."""
+        return self._not_before
+
+    def connections(self) -> list[BrokerConnection]:
+        return [s.connection for s in self._slots.values() if s.connection is not None]
+
+    # -- connecting -------------------------------------------------------------------------
+
+    async def _attempt(self, slot: _Slot) -> None:
+        outcome: BrokerConnection | KafkaError = ClosedError("the client is closed")
+        try:
+            outcome = await self._connect()
+        except KafkaError as error:
+            outcome = error
+            self._failed(error)
+        finally:
+            if isinstance(outcome, BrokerConnection):
+                outcome = self._install(slot, outcome)
+            slot.settle(outcome)
+
+    async def _connect(self) -> BrokerConnection:
+        delay = self._not_before - asyncio.get_running_loop().time()
+        if delay > 0:
+            await asyncio.sleep(delay)
+        return await open_connection(
+            self.node_id,
+            self.host,
+            self.port,
+            self._settings,
+            timeout_s=self._setup.delay(self._failures, self._rng),
+            rung=self._rung,
+        )
+
+    def _install(self, slot: _Slot, connection: BrokerConnection) -> BrokerConnection | KafkaError:
+        if self._closed or slot.released:
+            connection.close()
+            return ClosedError("the client is closed")
+        slot.connection = connection
+        self.reachable, self._failures, self._not_before = True, 0, 0.0
+        self.last_error = None
+        connection.on_close(lambda closed, reason: self._lost(slot, reason))
+        return connection
+
+    def _lost(self, slot: _Slot, reason: KafkaError | None) -> None:
+        slot.connection = None
+        if self._slots.get(slot.key) is slot and not slot.connecting:
+            del self._slots[slot.key]
+        if reason is not None and not self._closed:
+            self._failed(reason)
+
+    def _failed(self, error: KafkaError) -> None:
+        self.last_error = error
+        self.reachable = False
+        now = asyncio.get_running_loop().time()
+        self._not_before = now + self._backoff.delay(self._failures, self._rng)
+        self._failures += 1
+        if isinstance(error, diagnosis.ClosedEarlyError):
+            self._rung += 1
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def rename(self, node_id: int) -> None:
+        """A bootstrap server turned out to be this broker: its connections are the broker's."""
+        self.node_id = node_id
+        for connection in self.connections():
+            connection.node_id = node_id
+
+    def release(self, owner: Hashable) -> None:
+        """Closes the connections that belong to an owner; its waiters get ClosedError."""
+        for slot in [slot for slot in self._slots.values() if slot.key[1] is owner]:
+            self._end(slot)
+
+    def retire(self) -> None:
+        """The broker has another address now: each connection closes when nothing is in flight."""
+        for connection in self.connections():
+            connection.close_when_idle()
+
+    def close(self) -> None:
+        """Closes all connections; who waits for one gets ClosedError. Plain, idempotent."""
+        self._closed = True
+        for slot in list(self._slots.values()):
+            self._end(slot)
+
+    def _end(self, slot: _Slot) -> None:
+        self._slots.pop(slot.key, None)
+        slot.released = True
+        if slot.connection is not None:
+            slot.connection.close()
+        slot.settle(ClosedError("the client is closed"))

@@ -1,0 +1,64 @@
+"""What is on a port that closed the connection before saying anything?
+
+Many servers just close when they are spoken to in the wrong protocol, and so does a broker that
+is going down. To tell the two apart the port is asked once more, the other way round. Nothing is
+sent but the question for the versions that every connection begins with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import aiokclient.network.diagnosis as diagnosis
+from aiokclient.errors import ConnectionSetupError, KafkaError
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.transport import Address, Connector
+from aiokclient.protocol.framing import ClientPipeline
+from aiokclient.protocol.messages.api_versions import ApiVersionsRequest
+
+__all__ = ["find_mismatch"]
+
+
+async def find_mismatch(
+    connector: Connector, address: Address, place: str, *, tls: bool, timeout_s: float
+) -> ConnectionSetupError | None:
+    """The error that says so if the port speaks the other of TLS and plaintext, else None."""
+    speaks = _speaks_plaintext if tls else _speaks_tls
+    try:
+        async with asyncio.timeout(timeout_s):
+            found = await speaks(connector, address)
+    except (OSError, TimeoutError, KafkaError):
+        return None
+    if not found:
+        return None
+    return diagnosis.plaintext_port(place) if tls else diagnosis.tls_port(place)
+
+
+async def _speaks_plaintext(connector: Connector, address: Address) -> bool:
+    connection = BrokerConnection(-1, *address, client_id="")
+    try:
+        await connector.connect(address, lambda: connection, tls=None, server_hostname=None)
+        _, segments = ClientPipeline(None).send(ApiVersionsRequest(), 0)
+        await connection.exchange(segments)
+    finally:
+        connection.abort()
+    return True
+
+
+async def _speaks_tls(connector: Connector, address: Address) -> bool:
+    # The certificate is of no interest: nothing is sent over this connection.
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname = False
+    tls.verify_mode = ssl.CERT_NONE
+    connection = BrokerConnection(-1, *address, client_id="")
+    try:
+        transport = await connector.connect(
+            address, lambda: connection, tls=tls, server_hostname=None
+        )
+        return transport.get_extra_info("ssl_object") is not None
+    except ssl.SSLError as error:
+        # An alert is an answer in TLS; anything else is not.
+        return "ALERT" in (error.reason or "")
+    finally:
+        connection.abort()

@@ -1,0 +1,218 @@
+"""From an address to a connection that is ready: resolve, connect, TLS, ApiVersions.
+
+The first request on a connection asks which versions the broker speaks, in a version of its own
+that the broker may not know. A broker that does not know it answers in the form of version 0 with
+UNSUPPORTED_VERSION, and (KIP-511) names the versions of that request that it does speak; the next
+try is the highest common one, then version 0. A very old one just closes the connection: the next
+connection begins one rung lower. Every step is bounded by the setup timeout, and the number of
+tries by the rungs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from struct import error as StructError
+
+import aiokclient.network.diagnosis as diagnosis
+from aiokclient.errors import (
+    DisconnectedError,
+    ProtocolError,
+    UnsupportedVersionError,
+    error_for,
+)
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.probe import find_mismatch
+from aiokclient.network.transport import Address, Connector
+from aiokclient.protocol.api import ApiKey, negotiate
+from aiokclient.protocol.framing import ClientPipeline
+from aiokclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+__all__ = ["RUNGS", "ConnectionSettings", "open_connection"]
+
+RUNGS = (ApiVersionsRequest.max_version, 3, 0)
+"""The versions of ApiVersions with which successive connections begin."""
+
+SOFTWARE_NAME = "aiokclient"
+SOFTWARE_VERSION = "0.1.0"
+
+_ANSWER = Struct(">ih")
+
+
+class _Answer(Enum):
+    SETTLED = 1
+    LOWER = 2
+
+
+_ANSWERS = {0: _Answer.SETTLED, UnsupportedVersionError.code: _Answer.LOWER}
+"""What an answer to ApiVersions means, by its error code; any other fails the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """What all connections of a client have in common; times in seconds, sizes in bytes."""
+
+    connector: Connector
+    client_id: str
+    tls: ssl.SSLContext | None
+    receive_max: int
+    idle_s: float | None
+    use_all_addresses: bool = True
+
+
+async def open_connection(
+    node_id: int, host: str, port: int, settings: ConnectionSettings, *, timeout_s: float, rung: int
+) -> BrokerConnection:
+    """A connection on which requests may be sent.
+
+    Every address of the host is tried in turn, each for `timeout_s` seconds. Raises
+    DisconnectedError when none of them could be connected, ConnectionSetupError when what is
+    there does not speak what it should, UnsupportedVersionError when it shares no version.
+    Cancelling it leaves no connection behind.
+    """
+    failures: list[DisconnectedError] = []
+    for address in await _resolve(host, port, settings, timeout_s):
+        connection = BrokerConnection(
+            node_id, host, port, client_id=settings.client_id, idle_s=settings.idle_s
+        )
+        try:
+            await _open(connection, address, settings, timeout_s, rung)
+        except DisconnectedError as error:
+            failures.append(error)
+        else:
+            return connection
+    if len(failures) == 1:
+        raise failures[0]
+    texts = "; ".join(dict.fromkeys(failure.message for failure in failures))
+    raise type(failures[-1])(texts, broker=node_id)
+
+
+async def _open(
+    connection: BrokerConnection,
+    address: Address,
+    settings: ConnectionSettings,
+    timeout_s: float,
+    rung: int,
+) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _connect(connection, address, settings)
+            versions = await _negotiate(connection, settings.client_id, rung)
+        connection.ready(versions, settings.receive_max)
+        if connection.closed:
+            raise DisconnectedError("the connection was closed", broker=connection.node_id)
+    except TimeoutError:
+        connection.abort()
+        what = "connected, but did not answer" if connection.connected else "did not answer"
+        raise DisconnectedError(
+            f"{connection.place} ({address[0]}) {what} within {timeout_s:.1f} s",
+            broker=connection.node_id,
+        ) from None
+    except diagnosis.ClosedEarlyError as error:
+        # A bootstrap server may be misconfigured; a broker that the cluster names is just gone.
+        if connection.node_id < 0:
+            mismatch = await find_mismatch(
+                settings.connector,
+                address,
+                connection.place,
+                tls=settings.tls is not None,
+                timeout_s=timeout_s,
+            )
+            if mismatch is not None:
+                raise mismatch from error
+        raise
+    except BaseException:
+        connection.abort()
+        raise
+
+
+async def _resolve(
+    host: str, port: int, settings: ConnectionSettings, timeout_s: float
+) -> list[Address]:
+    place = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(timeout_s):
+            addresses = await settings.connector.resolve(host, port)
+    except TimeoutError:
+        raise DisconnectedError(f"resolving {place} took over {timeout_s:.1f} s") from None
+    except (OSError, UnicodeError) as error:
+        text = getattr(error, "strerror", None) or str(error)
+        raise DisconnectedError(f"the name {host} cannot be resolved ({text})") from error
+    if not addresses:
+        raise DisconnectedError(f"the name {host} has no address")
+    return addresses if settings.use_all_addresses else addresses[:1]
+
+
+async def _connect(
+    connection: BrokerConnection, address: Address, settings: ConnectionSettings
+) -> None:
+    place, tls = connection.place, settings.tls
+    try:
+        await settings.connector.connect(
+            address, lambda: connection, tls=tls, server_hostname=connection.host
+        )
+    except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
+        raise diagnosis.closed_early(place, tls is not None) from error
+    except ssl.SSLError as error:
+        raise diagnosis.tls_failure(place, error) from error
+    except TimeoutError as error:
+        # The kernel's patience ended, or our own: then the caller's block raises.
+        raise DisconnectedError(f"{place} ({address[0]}) does not answer") from error
+    except OSError as error:
+        text = error.strerror or str(error)
+        raise DisconnectedError(f"{place} ({address[0]}): {text}") from error
+
+
+async def _negotiate(
+    connection: BrokerConnection, client_id: str, rung: int
+) -> Mapping[int, tuple[int, int]]:
+    pipeline = ClientPipeline(client_id)
+    version = RUNGS[rung % len(RUNGS)]
+    for _ in RUNGS:
+        response = await _ask(connection, pipeline, version)
+        answer = _ANSWERS.get(response.error_code)
+        spoken = {
+            entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
+        }
+        if answer is _Answer.SETTLED:
+            return spoken
+        if answer is None:
+            error = error_for(response.error_code, api="ApiVersions", broker=connection.place)
+            assert error is not None
+            raise error
+        if version == 0:
+            break
+        known = spoken.get(ApiKey.API_VERSIONS)
+        version = 0 if known is None else min(negotiate(ApiVersionsRequest, known), version - 1)
+    raise UnsupportedVersionError(
+        f"{connection.place} refuses ApiVersions in every version that this client speaks, "
+        f"{ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}",
+        api="ApiVersions",
+        broker=connection.place,
+    )
+
+
+async def _ask(
+    connection: BrokerConnection, pipeline: ClientPipeline, version: int
+) -> ApiVersionsResponse:
+    request = ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+    )
+    # A pipeline reads an answer in the form of the request; this one may be in another.
+    correlation_id, segments = pipeline.send(request, version, expect_response=False)
+    try:
+        frame = await connection.exchange(segments)
+    except DisconnectedError as error:
+        raise diagnosis.closed_early(connection.place, tls=False) from error
+    try:
+        answered, code = _ANSWER.unpack_from(frame)
+        if answered != correlation_id:
+            raise ProtocolError(f"an answer to request {answered} instead of {correlation_id}")
+        form = 0 if _ANSWERS.get(code) is _Answer.LOWER else version
+        return ApiVersionsResponse.decode(frame[4:], form)
+    except (ProtocolError, StructError) as error:
+        raise diagnosis.not_kafka(connection.place, bytes(frame[:16])) from error

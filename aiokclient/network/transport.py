@@ -1,0 +1,86 @@
+"""How bytes reach a broker: name resolution and connecting, behind one seam.
+
+Everything above asks a `Connector` for addresses and transports, so that a simulation can hand
+out transports that exist in memory only. The protocols given to it are `asyncio.BufferedProtocol`s:
+the transport reads straight into the buffer that they name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+__all__ = ["Address", "Connector", "TcpConnector"]
+
+Address: TypeAlias = tuple[str, int]
+"""An IP address (or whatever name the connector gives a place) and a port."""
+
+
+class Connector(Protocol):
+    """Where connections come from; one for sockets here, one for memory in the simulation."""
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        """All addresses of a host, in the order in which to try them.
+
+        Raises OSError when the name cannot be resolved. It has no deadline of its own: the caller
+        bounds it.
+        """
+        ...
+
+    async def connect(
+        self,
+        address: Address,
+        protocol_factory: Callable[[], asyncio.BufferedProtocol],
+        *,
+        tls: ssl.SSLContext | None,
+        server_hostname: str | None,
+    ) -> asyncio.Transport:
+        """A transport connected to the address, after the TLS handshake if `tls` is given.
+
+        `server_hostname` is the name that the certificate must hold. Raises OSError (of which
+        `ssl.SSLError` is one); cancelling it leaves no socket behind.
+        """
+        ...
+
+
+class TcpConnector:
+    """TCP, with TLS when asked for. Names are resolved in a thread of the loop's executor."""
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        if _is_literal(host):
+            return [(host, port)]
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys((str(place[0]), int(place[1])) for *_, place in found))
+
+    async def connect(
+        self,
+        address: Address,
+        protocol_factory: Callable[[], asyncio.BufferedProtocol],
+        *,
+        tls: ssl.SSLContext | None,
+        server_hostname: str | None,
+    ) -> asyncio.Transport:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(
+            protocol_factory,
+            *address,
+            ssl=tls,
+            server_hostname=server_hostname if tls is not None else None,
+        )
+        # asyncio sets TCP_NODELAY on its TCP sockets; other loops may not.
+        if (sock := transport.get_extra_info("socket")) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return transport
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
