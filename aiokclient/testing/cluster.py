@@ -1,0 +1,257 @@
+"""`EmbeddedCluster`: brokers of one's own for tests and demos, without Java.
+
+Brokers listen on loopback and speak Kafka's protocol to any client. They share one state in
+one event loop (`state.py`), keep record batches as the bytes that came (`log.py`), and answer
+as Apache Kafka 4 does, errors included, as far as each handler's docstring says.
+
+Beside what Kafka's clients can do, a test may look at everything and make things go wrong:
+refuse, drop, delay, throttle and alter answers, stop and pause brokers, move and depose leaders,
+hold back replication, cut logs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from aiokclient.clock import Clock, SystemClock
+from aiokclient.errors import IllegalStateError
+from aiokclient.testing.broker import Broker
+from aiokclient.testing.data import DataControls
+from aiokclient.testing.fault_controls import FaultControls
+from aiokclient.testing.leader_controls import LeaderControls
+from aiokclient.testing.listener import Listener, TcpListener
+from aiokclient.testing.requests import ReceivedRequest
+from aiokclient.testing.runner import Runner
+from aiokclient.testing.state import ClusterState
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 60.0
+
+
+class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
+    """Brokers 1 to `brokers`, with topics.
+
+        with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
+            ...  # in a thread of its own, for plain and async code
+
+        async with EmbeddedCluster() as cluster:
+            ...  # in this event loop
+
+    topics: names with their numbers of partitions, or names alone (one partition each)
+    port: of the first broker, the others follow; 0 for any free ones
+    host, advertised_host: where to listen, and what clients are told (the same unless given)
+    replication: replicas of a topic that does not say; min(3, brokers) unless given
+    racks: one for each broker; with them a fetch is sent to a replica in the client's rack
+    configs: the brokers' configs by Kafka's names (`configs.BROKER_OPTIONS`)
+    retention_bytes: how much a partition keeps, 256 MiB unless given; -1 for all of it
+    resync, persist_groups: how groups behave; kept for the coordinator of groups
+    seed: makes ids, and whatever else is left to chance, the same each time
+    clock: the wall clock of the brokers
+    listener: where connections come from; TCP unless given
+
+    All controls but `until` are plain and may be called from any thread. It is used once.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        topics: Mapping[str, int] | Iterable[str] = (),
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised_host: str | None = None,
+        replication: int | None = None,
+        racks: Sequence[str | None] = (),
+        auto_create_topics: bool = False,
+        configs: Mapping[str, str | int] = {},
+        retention_bytes: int | None = None,
+        resync: bool = False,
+        persist_groups: bool = True,
+        seed: int | None = None,
+        clock: Clock | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        if brokers < 1:
+            raise ValueError("a cluster has at least one broker")
+        if racks and len(racks) != brokers:
+            raise ValueError(f"{len(racks)} racks are given for {brokers} brokers")
+        self.resync = resync
+        self.persist_groups = persist_groups
+        self._runner = Runner()
+        self._state = ClusterState(random.Random(seed), self._runner.post)
+        self._state.clock = clock or SystemClock()
+        self._listener = listener or TcpListener()
+        self._listen_host = host
+        self._used = False
+        defaults = {
+            "auto.create.topics.enable": str(auto_create_topics).lower(),
+            "default.replication.factor": str(replication or min(3, brokers)),
+            **{name: str(value) for name, value in configs.items()},
+        }
+        if retention_bytes is not None:
+            defaults["log.retention.bytes"] = str(retention_bytes)
+        self._state.configs.change(defaults)
+        for index in range(brokers):
+            self._state.brokers[index + 1] = Broker(
+                self._state,
+                index + 1,
+                advertised_host or host,
+                port + index if port else 0,
+                racks[index] if racks else None,
+            )
+        self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+
+    # -- running ---------------------------------------------------------------------------
+
+    def __enter__(self) -> EmbeddedCluster:
+        self._use()
+        self._runner.start_thread(self._open)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._runner.stop_thread(self._shut)
+        self._complain(error)
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        self._use()
+        self._runner.attach()
+        try:
+            await self._open()
+        except BaseException:
+            self._shut()
+            await self._runner.detach()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._shut()
+        await self._runner.detach()
+        self._complain(error)
+
+    def _use(self) -> None:
+        if self._used:
+            raise IllegalStateError("an EmbeddedCluster is used once: make another")
+        self._used = True
+
+    async def _open(self) -> None:
+        state = self._state
+        state.loop = self._runner.loop
+        for broker in state.brokers.values():
+            await broker.listen(self._listener, self._listen_host)
+        for name, partitions in self._topics.items():
+            state.create_topic(name, state.assign(partitions, -1))
+
+    def _shut(self) -> None:
+        for broker in self._state.brokers.values():
+            broker.shut()
+        self._listener.close()
+
+    def _complain(self, error: BaseException | None) -> None:
+        if self._state.failed and error is None:
+            raise RuntimeError(
+                "a broker of the embedded cluster failed on a request: the log has the traceback"
+            )
+
+    # -- looking ---------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All brokers, as `host:port` with commas between."""
+        brokers = self._state.brokers.values()
+        return ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+
+    @property
+    def brokers(self) -> list[int]:
+        """The ids of all brokers, up or not."""
+        return list(self._state.brokers)
+
+    @property
+    def cluster_id(self) -> str:
+        return self._state.cluster_id
+
+    def address(self, broker: int) -> tuple[str, int]:
+        """Host and port of a broker; the port stays the same when it is stopped and started."""
+        found = self._broker(broker)
+        return found.host, found.port
+
+    @property
+    def requests(self) -> list[ReceivedRequest]:
+        """The last 10,000 requests, oldest first: api, version, broker, message, client_id, at.
+
+        Where they held more than 32 MiB of records, the older ones keep batch headers only.
+        """
+        return self._runner.call(self._state.requests.list)
+
+    @property
+    def requests_total(self) -> int:
+        """How many requests there were since the start or the last `reset`."""
+        return self._runner.call(lambda: self._state.requests.total)
+
+    def connections(self, broker: int | None = None) -> int:
+        """How many connections a broker has, or all of them."""
+        return self._runner.call(
+            lambda: sum(
+                each.connections
+                for each in self._state.brokers.values()
+                if broker in (None, each.node_id)
+            )
+        )
+
+    def wait_for(self, predicate: Callable[[], T], timeout: float = _TIMEOUT_S) -> T:
+        """Block until `predicate()` is true, and give what it gave.
+
+        It is asked in this thread, whenever something happened. Raises KafkaTimeoutError after
+        `timeout` seconds, and IllegalStateError in a thread that runs an event loop.
+        """
+        return self._runner.wait_for(predicate, timeout, self._state.watch)
+
+    async def until(self, predicate: Callable[[], T], timeout: float = _TIMEOUT_S) -> T:
+        """`wait_for` for a coroutine, in any event loop."""
+        return await self._runner.until(predicate, timeout, self._state.watch)
+
+    def reset(self) -> None:
+        """Take all faults back and forget the requests; brokers that are down or paused go on.
+
+        Topics and their records stay, and so do leaders.
+        """
+        self._runner.call(self._take_back)
+        for broker in self.brokers:
+            if not self._broker(broker).alive:
+                self.start(broker)
+
+    def _take_back(self) -> None:
+        state = self._state
+        state.faults.clear()
+        state.unlimited_versions()
+        state.requests.clear()
+        for partition in state.partitions():
+            for node in partition.replicas:
+                partition.release(node)
+        for broker in state.brokers.values():
+            broker.resume()
+
+    # -- groups, as soon as there are any ----------------------------------------------------
+
+    def committed(self, group: str) -> Mapping[object, object]:
+        """The committed offsets of a group."""
+        raise IllegalStateError("this embedded cluster has no groups yet")
+
+    def rebalance(self, group: str) -> None:
+        """Make the members of a group join again."""
+        raise IllegalStateError("this embedded cluster has no groups yet")

@@ -1,0 +1,145 @@
+"""What a test tells the brokers to do wrong: refuse, fall silent, be slow, answer oddly.
+
+Each fault is a rule that watches for requests of one API. A rule holds until it was used
+`times` times, until its `with` block is left, or until the cluster is reset. Several may
+apply to one request; of two that refuse it, the older one speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from aiokclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aiokclient.protocol import ApiKey
+    from aiokclient.protocol.schema import Request, Response
+
+When: TypeAlias = Literal["before", "after"]
+Where: TypeAlias = "Callable[[Any], bool] | None"
+Alteration: TypeAlias = "Callable[[Any, Any], Response | None]"
+ErrorLike: TypeAlias = type[KafkaError] | KafkaError | int
+
+
+class Fault:
+    """One rule. `hits` is how often it was used."""
+
+    def __init__(
+        self,
+        faults: Faults,
+        api: ApiKey,
+        *,
+        times: int | None = None,
+        broker: int | None = None,
+        where: Where = None,
+    ) -> None:
+        self.api = api
+        self.broker = broker
+        self.hits = 0
+        self._faults = faults
+        self._left = times
+        self._where = where
+
+    def matches(self, broker: int, request: Request[Any] | None) -> bool:
+        if self.broker is not None and self.broker != broker:
+            return False
+        return self._where is None or self._where(request)
+
+    def use(self) -> None:
+        self.hits += 1
+        if self._left is not None:
+            self._left -= 1
+            if self._left <= 0:
+                self._faults.discard(self)
+
+    def remove(self) -> None:
+        """End it; plain, from any thread."""
+        self._faults.remove(self)
+
+    def __enter__(self) -> Fault:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+class Refusal(Fault):
+    """Answer with an error, for one topic or partition or for all."""
+
+    code: int = 0
+    topic: str | None = None
+    partition: int | None = None
+
+    def covers(self, topic: str | None, partition: int | None) -> bool:
+        if self.topic is not None and topic is not None and self.topic != topic:
+            return False
+        return self.partition is None or partition is None or self.partition == partition
+
+
+class Drop(Fault):
+    """Cut the connection instead of an answer, before or after the request took effect."""
+
+    when: When = "before"
+
+
+class Delay(Fault):
+    """Take up the request, or send its answer, only after `seconds`."""
+
+    when: When = "before"
+    seconds: float = 0.0
+
+
+class Throttle(Fault):
+    """Say that the client is over its quota, and read nothing from it for that long."""
+
+    seconds: float = 0.0
+
+
+class Alter(Fault):
+    """Let a function change the answer, or leave it out by giving None."""
+
+    change: Alteration
+
+
+class Faults:
+    """The rules that hold, in the order in which they came."""
+
+    def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
+        self._rules: list[Fault] = []
+        self._post = post
+
+    def add(self, rule: Fault) -> None:
+        self._rules.append(rule)
+
+    def discard(self, rule: Fault) -> None:
+        if rule in self._rules:
+            self._rules.remove(rule)
+
+    def remove(self, rule: Fault) -> None:
+        """The same from any thread."""
+        self._post(lambda: self.discard(rule))
+
+    def clear(self) -> None:
+        self._rules.clear()
+
+    def matching(self, api: int, broker: int, request: Request[Any] | None) -> list[Fault]:
+        if not self._rules:
+            return []
+        return [each for each in self._rules if each.api == api and each.matches(broker, request)]
+
+
+def code_of(error: ErrorLike) -> int:
+    """The number of an error that is given as a class, an instance or a number."""
+    if isinstance(error, int):
+        return int(error)
+    if error.code is None:
+        raise ValueError(f"{error!r} has no error code: no broker answers with it")
+    return error.code

@@ -1,0 +1,85 @@
+"""CreateTopics 2 to 7: make topics, or see whether they could be made.
+
+* Any broker takes it, as in KRaft. Replicas are spread over all brokers, or go where the
+  request assigns them (partitions and replication factor -1 then). -1 without an assignment
+  takes `num.partitions` and `default.replication.factor`.
+* Each topic is answered for itself; one named twice is INVALID_REQUEST.
+* From version 5 on the answer says what was made, with its configs; from 7 on its id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import UUID
+
+from aiokclient.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from aiokclient.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+)
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.codes import Code
+from aiokclient.testing.configs import TOPIC_OPTIONS, Configs, ConfigSource
+from aiokclient.testing.state import ClusterState, Refused
+
+
+def handle(call: Call) -> Reply:
+    request: CreateTopicsRequest = call.request
+    names = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        code = call.refused(topic.name)
+        if names[topic.name] > 1:
+            code = code or Code.INVALID_REQUEST
+        if code:
+            results.append(CreatableTopicResult(name=topic.name, error_code=code))
+        else:
+            results.append(_create(call.cluster, topic, request.validate_only))
+    return CreateTopicsResponse(topics=results)
+
+
+def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> CreatableTopicResult:
+    result = CreatableTopicResult(name=wanted.name)
+    values = {each.name: each.value for each in wanted.configs if each.value is not None}
+    try:
+        assignment = _assignment(cluster, wanted)
+        if only_look:
+            cluster.check_new_topic(wanted.name, assignment, values)
+            configs = Configs(TOPIC_OPTIONS, cluster.configs, values)
+            result.topic_id = UUID(int=0)
+        else:
+            topic = cluster.create_topic(wanted.name, assignment, values)
+            configs = topic.configs
+            result.topic_id = topic.topic_id
+    except Refused as refused:
+        result.error_code, result.error_message = refused.code, refused.message
+        return result
+    result.num_partitions = len(assignment)
+    result.replication_factor = len(assignment[0])
+    result.configs = [
+        CreatableTopicConfigs(
+            name=name,
+            value=configs[name],
+            config_source=ConfigSource.TOPIC if name in configs.values else ConfigSource.DEFAULT,
+        )
+        for name in TOPIC_OPTIONS
+    ]
+    return result
+
+
+def _assignment(cluster: ClusterState, wanted: CreatableTopic) -> list[list[int]]:
+    if not wanted.assignments:
+        return cluster.assign(wanted.num_partitions, wanted.replication_factor)
+    if (wanted.num_partitions, wanted.replication_factor) != (-1, -1):
+        raise Refused(
+            Code.INVALID_REQUEST, "with an assignment, the two numbers are to be left at -1"
+        )
+    given = {each.partition_index: list(each.broker_ids) for each in wanted.assignments}
+    indexes = range(len(wanted.assignments))
+    if sorted(given) != list(indexes) or len({len(each) for each in given.values()}) != 1:
+        raise Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            "partitions are to be numbered from 0 and to have as many replicas each",
+        )
+    return [given[index] for index in indexes]

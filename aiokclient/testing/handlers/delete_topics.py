@@ -1,0 +1,41 @@
+"""DeleteTopics 1 to 6: topics by name, or from version 6 on by id.
+
+A name that is not there is UNKNOWN_TOPIC_OR_PARTITION, an id UNKNOWN_TOPIC_ID. Whoever waits
+for a deleted topic's partitions is answered at once.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from aiokclient.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from aiokclient.protocol.messages.delete_topics import DeletableTopicResult
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.codes import Code
+
+_NO_ID = UUID(int=0)
+
+
+def handle(call: Call) -> Reply:
+    request: DeleteTopicsRequest = call.request
+    if call.version < 6:
+        return DeleteTopicsResponse(
+            responses=[_delete(call, name, _NO_ID) for name in request.topic_names]
+        )
+    return DeleteTopicsResponse(
+        responses=[_delete(call, each.name, each.topic_id) for each in request.topics]
+    )
+
+
+def _delete(call: Call, name: str | None, topic_id: UUID) -> DeletableTopicResult:
+    cluster = call.cluster
+    if name is not None and topic_id != _NO_ID:
+        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=Code.INVALID_REQUEST)
+    topic = cluster.topics_by_id.get(topic_id) if name is None else cluster.topics.get(name)
+    code = call.refused(name if topic is None else topic.name)
+    if not code and topic is None:
+        code = Code.UNKNOWN_TOPIC_ID if name is None else Code.UNKNOWN_TOPIC_OR_PARTITION
+    if code or topic is None:
+        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code)
+    cluster.delete_topic(topic)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)

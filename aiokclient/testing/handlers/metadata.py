@@ -1,0 +1,112 @@
+"""Metadata 0 to 13: brokers, topics, leaders.
+
+* No topics named (null; in version 0 an empty list) means all of them.
+* Brokers that are down are not named; a partition that only they have has leader -1 and
+  LEADER_NOT_AVAILABLE. Every replica that is down is offline.
+* From version 10 on topics have ids, from 12 on they may be asked for by id alone; an id that
+  is not known is UNKNOWN_TOPIC_ID.
+* A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, or made, where both the cluster
+  (`auto.create.topics.enable`, off by default) and the request allow it; the first answer is
+  then LEADER_NOT_AVAILABLE, as in Kafka. A name that is not legal is INVALID_TOPIC_EXCEPTION.
+* Refusals by a test come for each topic, or at the top from version 13 on when no topic is
+  in question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from uuid import UUID
+
+from aiokclient.protocol.messages import MetadataRequest, MetadataResponse
+from aiokclient.protocol.messages.metadata import (
+    MetadataRequestTopic,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.codes import Code
+from aiokclient.testing.state import Refused, valid_name
+from aiokclient.testing.topics import NO_LEADER, Partition, Topic
+
+_NO_ID = UUID(int=0)
+
+
+def handle(call: Call) -> Reply:
+    cluster = call.cluster
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in cluster.alive.values()
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller,
+        topics=_topics(call, call.request),
+    )
+    if not response.topics:
+        response.error_code = call.refused()
+    return response
+
+
+def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
+    wanted = request.topics
+    if wanted is None or (call.version == 0 and not wanted):
+        return [_known(call, topic) for topic in call.cluster.topics.values()]
+    return [_asked(call, each) for each in wanted]
+
+
+def _asked(call: Call, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    cluster = call.cluster
+    if asked.topic_id != _NO_ID:
+        by_id = cluster.topics_by_id.get(asked.topic_id)
+        if by_id is not None:
+            return _known(call, by_id)
+        name = None if call.version >= 12 else ""
+        return MetadataResponseTopic(
+            error_code=Code.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id
+        )
+    name = asked.name or ""
+    topic = cluster.topics.get(name)
+    if topic is not None:
+        return _known(call, topic)
+    return MetadataResponseTopic(error_code=call.refused(name) or _missing(call, name), name=name)
+
+
+def _missing(call: Call, name: str) -> Code:
+    """Why a topic is not there; makes it where that is allowed."""
+    if not valid_name(name):
+        return Code.INVALID_TOPIC_EXCEPTION
+    # Before version 4 a client had no say in it.
+    allowed = call.version < 4 or call.request.allow_auto_topic_creation
+    if not allowed or call.cluster.configs["auto.create.topics.enable"] != "true":
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        call.cluster.create_topic(name, call.cluster.assign(-1, -1))
+    except Refused as refused:
+        return refused.code
+    return Code.LEADER_NOT_AVAILABLE
+
+
+def _known(call: Call, topic: Topic) -> MetadataResponseTopic:
+    code, alive = call.refused(topic.name), call.cluster.alive
+    return MetadataResponseTopic(
+        error_code=code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[] if code else [_partition(each, alive) for each in topic.partitions],
+    )
+
+
+def _partition(partition: Partition, alive: Container[int]) -> MetadataResponsePartition:
+    missing = partition.leader == NO_LEADER
+    return MetadataResponsePartition(
+        error_code=Code.LEADER_NOT_AVAILABLE if missing else Code.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[each for each in partition.replicas if each not in alive],
+    )

@@ -1,0 +1,198 @@
+"""Produce 3 to 13: append record batches.
+
+* Versions 0 to 2 are announced, as Kafka does for old clients that look for them, and cut off.
+* One batch of magic 2 for each partition; it is checked by its header and checksum
+  (`topics.check_batch`), not record by record. The log decides on sequence numbers.
+* A batch that is one of its producer's last five is answered with the offset that it has.
+* acks 0 is not answered (an error closes the connection), 1 as soon as it is in the log, -1
+  once all in-sync replicas have it: REQUEST_TIMED_OUT after `timeout_ms`, NOT_ENOUGH_REPLICAS
+  at once where fewer are in sync than min.insync.replicas (as far as there are replicas).
+* Whoever does not lead says who does from version 10 on (KIP-951). From version 13 on topics
+  have ids: UNKNOWN_TOPIC_ID.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aiokclient.errors import KafkaError
+from aiokclient.protocol.messages import ProduceRequest, ProduceResponse
+from aiokclient.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from aiokclient.record.batch import walk
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.codes import Code
+from aiokclient.testing.topics import Appended, Partition, Topic, check_batch
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Response
+
+ANNOUNCED_FROM = 0
+_ALL = -1
+_NO_ID = UUID(int=0)
+
+
+def handle(call: Call) -> Reply:
+    request: ProduceRequest = call.request
+    produce = _Produce(call)
+    response = ProduceResponse(responses=[produce.topic(each) for each in request.topic_data])
+    response.node_endpoints = produce.endpoints()
+    if request.acks == 0:
+        if produce.failed:
+            call.owner.abort()
+        return None
+    if produce.waiting and request.timeout_ms > 0:
+        return _Parked(call, response, produce.waiting).answer
+    for partition, answer, _ in produce.waiting:
+        _timed_out(partition, answer)
+    return response
+
+
+class _Produce:
+    """One request being appended. `waiting` are those that replicas have to reach yet."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.failed = False
+        self.waiting: list[tuple[Partition, PartitionProduceResponse, int]] = []
+        self._hints: dict[int, None] = {}
+
+    def topic(self, data: TopicProduceData) -> TopicProduceResponse:
+        cluster = self.call.cluster
+        if self.call.version >= 13:
+            topic, unknown = cluster.topics_by_id.get(data.topic_id), Code.UNKNOWN_TOPIC_ID
+        else:
+            topic, unknown = cluster.topics.get(data.name), Code.UNKNOWN_TOPIC_OR_PARTITION
+        return TopicProduceResponse(
+            name=data.name,
+            topic_id=data.topic_id,
+            partition_responses=[
+                self._partition(topic, data, each, unknown) for each in data.partition_data
+            ],
+        )
+
+    def _partition(
+        self,
+        topic: Topic | None,
+        named: TopicProduceData,
+        data: PartitionProduceData,
+        unknown: Code,
+    ) -> PartitionProduceResponse:
+        name = named.name if topic is None else topic.name
+        answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+        partition = None if topic is None else topic.partition(data.index)
+        answer.error_code = self.call.refused(name, data.index)
+        if partition is None and not answer.error_code:
+            missing = topic is not None
+            answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION if missing else unknown
+        elif partition is not None:
+            if not answer.error_code:
+                self._append(partition, data, answer)
+            if answer.error_code == Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
+                self._hints[partition.leader] = None
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=partition.leader, leader_epoch=partition.leader_epoch
+                )
+        self.failed |= bool(answer.error_code)
+        return answer
+
+    def _append(
+        self, partition: Partition, data: PartitionProduceData, answer: PartitionProduceResponse
+    ) -> None:
+        acks = self.call.request.acks
+        result = self._try(partition, data, acks)
+        answer.error_code = result.code
+        answer.error_message = result.message
+        if result.code:
+            return
+        answer.base_offset = result.base_offset
+        answer.log_append_time_ms = result.append_time
+        answer.log_start_offset = partition.log.start_offset
+        end = partition.log.end_offset
+        if acks == _ALL and partition.high_watermark < end:
+            self.waiting.append((partition, answer, end))
+
+    def _try(self, partition: Partition, data: PartitionProduceData, acks: int) -> Appended:
+        if acks not in (0, 1, _ALL):
+            return Appended(Code.INVALID_REQUIRED_ACKS)
+        code = partition.check(self.call.broker.node_id, -1)
+        if code:
+            return Appended(code)
+        try:
+            batches = walk(data.records or b"", strict=True)
+        except KafkaError as error:
+            return Appended(Code.CORRUPT_MESSAGE, message=str(error))
+        if len(batches) != 1:
+            return Appended(Code.INVALID_RECORD, message="exactly one batch for each partition")
+        now_ms = self.call.cluster.clock.time_ms()
+        checked = check_batch(batches[0], partition.topic, self.call.version, now_ms)
+        if checked.code:
+            return checked
+        least = partition.topic.configs.number("min.insync.replicas")
+        if acks == _ALL and len(partition.isr) < min(least, len(partition.replicas)):
+            return Appended(Code.NOT_ENOUGH_REPLICAS)
+        return partition.append(batches[0], now_ms)
+
+    def endpoints(self) -> list[NodeEndpoint]:
+        alive = self.call.cluster.alive
+        named = [alive[node] for node in self._hints if node in alive]
+        return [
+            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in named
+        ]
+
+
+class _Parked:
+    """An append that waits for the in-sync replicas, for `timeout_ms` at most."""
+
+    def __init__(
+        self,
+        call: Call,
+        response: ProduceResponse,
+        waiting: list[tuple[Partition, PartitionProduceResponse, int]],
+    ) -> None:
+        self._node = call.broker.node_id
+        self._response = response
+        self._waiting = waiting
+        self._all = list(waiting)
+        self.answer: asyncio.Future[Response | None] = call.later()
+        for partition, _, _ in waiting:
+            partition.watch(self)
+        self._timer = call.cluster.loop.call_later(call.request.timeout_ms / 1000, self._time_out)
+        self.answer.add_done_callback(self._ended)
+
+    def changed(self, added: int) -> None:
+        self._waiting = [each for each in self._waiting if not self._done(*each)]
+        if not self._waiting and not self.answer.done():
+            self.answer.set_result(self._response)
+
+    def _done(self, partition: Partition, answer: PartitionProduceResponse, end: int) -> bool:
+        if partition.leader != self._node or partition.deleted:
+            answer.error_code = Code.NOT_LEADER_OR_FOLLOWER
+            answer.base_offset = -1
+            return True
+        return partition.high_watermark >= end
+
+    def _time_out(self) -> None:
+        for partition, answer, _ in self._waiting:
+            _timed_out(partition, answer)
+        if not self.answer.done():
+            self.answer.set_result(self._response)
+
+    def _ended(self, answer: asyncio.Future[Response | None]) -> None:
+        self._timer.cancel()
+        for partition, _, _ in self._all:
+            partition.unwatch(self)
+
+
+def _timed_out(partition: Partition, answer: PartitionProduceResponse) -> None:
+    answer.error_code = Code.REQUEST_TIMED_OUT
+    answer.base_offset = -1

@@ -1,0 +1,245 @@
+"""Where an embedded cluster runs: in a thread with a loop of its own, or in the caller's loop.
+
+Either way its controls are plain functions that any thread may call. `call` runs one in the
+cluster's loop: at once in the thread of that loop, from elsewhere by posting it there and
+waiting for its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from aiokclient.errors import IllegalStateError, KafkaTimeoutError
+
+T = TypeVar("T")
+
+_PATIENCE_S = 60.0
+_AGAIN_S = 0.05
+_TOO_LATE = "what was waited for did not come about within {} s"
+
+
+class Runner:
+    """Owns the thread, if there is one, and the tasks that controls started."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._thread_id = 0
+        self._stop: asyncio.Event | None = None
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def running(self) -> bool:
+        return self._loop is not None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Raises IllegalStateError while the cluster is not running."""
+        if self._loop is None:
+            raise IllegalStateError(
+                "the embedded cluster is not running: use it in a `with` or an `async with` block"
+            )
+        return self._loop
+
+    # -- where it runs ---------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """Run in the loop that is running."""
+        self._begin()
+
+    async def detach(self) -> None:
+        """Leave the loop of `attach`: tasks of controls are ended."""
+        await self._end()
+
+    def start_thread(self, setup: Callable[[], Awaitable[None]]) -> None:
+        """Run in a thread of its own, after `setup` there; raises what that raises."""
+        ready: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._main(setup, ready)),
+            name="aiokclient-embedded-cluster",
+            daemon=True,
+        )
+        self._thread.start()
+        try:
+            ready.result()
+        except BaseException:
+            self._thread.join()
+            self._thread = None
+            raise
+
+    def stop_thread(self, teardown: Callable[[], None]) -> None:
+        """End the thread, after `teardown` in its loop."""
+        thread, stop = self._thread, self._stop
+        if thread is None or stop is None:
+            return
+        self.call(teardown)
+        self.loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        self._thread = None
+
+    async def _main(
+        self, setup: Callable[[], Awaitable[None]], ready: concurrent.futures.Future[None]
+    ) -> None:
+        self._begin()
+        self._stop = asyncio.Event()
+        try:
+            await setup()
+        except BaseException as error:
+            await self._end()
+            ready.set_exception(error)
+            return
+        ready.set_result(None)
+        await self._stop.wait()
+        await self._end()
+
+    def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+
+    async def _end(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Transports that were aborted close in the next turns of the loop.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self._loop = None
+
+    # -- controls --------------------------------------------------------------------------
+
+    @property
+    def inside(self) -> bool:
+        """Whether this is the thread of the cluster's loop."""
+        return threading.get_ident() == self._thread_id
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run `function` in the loop and give what it gives, or raise what it raises."""
+        loop = self.loop
+        if self.inside:
+            return function()
+        result: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                result.set_result(function())
+            except BaseException as error:
+                result.set_exception(error)
+
+        loop.call_soon_threadsafe(run)
+        return _result(result)
+
+    def post(self, function: Callable[[], None]) -> None:
+        """`call`, but for a cluster that is not running (any more): then nothing happens."""
+        if self._loop is not None:
+            self.call(function)
+
+    def call_async(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine function in the loop.
+
+        From another thread this waits for its end. In the loop's own thread nothing can wait
+        without awaiting: it then goes on by itself from the next turn of the loop.
+        """
+        loop = self.loop
+        if not self.inside:
+            _result(asyncio.run_coroutine_threadsafe(function(), loop))
+            return
+        task = loop.create_task(function())
+        self._tasks[task] = None
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            self.loop.call_exception_handler(
+                {
+                    "message": "a control of the embedded cluster failed",
+                    "exception": task.exception(),
+                }
+            )
+
+    # -- waiting ---------------------------------------------------------------------------
+
+    def wait_for(self, predicate: Callable[[], T], timeout: float, watch: Watch) -> T:
+        """Block until `predicate()` is true."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise IllegalStateError(
+                "wait_for() would block the event loop of this thread: use `await cluster.until()`"
+            )
+        event = threading.Event()
+        self.call(lambda: watch.watch(event.set))
+        try:
+            deadline = time.monotonic() + timeout
+            while not (value := predicate()):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise KafkaTimeoutError(_TOO_LATE.format(timeout))
+                event.wait(min(_AGAIN_S, left))
+                event.clear()
+            return value
+        finally:
+            self.post(lambda: watch.unwatch(event.set))
+
+    async def until(self, predicate: Callable[[], T], timeout: float, watch: Watch) -> T:
+        """Wait in any loop until `predicate()` is true."""
+        here, event = asyncio.get_running_loop(), asyncio.Event()
+
+        def changed() -> None:
+            if here is self._loop:
+                event.set()
+            else:
+                here.call_soon_threadsafe(event.set)
+
+        self.call(lambda: watch.watch(changed))
+        try:
+            deadline = here.time() + timeout
+            while not (value := predicate()):
+                left = deadline - here.time()
+                if left <= 0:
+                    raise KafkaTimeoutError(_TOO_LATE.format(timeout))
+                waker = here.call_later(min(_AGAIN_S, left), event.set)
+                try:
+                    await event.wait()
+                finally:
+                    waker.cancel()
+                event.clear()
+            return value
+        finally:
+            self.post(lambda: watch.unwatch(changed))
+
+
+class Watch:
+    """Callbacks for whenever something happened in the cluster."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[], None]] = []
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        self._callbacks.remove(callback)
+
+    def changed(self) -> None:
+        if self._callbacks:
+            for callback in list(self._callbacks):
+                callback()
+
+
+def _result(future: concurrent.futures.Future[T]) -> T:
+    try:
+        return future.result(_PATIENCE_S)
+    except concurrent.futures.TimeoutError:
+        if future.done():
+            raise
+        raise KafkaTimeoutError(
+            f"the embedded cluster's loop did not answer for {_PATIENCE_S:.0f} s"
+        ) from None
