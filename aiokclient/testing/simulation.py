@@ -86,8 +86,12 @@ class Simulation:
             raise
 
     def cluster(self, **options: Any) -> EmbeddedCluster:
-        """An embedded cluster on this network: ``async with sim.cluster(brokers=3) as cluster``."""
-        options.setdefault("seed", self._generator("cluster").getrandbits(32))
+        """An embedded cluster on this network: ``async with sim.cluster(brokers=3) as cluster``.
+
+        The options are `EmbeddedCluster`'s. Several may run, each with addresses of its own.
+        """
+        options.setdefault("seed", self._cluster_seeds.getrandbits(32))
+        options.setdefault("clock", VirtualClock(self.loop, self._generator("broker clock")))
         return EmbeddedCluster(listener=self.network, **options)
 
     @property
@@ -98,6 +102,7 @@ class Simulation:
     def _make_loop(self) -> VirtualLoop:
         loop = self.loop = VirtualLoop(self._limit_s)
         self.rng = self._generator("program")
+        self._cluster_seeds = self._generator("clusters")
         self.network = VirtualNetwork(self._generator("network"), self._weather)
         self.clock = VirtualClock(loop, self._generator("clock"))
         self.connector = self.network.connector()

@@ -9,6 +9,7 @@ checksum over all of it. `check` holds the invariants:
     C  every record is whole, and in the topic and partition that it was meant for
 """
 
+import asyncio
 import itertools
 import struct
 import zlib
@@ -77,6 +78,7 @@ class Ledger:
     read: dict[tuple[str, int], dict[int, Payload]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
         self._sequences: dict[tuple[str, int, int], itertools.count[int]] = {}
 
     def payload(self, producer: int, topic: str, partition: int) -> Payload:
@@ -89,10 +91,12 @@ class Ledger:
     def acknowledge(self, payload: Payload, offset: int) -> None:
         """The send was acknowledged at this offset (-1: the broker did not say)."""
         self.acknowledged[payload] = offset
+        self._changed()
 
     def fail(self, payload: Payload, error: BaseException) -> None:
         """The send failed: the record may be there, or not."""
         self.failed[payload] = repr(error)
+        self._changed()
 
     def consume(self, record: Record) -> None:
         """A record was read. Reading the same one again is fine if it is still the same."""
@@ -107,6 +111,19 @@ class Ledger:
     def consume_all(self, records: Iterable[Record]) -> None:
         for record in records:
             self.consume(record)
+
+    async def until(self, count: int, of: str = "acknowledged") -> None:
+        """Wait until so many payloads are acknowledged, or `of="sent"`, "failed"."""
+        while len(getattr(self, of)) < count:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
+
+    def _changed(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     @property
     def settled(self) -> bool:

@@ -1,0 +1,75 @@
+"""Writers and readers that put all they do into a ledger; for real brokers and simulated ones."""
+
+import asyncio
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ledger import Ledger, Payload, pack
+
+from aiokclient import Consumer, Producer, TopicPartition
+from aiokclient.errors import KafkaError
+
+
+class Writer:
+    """Sends payloads to partitions by turns. `pause`: seconds between two sends."""
+
+    def __init__(
+        self,
+        producer: Producer[Any, Any],
+        ledger: Ledger,
+        places: Sequence[tuple[str, int]],
+        *,
+        number: int = 0,
+        pause: float = 0.0,
+        size: int = 100,
+    ) -> None:
+        self.producer, self.ledger, self.places = producer, ledger, places
+        self.number, self.pause, self.size = number, pause, size
+        self.stopped = False
+
+    async def run(self, count: int | None = None) -> None:
+        """Send `count` payloads, or until `stopped` is set; does not wait for the last ones."""
+        turns = itertools.cycle(self.places)
+        for sent in itertools.count():
+            if self.stopped or sent == count:
+                return
+            self.send(*next(turns))
+            if self.producer.full:
+                await self.producer.drain()
+            if self.pause or sent % 20 == 0:
+                await asyncio.sleep(self.pause)
+
+    def send(self, topic: str, partition: int) -> None:
+        """Send the next payload; its outcome goes to the ledger by itself."""
+        payload = self.ledger.payload(self.number, topic, partition)
+        try:
+            delivery = self.producer.send(topic, pack(payload, self.size), partition=partition)
+        except KafkaError as error:
+            self.ledger.fail(payload, error)
+        else:
+            delivery.add_done_callback(functools.partial(self._done, payload))
+
+    def _done(self, payload: Payload, delivery: Any) -> None:
+        error = delivery.exception()
+        if error is None:
+            self.ledger.acknowledge(payload, delivery.offset)
+        else:
+            self.ledger.fail(payload, error)
+
+
+def places(topics: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The (topic, partition) pairs of topics with so many partitions."""
+    return [(topic, index) for topic, count in topics.items() for index in range(count)]
+
+
+async def read_to_the_end(
+    ledger: Ledger, bootstrap: str, wanted: Sequence[tuple[str, int]], **options: Any
+) -> None:
+    """Read the partitions from their beginning to their present end into the ledger."""
+    options.setdefault("auto_offset_reset", "earliest")
+    async with Consumer(bootstrap_servers=bootstrap, **options) as consumer:
+        consumer.assign([TopicPartition(*place) for place in wanted])
+        async for record in consumer.until_end():
+            ledger.consume(record)

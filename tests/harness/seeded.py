@@ -1,0 +1,316 @@
+"""A workload under seeded faults, in a simulation: two producers, two consumers, three brokers.
+
+A seed chooses the options of the clients, the faults, and when they come. They come for half a
+virtual minute; then all is healed, what was sent must get its outcome and what was acknowledged
+must be read. The invariants, by their letters in tests/faults.md:
+
+    A B C   kept by the ledger, from the records themselves
+    D       no call lasts longer than its deadline
+    E       after the healing all is delivered and read within RECOVERY_S
+    H       closing takes its bounded time and leaves no task and no connection
+    I       no client holds more bytes than it was allowed
+
+``python tests/harness/seeded.py SEED`` runs one and prints what came of it.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from driver import Writer, places
+from ledger import BrokenInvariantError, Ledger
+
+from aiokclient import Consumer, Producer, TopicPartition
+from aiokclient.errors import (
+    CoordinatorLoadInProgressError,
+    KafkaStorageError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster, Simulation
+from aiokclient.testing.network import Weather
+
+TOPICS = {"a": 3, "b": 2}
+FAULTS_S = 30.0
+RECOVERY_S = 90.0
+SLACK_S = 0.25
+REQUEST_TIMEOUT_MS, DELIVERY_TIMEOUT_MS = 3_000, 60_000
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple):
+    """What came of a run; equal for equal seeds."""
+
+    seed: int
+    trace: str
+    account: str
+    virtual_s: float
+    connections: int
+    faults: list[str]
+
+
+def run(seed: int) -> Outcome:
+    """Run one seed; raises what broke, with the seed in a note."""
+    simulation = Simulation(seed, limit_s=3600)
+    workload = Workload()
+    return simulation.run(workload.main)
+
+
+class Workload:
+    """One run. Attributes are set as it goes."""
+
+    sim: Simulation
+    cluster: EmbeddedCluster
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.faults: list[str] = []
+        self.healed = False
+
+    async def main(self, sim: Simulation) -> Outcome:
+        self.sim = sim
+        async with sim.cluster(brokers=3, topics=TOPICS) as self.cluster:
+            await self.with_clients()
+            await asyncio.sleep(1)
+            self.check_leaks()
+        self.ledger.check()
+        now, made = sim.loop.time(), sim.network.connections_made
+        account = self.ledger.summary()
+        return Outcome(sim.seed, sim.trace, account, round(now, 6), made, self.faults)
+
+    async def with_clients(self) -> None:
+        async with AsyncExitStack() as stack:
+            producers = [await stack.enter_async_context(self.producer(n)) for n in range(2)]
+            consumers = [await stack.enter_async_context(self.consumer(n)) for n in range(2)]
+            pause = self.sim.rng.choice([0.02, 0.1])
+            writers = [
+                Writer(p, self.ledger, places(TOPICS), number=n, pause=pause, size=80)
+                for n, p in enumerate(producers)
+            ]
+            async with asyncio.TaskGroup() as group:
+                for consumer in consumers:
+                    group.create_task(self.read(consumer))
+                for writer in writers:
+                    group.create_task(writer.run())
+                await self.break_things()
+                for writer in writers:
+                    writer.stopped = True
+                self.heal()
+                for producer in producers:
+                    await self.bounded("flush", DELIVERY_TIMEOUT_MS / 1000, producer.flush())
+                await self.recovered()
+
+    # The clients.
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": self.cluster.bootstrap_servers,
+            "connector": self.sim.connector,
+            "clock": self.sim.clock,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            "metadata_max_age_ms": self.sim.rng.choice([5_000, 300_000]),
+        }
+
+    @asynccontextmanager
+    async def producer(self, number: int) -> AsyncIterator[Producer[Any, Any]]:
+        choose = self.sim.rng.choice
+        producer = Producer[Any, Any](
+            **self.options(),
+            client_id=f"producer-{number}",
+            linger_ms=choice_of(choose, 0, 5, 100),
+            batch_size=choice_of(choose, 250, 1_000, 16_384),
+            compression_type=choice_of(choose, "none", "none", "gzip", "lz4", "zstd"),
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            buffer_memory=choice_of(choose, 20_000, 1 << 20),
+        )
+        await self.bounded("start", 60, producer.start())
+        try:
+            yield producer
+        finally:
+            await self.bounded("close", 5, producer.close(5))
+
+    @asynccontextmanager
+    async def consumer(self, number: int) -> AsyncIterator[Consumer[Any, Any]]:
+        choose = self.sim.rng.choice
+        consumer = Consumer[Any, Any](
+            **self.options(),
+            client_id=f"consumer-{number}",
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=choice_of(choose, 50, 500),
+            max_partition_fetch_bytes=choice_of(choose, 1_000, 1 << 20),
+        )
+        consumer.assign([TopicPartition(*place) for place in places(TOPICS)[number::2]])
+        await self.bounded("start", 60, consumer.start())
+        try:
+            yield consumer
+        finally:
+            await self.bounded("close", 5, consumer.close(5))
+
+    async def read(self, consumer: Consumer[Any, Any]) -> None:
+        """Poll until all that was acknowledged has been read, after the healing."""
+        while not (self.healed and self.ledger.settled and not self.ledger.missing):
+            self.ledger.consume_all(await self.bounded("poll", 1, consumer.poll(timeout=1.0)))
+
+    # The invariants.
+
+    async def bounded(self, what: str, limit_s: float, call: Awaitable[T]) -> T:
+        """D: the call ends by its deadline."""
+        began = self.sim.loop.time()
+        result = await call
+        took = self.sim.loop.time() - began
+        if took > limit_s + SLACK_S:
+            raise BrokenInvariantError(f"D: {what} took {took:.3f} s of {limit_s} s")
+        return result
+
+    async def recovered(self) -> None:
+        """E: all is read within a time. The readers end by themselves; this is their limit."""
+        deadline = self.sim.loop.time() + RECOVERY_S
+        while self.ledger.missing or not self.ledger.settled:
+            if self.sim.loop.time() > deadline:
+                raise BrokenInvariantError(f"E: {RECOVERY_S} s after the healing: {self.account()}")
+            await asyncio.sleep(0.5)
+
+    def account(self) -> str:
+        missing = self.ledger.missing
+        return f"{self.ledger.summary()}; {len(missing)} not read yet: {missing[:5]}"
+
+    def check_leaks(self) -> None:
+        """H: after all clients are closed nothing of them is left."""
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        if tasks or self.sim.network.connections:
+            open_ = [f"{c.client}->{c.server}" for c in self.sim.network.connections.values()]
+            raise BrokenInvariantError(f"H: left behind: {tasks} {open_}")
+
+    # The faults.
+
+    async def break_things(self) -> None:
+        """Let faults come one after the other, several at a time."""
+        rng = self.sim.rng
+        kinds = [
+            self.cut_connections,
+            self.bad_weather,
+            self.partition_network,
+            self.stop_broker,
+            self.pause_broker,
+            self.move_leaders,
+            self.refuse_requests,
+            self.lose_answers,
+            self.slow_answers,
+            self.refuse_connections,
+            self.jump_clock,
+            self.evict_sessions,
+        ]
+        end = self.sim.loop.time() + FAULTS_S
+        async with asyncio.TaskGroup() as group:
+            while self.sim.loop.time() < end:
+                kind = rng.choice(kinds)
+                self.faults.append(kind.__name__)
+                group.create_task(kind())
+                await asyncio.sleep(rng.uniform(0.05, 5))
+
+    def heal(self) -> None:
+        self.healed = True
+        self.sim.network.weather = Weather()
+        self.sim.network.heal()
+        self.cluster.reset()
+
+    def some_broker(self) -> int:
+        return self.sim.rng.choice(self.cluster.brokers)
+
+    def place_of(self, broker: int) -> str:
+        host, port = self.cluster.address(broker)
+        return f"{host}:{port}"
+
+    async def a_while(self, longest: float) -> None:
+        await asyncio.sleep(self.sim.rng.uniform(0.01, longest))
+
+    async def cut_connections(self) -> None:
+        place = self.sim.rng.choice([None, self.place_of(self.some_broker())])
+        self.sim.network.cut(place)
+
+    async def bad_weather(self) -> None:
+        rng = self.sim.rng
+        self.sim.network.weather = Weather(
+            latency_s=rng.choice([(0.0002, 0.002), (0.01, 0.2), (0.0, 1.0)]),
+            loss=rng.choice([0.0, 0.01, 0.1]),
+            slicing=rng.choice([0.0, 0.2]),
+            refusal=rng.choice([0.0, 0.3]),
+        )
+        await self.a_while(6)
+        self.sim.network.weather = Weather()
+
+    async def partition_network(self) -> None:
+        self.sim.network.part({"client"}, {self.place_of(self.some_broker())})
+        await self.a_while(8)
+        self.sim.network.heal()
+
+    async def stop_broker(self) -> None:
+        broker = self.some_broker()
+        self.cluster.stop(broker, failover_after=self.sim.rng.choice([0.0, 0.0, 2.0]))
+        await self.a_while(8)
+        self.cluster.start(broker)
+
+    async def pause_broker(self) -> None:
+        broker = self.some_broker()
+        self.cluster.pause(broker)
+        await self.a_while(6)
+        self.cluster.resume(broker)
+
+    async def move_leaders(self) -> None:
+        for topic, partition in places(TOPICS):
+            try:
+                self.cluster.move_leader(topic, partition)
+            except ValueError:  # no other broker is up
+                continue
+            await self.a_while(0.3)
+
+    async def refuse_requests(self) -> None:
+        api, errors = self.sim.rng.choice(REFUSALS)
+        error = self.sim.rng.choice(errors)
+        with self.cluster.fail(api, error, times=self.sim.rng.randint(1, 10)):
+            await self.a_while(4)
+
+    async def lose_answers(self) -> None:
+        api = self.sim.rng.choice([ApiKey.PRODUCE, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA])
+        times = self.sim.rng.randint(1, 4)
+        with self.cluster.drop(api, when="after", times=times):
+            await self.a_while(4)
+
+    async def slow_answers(self) -> None:
+        api = self.sim.rng.choice([ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA])
+        with self.cluster.delay(api, self.sim.rng.uniform(0.1, 5), when="after", times=3):
+            await self.a_while(4)
+
+    async def refuse_connections(self) -> None:
+        place = self.place_of(self.some_broker())
+        self.sim.network.refuse(place)
+        await self.a_while(5)
+        self.sim.network.refuse(place, False)
+
+    async def jump_clock(self) -> None:
+        self.sim.clock.jump(self.sim.rng.choice([-86400, 86400, 3600]))
+
+    async def evict_sessions(self) -> None:
+        self.cluster.evict_sessions()
+
+
+REFUSALS: list[tuple[ApiKey, list[Any]]] = [
+    (ApiKey.PRODUCE, [NotLeaderOrFollowerError, NotEnoughReplicasError, RequestTimedOutError]),
+    (ApiKey.FETCH, [NotLeaderOrFollowerError, KafkaStorageError, UnknownTopicOrPartitionError]),
+    (ApiKey.LIST_OFFSETS, [NotLeaderOrFollowerError]),
+    (ApiKey.INIT_PRODUCER_ID, [CoordinatorLoadInProgressError]),
+]
+
+
+def choice_of(choose: Callable[[Any], T], *among: T) -> T:
+    return choose(among)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(int(sys.argv[1]))) + "\n")
