@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokclient.testing.configs import BROKER_OPTIONS, Configs
+from aiokclient.testing.configs import BROKER_OPTIONS, Configs, ConfigSource
 from aiokclient.testing.connection import BrokerProtocol
 from aiokclient.testing.sessions import FetchSessions
 
@@ -29,7 +29,7 @@ class Broker:
         self.port = port
         self.rack = rack
         self.paused = False
-        self.configs = Configs(BROKER_OPTIONS, cluster.configs)
+        self.configs = Configs(BROKER_OPTIONS, ConfigSource.DYNAMIC_BROKER, cluster.configs)
         self.sessions = FetchSessions(self)
         self._listening: Listening | None = None
         self._connections: dict[BrokerProtocol, None] = {}

@@ -86,7 +86,8 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
         self._runner = Runner()
         self._state = ClusterState(random.Random(seed), self._runner.post)
         self._state.clock = clock or SystemClock()
-        self._listener = listener or TcpListener()
+        self._sockets = TcpListener()
+        self._listener = listener or self._sockets
         self._listen_host = host
         self._used = False
         defaults = {
@@ -160,7 +161,7 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
     def _shut(self) -> None:
         for broker in self._state.brokers.values():
             broker.shut()
-        self._listener.close()
+        self._sockets.close()
 
     def _complain(self, error: BaseException | None) -> None:
         if self._state.failed and error is None:

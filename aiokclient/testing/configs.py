@@ -43,6 +43,14 @@ class Option(NamedTuple):
     valid: Callable[[str], bool]
 
 
+class Synonym(NamedTuple):
+    """One place where a value may come from; the first that has one wins."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
 class ConfigError(ValueError):
     """A name that is not known or a value that is not allowed."""
 
@@ -132,10 +140,12 @@ class Configs:
     def __init__(
         self,
         options: Mapping[str, Option],
+        source: ConfigSource,
         parent: Configs | None = None,
         values: Mapping[str, str] = {},
     ) -> None:
         self.options = options
+        self.source = source
         self.values: dict[str, str] = {}
         self._parent = parent
         self.change(dict(values))
@@ -152,6 +162,19 @@ class Configs:
             if parent.is_set(behind):
                 return parent[behind]
         return self.options[name].default
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """Where the value comes from, and what would hold if it were not set there."""
+        chain: list[Synonym] = []
+        if name in self.values:
+            chain.append(Synonym(name, self.values[name], self.source))
+        parent = self._parent
+        behind = name
+        if parent is not None and parent.options is not self.options:
+            behind = BEHIND.get(name, "")
+        if parent is not None and behind in parent.options:
+            return chain + parent.synonyms(behind)
+        return [*chain, Synonym(name, self.options[name].default, ConfigSource.DEFAULT)]
 
     def is_set(self, name: str) -> bool:
         """Whether a value was given, here or behind."""

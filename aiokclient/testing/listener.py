@@ -27,10 +27,6 @@ class Listener(Protocol):
         protocol_factory: Callable[[], asyncio.BufferedProtocol],
     ) -> Listening: ...
 
-    def close(self) -> None:
-        """Give up all ports. What still listens goes on until it is closed itself."""
-        ...
-
 
 class TcpListener:
     """Sockets. A port once given out is kept while its broker is down.
@@ -57,6 +53,7 @@ class TcpListener:
         return _Sockets(server, port)
 
     def close(self) -> None:
+        """Give up all ports. What still listens goes on until it is closed itself."""
         for each in self._kept.values():
             each.close()
         self._kept.clear()

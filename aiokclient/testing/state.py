@@ -17,7 +17,13 @@ from uuid import UUID
 from aiokclient.protocol import ApiKey
 from aiokclient.testing.broker import Broker
 from aiokclient.testing.codes import Code
-from aiokclient.testing.configs import BROKER_OPTIONS, TOPIC_OPTIONS, ConfigError, Configs
+from aiokclient.testing.configs import (
+    BROKER_OPTIONS,
+    TOPIC_OPTIONS,
+    ConfigError,
+    Configs,
+    ConfigSource,
+)
 from aiokclient.testing.faults import Faults
 from aiokclient.testing.handlers import announced
 from aiokclient.testing.requests import ReceivedRequest, RequestLog
@@ -55,7 +61,7 @@ class ClusterState:
     def __init__(self, rng: random.Random, post: Callable[[Callable[[], None]], None]) -> None:
         self.rng = rng
         self.cluster_id = base64.urlsafe_b64encode(self.new_id().bytes).decode().rstrip("=")
-        self.configs = Configs(BROKER_OPTIONS)
+        self.configs = Configs(BROKER_OPTIONS, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}
@@ -193,7 +199,7 @@ class ClusterState:
             raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         self.check_replicas(assignment)
         try:
-            Configs(TOPIC_OPTIONS, self.configs, configs)
+            Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, self.configs, configs)
         except ConfigError as error:
             raise Refused(Code.INVALID_CONFIG, str(error)) from None
 
@@ -232,7 +238,9 @@ class ClusterState:
     ) -> Topic:
         """Make a topic with these replicas for each partition; raises Refused."""
         self.check_new_topic(name, assignment, configs)
-        topic = Topic(name, self.new_id(), Configs(TOPIC_OPTIONS, self.configs, configs))
+        topic = Topic(
+            name, self.new_id(), Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, self.configs, configs)
+        )
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self.add_partitions(topic, assignment)

@@ -25,15 +25,15 @@ _MODULES: Mapping[ApiKey, str] = {
     ApiKey.API_VERSIONS: "api_versions",
     ApiKey.CREATE_TOPICS: "create_topics",
     ApiKey.DELETE_TOPICS: "delete_topics",
-    # ApiKey.DELETE_RECORDS: "delete_records",
+    ApiKey.DELETE_RECORDS: "delete_records",
     ApiKey.INIT_PRODUCER_ID: "init_producer_id",
-    #    ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
-    #    ApiKey.DESCRIBE_CONFIGS: "describe_configs",
-    #    ApiKey.ALTER_CONFIGS: "alter_configs",
-    #    ApiKey.CREATE_PARTITIONS: "create_partitions",
-    #    ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
-    #    ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
-    #    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
+    ApiKey.DESCRIBE_CONFIGS: "describe_configs",
+    ApiKey.ALTER_CONFIGS: "alter_configs",
+    ApiKey.CREATE_PARTITIONS: "create_partitions",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
+    ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
 }
 
 

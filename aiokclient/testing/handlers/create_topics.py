@@ -46,7 +46,7 @@ def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> C
         assignment = _assignment(cluster, wanted)
         if only_look:
             cluster.check_new_topic(wanted.name, assignment, values)
-            configs = Configs(TOPIC_OPTIONS, cluster.configs, values)
+            configs = Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, cluster.configs, values)
             result.topic_id = UUID(int=0)
         else:
             topic = cluster.create_topic(wanted.name, assignment, values)
@@ -61,7 +61,7 @@ def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> C
         CreatableTopicConfigs(
             name=name,
             value=configs[name],
-            config_source=ConfigSource.TOPIC if name in configs.values else ConfigSource.DEFAULT,
+            config_source=configs.synonyms(name)[0].source,
         )
         for name in TOPIC_OPTIONS
     ]

@@ -1,0 +1,89 @@
+"""Run an embedded cluster for any client: `python -m aiokclient.testing --brokers 3`.
+
+It prints the bootstrap servers and runs until Ctrl-C (or SIGTERM). Nothing is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from aiokclient.testing.cluster import EmbeddedCluster
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, _, partitions = text.partition(":")
+    try:
+        return name, int(partitions or 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:PARTITIONS") from None
+
+
+def _config(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m aiokclient.testing",
+        description="Kafka brokers in this process, for tests and demos; nothing is kept.",
+    )
+    parser.add_argument("--brokers", type=int, default=1, help="how many (1)")
+    parser.add_argument("--port", type=int, default=9092, help="of the first; 0: any (9092)")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (127.0.0.1)")
+    parser.add_argument("--advertised-host", help="what clients are told, if not the host")
+    parser.add_argument(
+        "--topic",
+        type=_topic,
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS]",
+        help="a topic to begin with; may be given more than once",
+    )
+    parser.add_argument("--no-auto-create", action="store_true", help="make no topics on demand")
+    parser.add_argument(
+        "--config",
+        type=_config,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a config of the brokers; may be given more than once",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until a signal ends it; 2 where the options or the port are not to be had."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    over = threading.Event()
+    try:
+        cluster = EmbeddedCluster(
+            options.brokers,
+            dict(options.topic),
+            host=options.host,
+            port=options.port,
+            advertised_host=options.advertised_host,
+            auto_create_topics=not options.no_auto_create,
+            configs=dict(options.config),
+        )
+        with cluster:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: over.set())
+            sys.stdout.write(f"bootstrap servers: {cluster.bootstrap_servers}\n")
+            sys.stdout.flush()
+            over.wait()
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

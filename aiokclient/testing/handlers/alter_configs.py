@@ -1,0 +1,36 @@
+"""AlterConfigs 0 to 2: replace all values that a topic or a broker has of its own.
+
+What is not named goes back to its default. Each resource changes as a whole or, with
+INVALID_CONFIG for an unknown name or a bad value, not at all.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
+from aiokclient.protocol.messages.alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.configs import Configs
+from aiokclient.testing.resources import change_configs
+
+
+def handle(call: Call) -> Reply:
+    request: AlterConfigsRequest = call.request
+    return AlterConfigsResponse(responses=[_alter(call, each) for each in request.resources])
+
+
+def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    def replaced(configs: Configs) -> dict[str, str | None]:
+        values: dict[str, str | None] = dict.fromkeys(configs.values)
+        values.update((each.name, each.value) for each in wanted.configs)
+        return values
+
+    code, message = change_configs(call, wanted.resource_type, wanted.resource_name, replaced)
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=wanted.resource_type,
+        resource_name=wanted.resource_name,
+    )

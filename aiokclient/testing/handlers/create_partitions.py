@@ -1,0 +1,63 @@
+"""CreatePartitions 0 to 3: add partitions to topics.
+
+The number asked for is the new total; as many or fewer than there are is INVALID_PARTITIONS.
+New replicas are spread over the brokers, as many as the topic's first partition has, or go
+where the request assigns them.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from aiokclient.protocol.messages.create_partitions import (
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.codes import Code
+from aiokclient.testing.state import ClusterState, Refused
+from aiokclient.testing.topics import Topic
+
+
+def handle(call: Call) -> Reply:
+    request: CreatePartitionsRequest = call.request
+    return CreatePartitionsResponse(results=[_create(call, each) for each in request.topics])
+
+
+def _create(call: Call, wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+    result = CreatePartitionsTopicResult(name=wanted.name, error_code=call.refused(wanted.name))
+    topic = call.cluster.topics.get(wanted.name)
+    if not result.error_code and topic is None:
+        result.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    if result.error_code or topic is None:
+        return result
+    try:
+        assignment = _assignment(call.cluster, topic, wanted)
+    except Refused as refused:
+        result.error_code, result.error_message = refused.code, refused.message
+        return result
+    if not call.request.validate_only:
+        call.cluster.add_partitions(topic, assignment)
+    return result
+
+
+def _assignment(
+    cluster: ClusterState, topic: Topic, wanted: CreatePartitionsTopic
+) -> list[list[int]]:
+    have = len(topic.partitions)
+    if wanted.count <= have:
+        raise Refused(
+            Code.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {have} partition(s); "
+            f"{wanted.count} would not be an increase.",
+        )
+    new = wanted.count - have
+    if wanted.assignments is None:
+        return cluster.assign(new, len(topic.partitions[0].replicas), have)
+    assignment = [list(each.broker_ids) for each in wanted.assignments]
+    if len(assignment) != new:
+        raise Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            f"{new} new partitions, but {len(assignment)} assignments",
+        )
+    cluster.check_replicas(assignment)
+    return assignment

@@ -1,0 +1,62 @@
+"""DescribeConfigs 1 to 4: the configs of topics (2) and brokers (4).
+
+All options, or those named; each with where its value comes from, and its synonyms if asked
+for. Brokers by their id, or by the empty name for the values that hold for all of them.
+Documentation is never given. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION, a broker
+or a type of resource that is not there INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from aiokclient.protocol.messages.describe_configs import (
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.configs import Configs
+from aiokclient.testing.resources import find_configs
+from aiokclient.testing.state import Refused
+
+
+def handle(call: Call) -> Reply:
+    request: DescribeConfigsRequest = call.request
+    return DescribeConfigsResponse(results=[_describe(call, each) for each in request.resources])
+
+
+def _describe(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        error_code=call.refused(asked.resource_name),
+    )
+    if result.error_code:
+        return result
+    try:
+        configs = find_configs(call.cluster, asked.resource_type, asked.resource_name)
+    except Refused as refused:
+        result.error_code, result.error_message = refused.code, refused.message
+        return result
+    keys = asked.configuration_keys
+    names = [name for name in configs.options if keys is None or name in keys]
+    result.configs = [_option(configs, name, call.request.include_synonyms) for name in names]
+    return result
+
+
+def _option(configs: Configs, name: str, synonyms: bool) -> DescribeConfigsResourceResult:
+    chain = configs.synonyms(name)
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=configs[name],
+        config_source=chain[0].source,
+        config_type=configs.options[name].type,
+        documentation=None,
+        synonyms=[
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in chain
+        ]
+        if synonyms
+        else [],
+    )

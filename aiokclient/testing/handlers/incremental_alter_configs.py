@@ -1,0 +1,41 @@
+"""IncrementalAlterConfigs 0 and 1: set, delete, append to and subtract from single values.
+
+Each resource changes as a whole or, with INVALID_CONFIG for an unknown name, a bad value or a
+list operation on what is no list, not at all.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from aiokclient.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.configs import Configs
+from aiokclient.testing.resources import change_configs
+
+
+def handle(call: Call) -> Reply:
+    request: IncrementalAlterConfigsRequest = call.request
+    return IncrementalAlterConfigsResponse(
+        responses=[_alter(call, each) for each in request.resources]
+    )
+
+
+def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    def merged(configs: Configs) -> dict[str, str | None]:
+        return configs.merged(
+            (each.name, each.config_operation, each.value) for each in wanted.configs
+        )
+
+    code, message = change_configs(call, wanted.resource_type, wanted.resource_name, merged)
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=wanted.resource_type,
+        resource_name=wanted.resource_name,
+    )

@@ -1,0 +1,63 @@
+"""Whose configs a request means: those of a topic, of a broker, or of all brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from aiokclient.testing.call import Call
+from aiokclient.testing.codes import Code
+from aiokclient.testing.configs import ConfigError, Configs
+from aiokclient.testing.state import ClusterState, Refused
+
+
+class ResourceType(IntEnum):
+    """What configs belong to; the numbers are Kafka's."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+def find_configs(cluster: ClusterState, resource_type: int, name: str) -> Configs:
+    """The configs of a resource; raises Refused for one that is not there."""
+    if resource_type == ResourceType.TOPIC:
+        topic = cluster.topics.get(name)
+        if topic is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return topic.configs
+    if resource_type != ResourceType.BROKER:
+        raise Refused(Code.INVALID_REQUEST, f"resources of type {resource_type} have no configs")
+    if not name:
+        return cluster.configs
+    broker = cluster.brokers.get(int(name)) if name.isdecimal() else None
+    if broker is None:
+        raise Refused(Code.INVALID_REQUEST, f"there is no broker {name!r}")
+    return broker.configs
+
+
+def change_configs(
+    call: Call,
+    resource_type: int,
+    name: str,
+    changes: Callable[[Configs], dict[str, str | None]],
+) -> tuple[int, str | None]:
+    """Apply what `changes` makes of the resource's configs: an error code and its message.
+
+    With the request's `validate_only` nothing changes.
+    """
+    code = call.refused(name)
+    if code:
+        return code, None
+    try:
+        configs = find_configs(call.cluster, resource_type, name)
+        wanted = changes(configs)
+        if call.request.validate_only:
+            for option, value in wanted.items():
+                configs.check(option, value)
+        else:
+            configs.change(wanted)
+    except Refused as refused:
+        return refused.code, refused.message
+    except ConfigError as error:
+        return Code.INVALID_CONFIG, str(error)
+    return Code.NONE, None
