@@ -25,6 +25,11 @@ def uvarint(value: int) -> bytes:
     return bytes([last | 0x80]) + uvarint(more) if more else bytes([last])
 
 
+def _element(field: Json) -> Json:
+    """A field as its elements are: never null."""
+    return {key: value for key, value in field.items() if key != "nullableVersions"}
+
+
 class Interpreter:
     """Encodes and decodes samples of one message in one version."""
 
@@ -87,7 +92,7 @@ class Interpreter:
         if value is None:
             return head
         if kind.startswith("[]"):
-            return head + b"".join(self._write(field, kind[2:], one) for one in value)
+            return head + b"".join(self._write(_element(field), kind[2:], one) for one in value)
         return head + (value.encode() if kind == "string" else bytes(value))
 
     def _head(self, kind: str) -> struct.Struct:
@@ -135,5 +140,5 @@ class Interpreter:
         if size < 0:
             return None
         if kind.startswith("[]"):
-            return [self._read(field, kind[2:]) for _ in range(size)]
+            return [self._read(_element(field), kind[2:]) for _ in range(size)]
         return self._take(size).decode() if kind == "string" else self._take(size)

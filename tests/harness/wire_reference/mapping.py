@@ -12,7 +12,8 @@ from aiokclient.protocol.schema import Message, Struct
 @cache
 def snake(name: str) -> str:
     """``TimeoutMs`` and ``timeoutMs`` are ``timeout_ms``."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("KRaft", "Kraft")).lower()
+    whole = name.replace("KRaft", "Kraft").replace("kRaft", "kraft")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", whole).lower()
 
 
 @cache
@@ -45,13 +46,8 @@ def to_object(cls: type[Struct], values: dict[str, Any]) -> Any:
         if name == "_tags":
             made.unknown_tags = value
             continue
-        attribute, inner, many = keys[snake_of_camel(name)]
+        attribute, inner, many = keys[snake(name)]
         if inner is not None and value is not None:
             value = [to_object(inner, one) for one in value] if many else to_object(inner, value)
         setattr(made, attribute, value)
     return made
-
-
-@cache
-def snake_of_camel(name: str) -> str:
-    return snake("K" + name[1:]) if name.startswith("kRaft") else snake(name)

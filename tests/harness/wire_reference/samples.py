@@ -4,10 +4,12 @@ A sample is a dict with the names of Kafka's JSON; bytes are bytes, UUIDs are
 UUIDs. What a version does not have is left out.
 """
 
+from __future__ import annotations
+
 import struct
 from enum import Enum
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from wire_reference.definitions import Definition, Json, span
@@ -28,11 +30,13 @@ class Mode(Enum):
     DEFAULT = "every field as if nothing had been set"
     FULL = "no field is at its default"
     NULL_LEAVES = "what may be null is, where nothing is below it"
+    NULL_ARRAYS = "arrays that may be null are, structs are not"
     NULL = "what may be null is"
     RANDOM = "anything"
 
 
-FIRST = (Mode.DEFAULT, Mode.FULL, Mode.NULL_LEAVES, Mode.NULL)
+COUNTS = dict.fromkeys(Mode, (1,)) | {Mode.DEFAULT: (0,), Mode.RANDOM: (0, 1, 1, 2)}
+FIRST = (Mode.DEFAULT, Mode.FULL, Mode.NULL_LEAVES, Mode.NULL_ARRAYS, Mode.NULL)
 
 
 def default_of(field: Json) -> Any:
@@ -50,6 +54,18 @@ def default_of(field: Json) -> Any:
     return plain.get(kind, {})
 
 
+class Row(NamedTuple):
+    """What has to be known of a field to make a value for it."""
+
+    name: str
+    kind: str
+    many: bool
+    null: bool
+    tagged: bool
+    default: Any
+    inner: list[Row] | None
+
+
 class Sampler:
     """Makes samples of one message in one version."""
 
@@ -59,60 +75,64 @@ class Sampler:
         self._flexible = definition.flexible(version)
         self._plan = self._plan_struct(definition.fields)
 
-    def _plan_struct(self, fields: list[Json]) -> list[tuple[Any, ...]]:
-        plan = []
-        for field in fields:
-            if self._version not in span(field["versions"]):
-                continue
-            inner = self._definition.inner(field)
-            plan.append(
-                (
-                    camel(field["name"]),
-                    field["type"].removeprefix("[]"),
-                    field["type"].startswith("[]"),
-                    self._version in span(field.get("nullableVersions")),
-                    default_of(field),
-                    None if inner is None else self._plan_struct(inner),
-                    "tag" in field,
-                )
-            )
-        return plan
+    def _plan_struct(self, fields: list[Json]) -> list[Row]:
+        present = [field for field in fields if self._version in span(field["versions"])]
+        return [self._row(field) for field in present]
+
+    def _row(self, field: Json) -> Row:
+        inner = self._definition.inner(field)
+        return Row(
+            name=camel(field["name"]),
+            kind=field["type"].removeprefix("[]"),
+            many=field["type"].startswith("[]"),
+            null=self._version in span(field.get("nullableVersions")),
+            tagged="tag" in field,
+            default=default_of(field),
+            inner=None if inner is None else self._plan_struct(inner),
+        )
 
     def samples(self, count: int, rng: Random, *, tags: bool = False) -> list[dict[str, Any]]:
         """Of each mode one, then random ones; with unknown tagged fields where asked for."""
         modes = (*FIRST, *([Mode.RANDOM] * (count - len(FIRST))))
         return [self._struct(self._plan, rng, mode, tags) for mode in modes]
 
-    def _struct(self, plan: list[Any], rng: Random, mode: Mode, tags: bool) -> dict[str, Any]:
-        made = {}
-        for name, kind, many, null, default, inner, tagged in plan:
-            if mode is Mode.DEFAULT and not (inner and not many):
-                if default is None and not null:
-                    default = b""  # records where the version does not allow null
-                if not tagged:
-                    made[name] = default
-                continue
-            leaf = not (many and inner) and inner is None
-            if null and (mode is Mode.NULL or (mode is Mode.NULL_LEAVES and leaf)):
-                made[name] = None
-            elif null and mode in (Mode.RANDOM, Mode.DEFAULT) and rng.random() < 0.2:
-                made[name] = None
-            elif many:
-                made[name] = self._array(kind, inner, rng, mode, tags)
-            elif inner is not None:
-                made[name] = self._struct(inner, rng, mode, tags)
-            else:
-                made[name] = _scalar(kind, default, rng, mode)
+    def _struct(self, plan: list[Row], rng: Random, mode: Mode, tags: bool) -> dict[str, Any]:
+        made = {
+            row.name: self._value(row, rng, mode, tags)
+            for row in plan
+            if not (row.tagged and mode is Mode.DEFAULT)
+        }
         if tags and self._flexible and rng.random() < 0.5:
             made["_tags"] = _unknown_tags(rng)
         return made
 
-    def _array(self, kind: str, inner: Any, rng: Random, mode: Mode, tags: bool) -> list[Any]:
-        if inner is not None:
-            count = 1 if mode is not Mode.RANDOM else rng.choice((0, 1, 1, 2))
-            return [self._struct(inner, rng, mode, tags) for _ in range(count)]
-        count = 1 if mode is not Mode.RANDOM else rng.choice((0, 1, 2, 3, 20))
-        return [_scalar(kind, None, rng, mode) for _ in range(count)]
+    def _value(self, row: Row, rng: Random, mode: Mode, tags: bool) -> Any:
+        if row.null and _is_null(row, rng, mode):
+            return None
+        if row.many:
+            return self._array(row, rng, mode, tags)
+        if row.inner is not None:
+            return self._struct(row.inner, rng, mode, tags)
+        if mode is Mode.DEFAULT:  # where the version does not allow null, records are empty
+            return b"" if row.default is None else row.default
+        return _scalar(row.kind, row.default, rng, mode)
+
+    def _array(self, row: Row, rng: Random, mode: Mode, tags: bool) -> list[Any]:
+        count = rng.choice(COUNTS[mode])
+        if row.inner is None:
+            many = rng.choice((20, 130)) if count == 2 and rng.random() < 0.2 else count
+            return [_scalar(row.kind, None, rng, mode) for _ in range(many)]
+        return [self._struct(row.inner, rng, mode, tags) for _ in range(count)]
+
+
+def _is_null(row: Row, rng: Random, mode: Mode) -> bool:
+    if mode is Mode.DEFAULT:
+        return row.default is None
+    if mode is Mode.RANDOM:
+        return rng.random() < 0.2
+    if mode is Mode.NULL_ARRAYS:
+        return row.many
+    return mode is Mode.NULL or (mode is Mode.NULL_LEAVES and row.inner is None)
 
 
 def _scalar(kind: str, default: Any, rng: Random, mode: Mode) -> Any:
