@@ -61,12 +61,15 @@ class Supervisor:
             raise ClosedError(f"{self._name} is not running")
         self._group.start_soon(self._guard, function, args, name, name=f"{self._name}: {name}")
 
-    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
-        """`callback(error)` is called once, in the loop, when the first background task dies."""
+    def on_failure(self, callback: Callable[[BaseException], None]) -> Callable[[], None]:
+        """`callback(error)` is called once, in the loop, when the first background task dies.
+
+        Returns a function that takes the callback back.
+        """
         if self.failure is not None:
             callback(self.failure)
-        else:
-            self._callbacks.append(callback)
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback) if callback in self._callbacks else None
 
     async def _supervise(self, started: asyncio.Future[None]) -> None:
         try:
@@ -90,6 +93,5 @@ class Supervisor:
         logger.error("%s: the task %r died", self._name, name, exc_info=error)
         if self.failure is None:
             self.failure = error
-            callbacks, self._callbacks = self._callbacks, []
-            for callback in callbacks:
+            for callback in list(self._callbacks):
                 callback(error)

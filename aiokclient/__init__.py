@@ -1,0 +1,99 @@
+"""An asyncio-native client for Apache Kafka: producer, consumer, admin, embedded cluster.
+
+    async with Producer(bootstrap_servers="localhost:9092") as producer:
+        await producer.send("orders", b"hello")
+
+    async with Consumer("orders", bootstrap_servers="localhost:9092") as consumer:
+        async for record in consumer:
+            print(record.value)
+
+Names are imported when they are first used, so that importing the package costs little.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiokclient import errors, protocol
+    from aiokclient.admin import Admin
+    from aiokclient.client import Client
+    from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader
+    from aiokclient.consumer import Consumer
+    from aiokclient.errors import KafkaError
+    from aiokclient.producer import Producer
+    from aiokclient.security import Plaintext, Tls
+    from aiokclient.types import (
+        SKIP,
+        ConsumerRecord,
+        Headers,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        ProducerRecord,
+        RecordMetadata,
+        State,
+        TimestampType,
+        TopicPartition,
+    )
+
+__all__ = [
+    "Admin",
+    "AnyBroker",
+    "Broker",
+    "Client",
+    "Consumer",
+    "ConsumerRecord",
+    "Controller",
+    "Coordinator",
+    "Headers",
+    "KafkaError",
+    "Leader",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "Plaintext",
+    "Producer",
+    "ProducerRecord",
+    "RecordMetadata",
+    "SKIP",
+    "State",
+    "TimestampType",
+    "Tls",
+    "TopicPartition",
+    "errors",
+    "protocol",
+]
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "Admin": "admin",
+    "AnyBroker": "cluster.targets",
+    "Broker": "cluster.targets",
+    "Client": "client",
+    "Consumer": "consumer",
+    "Controller": "cluster.targets",
+    "Coordinator": "cluster.targets",
+    "KafkaError": "errors",
+    "Leader": "cluster.targets",
+    "Plaintext": "security",
+    "Producer": "producer",
+    "Tls": "security",
+}
+"""Where each name lives; what is not listed is in types, or a module itself."""
+
+_MODULES = ("errors", "protocol")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    value = getattr(import_module(f"{__name__}.{_PLACES.get(name, 'types')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,93 @@
+"""The client that producers, consumers and admins share, and the low-level requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, Unpack
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.lifecycle import Lifecycle, close_children, grace_of
+from aiokclient.cluster.pending import PendingResponse
+from aiokclient.cluster.targets import Target
+from aiokclient.config import ClientConfig, ClientOptions
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Request, Response
+
+__all__ = ["Client"]
+
+R = TypeVar("R", bound="Response")
+
+
+class Client(Lifecycle):
+    """One pool of connections and one picture of the cluster, for all that is made with it.
+
+        async with Client(bootstrap_servers="localhost:9092") as client:
+            async with Producer(client=client) as producer: ...
+            response = await client.request(messages.ListGroupsRequest(), to=AnyBroker())
+
+    It can be made anywhere, and starts by `async with`, `await client.start()` or `await client`.
+    Closing it closes its consumers, then its producers, then its admins, the youngest first; all
+    of it within `close_timeout_ms`, or `close(timeout)`, and what its producers may take for their
+    last records. Options are those of Kafka's clients with `_` for `.`; a bad one raises
+    ConfigError.
+    """
+
+    def __init__(self, **options: Unpack[ClientOptions]) -> None:
+        super().__init__(ClientConfig.build(options))
+        self._children: dict[Lifecycle, None] = {}
+
+    @property
+    def config(self) -> ClientConfig:
+        """The options, checked and complete."""
+        return self._config
+
+    async def request(self, message: Request[R], to: Target, *, timeout: float | None = None) -> R:
+        """Sends any request of the protocol and returns the decoded response.
+
+        `to` says whose it is: `AnyBroker()`, `Broker(id)`, `Controller()`,
+        `Leader(topic, partition)` or `Coordinator(kind, key)`. The version is negotiated with that
+        broker. What is worth it is tried again, the broker found anew, until `timeout` (seconds,
+        by default `default_api_timeout_ms`). Only a response's top-level error is looked at: what
+        it says of single topics or partitions is the caller's to read.
+
+        Raises ApiTimeoutError, whose cause is the last error; the broker's error when it is not
+        to be tried again; UnsupportedVersionError when the broker is too old or too new;
+        ClosedError. Cancelling it abandons the response: the broker may still do what was asked.
+        """
+        self._check()
+        return await self._cluster.request(message, to, timeout=timeout)
+
+    def send(
+        self, message: Request[R], to: Target, *, timeout: float | None = None
+    ) -> PendingResponse[R]:
+        """As `request`, but plain: it returns at once, and awaiting the handle gives the response.
+
+        The handle can be awaited any number of times. When the client is closed first, it raises
+        ClosedError.
+        """
+        self._check()
+        return self._cluster.send(message, to, timeout=timeout)
+
+    # -- its children -----------------------------------------------------------------------
+
+    @property
+    def cluster(self) -> ClusterClient:
+        """What its children stand on; raises ClosedError or IllegalStateError unless open."""
+        if self._own_cluster is None:
+            self._refuse()
+        return self._cluster
+
+    def adopt(self, child: Lifecycle) -> None:
+        """A child that starts; from here on the client closes it. Raises unless open. Plain."""
+        self._check()
+        self._children[child] = None
+
+    def disown(self, child: Lifecycle) -> None:
+        """A child that has ended by itself. Plain."""
+        self._children.pop(child, None)
+
+    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+        await close_children(self._children, graceful, timeout)
+
+    def _grace_s(self) -> float:
+        return grace_of(self._children) + super()._grace_s()

@@ -1,0 +1,416 @@
+"""The life of everything that is started and closed: clients, producers, consumers, admins.
+
+    NEW ──start──▶ STARTING ──▶ RUNNING ⇄ DEGRADED ──close──▶ CLOSED
+     ▲                │              │                           ▲
+     └──start failed──┘              └──a task died──▶ FAILED ───┘
+
+Starting and closing each run in a task of their own which all callers share, so that it does not
+matter who awaits it, or stops awaiting it. A start that nobody awaits any more is undone. A close
+always ends, by its bound: cancelling who awaits it shortens the bound to `close_timeout_ms` and
+raises after the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import math
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
+
+import anyio
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.supervisor import Supervisor
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.config import ClientConfig
+from aiokclient.errors import (
+    ClosedError,
+    IllegalStateError,
+    WrongLoopError,
+    WrongThreadError,
+)
+from aiokclient.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from aiokclient.types import State
+
+if TYPE_CHECKING:
+    from aiokclient.metrics import HistogramValue
+
+__all__ = ["ClientLike", "Health", "Lifecycle", "close_children", "grace_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How something is, and why: `reasons` is empty when all is well; `brokers` by their ids."""
+
+    state: State
+    reasons: tuple[str, ...]
+    brokers: Mapping[int, str]
+
+
+class ClientLike(Protocol):
+    """What a producer, consumer or admin needs of the client that it is given."""
+
+    @property
+    def cluster(self) -> ClusterClient:
+        """Connections and metadata; raises unless the client is open."""
+        ...
+
+    @property
+    def config(self) -> ClientConfig: ...
+
+    def adopt(self, child: Lifecycle) -> None:
+        """From here on the client closes the child when it is closed."""
+        ...
+
+    def disown(self, child: Lifecycle) -> None: ...
+
+
+class Lifecycle:
+    """The base of all that has a start and an end.
+
+    A subclass gives `_open`, `_shutdown` and, where needed, `_abandon`, `_unretrieved` and
+    `_grace_s`. It has `_config`, `_cluster` (its own, or that of the client it was given),
+    `_supervisor` for its background tasks, and calls `_check` at every entry.
+    """
+
+    closing_rank: ClassVar[int] = 0
+    """A client closes those with the lowest rank first."""
+    config_type: ClassVar[type[ClientConfig]] = ClientConfig
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any], **options: Any) -> Self:
+        """From Kafka's dotted names with texts as values; `options` adds what no text can say.
+
+        Raises ConfigError for an unknown name (it names the nearest) and for a value not allowed.
+        """
+        config = cls.config_type.from_properties(properties, **options)
+        given = {
+            field.name: value
+            for field in dataclasses.fields(config)
+            if (value := getattr(config, field.name)) != field.default
+        }
+        made: Self = cast(Any, cls)(**given)
+        return made
+
+    def __init__(self, config: ClientConfig, client: ClientLike | None = None) -> None:
+        self._config = config
+        self._client = client
+        self._own_cluster: ClusterClient | None = None
+        self._supervisor = Supervisor(f"{type(self).__name__.lower()} {config.client_id}")
+        self._state = State.NEW
+        self._usable = False
+        self._failure: BaseException | None = None
+        self._unsubscribe: list[Callable[[], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._starting: asyncio.Task[None] | None = None
+        self._start_waiters = 0
+        self._closing: asyncio.Task[None] | None = None
+        self._close_scope: anyio.CancelScope | None = None
+        self._close_bound = math.inf
+        self._client_instance_id: uuid.UUID | None = None
+
+    # -- for subclasses ---------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        """Makes it ready, on a cluster that is open. May be cancelled; `_shutdown` follows then."""
+
+    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+        """Ends the work: all of it when `graceful`, else what cannot be left undone.
+
+        Cancelled when `timeout` (seconds) is over; the tasks and connections end after it.
+        """
+
+    def _abandon(self, error: ClosedError) -> None:
+        """What `_shutdown` has left without an outcome fails with `error`. Plain."""
+
+    def _failed(self, error: BaseException) -> None:
+        """A background task has died of `error`: what waits here fails with it. Plain, once."""
+
+    def _unretrieved(self) -> BaseException | None:
+        """What `async with`, left normally, raises at its end: failures that nobody has seen."""
+        return None
+
+    def _grace_s(self) -> float:
+        """How long a close without a timeout may take, in seconds."""
+        return self._config.close_timeout_ms / 1000
+
+    @property
+    def _cluster(self) -> ClusterClient:
+        if self._client is not None:
+            return self._client.cluster
+        assert self._own_cluster is not None
+        return self._own_cluster
+
+    # -- what a user sees -------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """NEW, STARTING, RUNNING, DEGRADED, FAILED or CLOSED."""
+        if self._usable and self._cluster.troubles():
+            return State.DEGRADED
+        return self._state
+
+    def health(self) -> Health:
+        """The state and the reasons for it. Plain."""
+        reasons = [] if self._failure is None else [f"failed: {self._failure!r}"]
+        if not self._usable:
+            return Health(self._state, tuple(reasons), {})
+        cluster = self._cluster
+        reasons += cluster.troubles()
+        return Health(self.state, tuple(reasons), cluster.brokers.states())
+
+    def metrics(self) -> dict[str, int | float | HistogramValue]:
+        """A snapshot of all that is counted and measured. Plain."""
+        self._check()
+        return self._cluster.metrics.snapshot()
+
+    async def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
+        """The id under which the brokers know this client in telemetry (KIP-714).
+
+        `timeout` is in seconds (`default_api_timeout_ms`). Raises UnsupportedVersionError where
+        the brokers do not collect telemetry, and what a request raises.
+        """
+        self._check()
+        if self._client_instance_id is None:
+            request = GetTelemetrySubscriptionsRequest(client_instance_id=uuid.UUID(int=0))
+            response = await self._cluster.request(request, AnyBroker(), timeout=timeout)
+            self._client_instance_id = response.client_instance_id
+        return self._client_instance_id
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            await self._close(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+            return
+        await self._close(graceful=True, timeout=self._grace_s())
+        unseen = self._failure or self._unretrieved()
+        if unseen is not None:
+            raise unseen
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    # -- checks -----------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Raises unless it may be used here and now: what killed it, or a UsageError."""
+        if not self._usable:
+            self._refuse()
+        if asyncio._get_running_loop() is not self._loop:
+            self._refuse_caller()
+
+    def _refuse(self) -> None:
+        name = type(self).__name__
+        if self._failure is not None:
+            raise self._failure
+        if self._state is State.CLOSED:
+            raise ClosedError(f"this {name} is closed; make a new one")
+        if self._closing is not None:
+            raise ClosedError(f"this {name} is being closed")
+        raise IllegalStateError(
+            f"this {name} is not started; use `async with`, or await its start() first"
+        )
+
+    def _refuse_caller(self) -> None:
+        name = type(self).__name__
+        if threading.get_ident() != self._thread:
+            raise WrongThreadError(
+                f"this {name} belongs to the thread of its event loop; from another thread use "
+                "asyncio.run_coroutine_threadsafe, or send_threadsafe of a producer"
+            )
+        raise WrongLoopError(
+            f"this {name} was started in another event loop; make one for each loop, or use "
+            "asyncio.run_coroutine_threadsafe with the loop that it was started in"
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        """From here on every call raises `error`. Plain; the first one counts."""
+        if self._failure is not None or self._state is State.CLOSED:
+            return
+        self._failure = error
+        if self._state is State.RUNNING:
+            self._state, self._usable = State.FAILED, False
+        self._failed(error)
+
+    # -- start ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connects and gets ready; at most `default_api_timeout_ms`. Started already: nothing.
+
+        Raises BootstrapError when no broker answers in time, ConnectionSetupError and other errors
+        that waiting would not mend at once, ClosedError when it is closed. A start that fails or
+        is cancelled leaves nothing open and may be tried again.
+        """
+        if self._state in (State.RUNNING, State.FAILED):
+            return self._check()
+        if self._state is State.CLOSED or self._closing is not None:
+            self._refuse()
+        loop = asyncio.get_running_loop()
+        if self._starting is None:
+            self._loop, self._thread = loop, threading.get_ident()
+            self._state = State.STARTING
+            self._starting = loop.create_task(self._start())
+        elif loop is not self._loop:
+            self._refuse_caller()
+        await self._await_start(self._starting)
+
+    async def _await_start(self, task: asyncio.Task[None]) -> None:
+        self._start_waiters += 1
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            if self._start_waiters == 1:
+                task.cancel()
+                await _ended(task)
+            raise
+        finally:
+            self._start_waiters -= 1
+        if task.cancelled():
+            raise ClosedError(f"this {type(self).__name__} was closed while it started")
+        task.result()
+
+    async def _start(self) -> None:
+        try:
+            await self._supervisor.start()
+            if self._client is None:
+                self._own_cluster = ClusterClient(self._config)
+                await self._own_cluster.start()
+            else:
+                self._client.adopt(self)
+            for supervisor in (self._supervisor, self._cluster.supervisor):
+                self._unsubscribe.append(supervisor.on_failure(self._fail))
+            await self._open()
+            if self._failure is not None:
+                raise self._failure
+            self._state, self._usable = State.RUNNING, True
+        except BaseException:
+            await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+            self._state = State.NEW
+            self._failure = None
+            raise
+        finally:
+            self._starting = None
+
+    # -- close ------------------------------------------------------------------------------
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Ends everything: idempotent, and shared by all who call it.
+
+        With `timeout` (seconds) all of it is bounded by that, and what has no outcome then fails
+        with ClosedError. Cancelling it does not stop it: it ends within `close_timeout_ms`, then
+        the cancellation goes on.
+        """
+        await self._close(graceful=True, timeout=self._grace_s() if timeout is None else timeout)
+
+    async def _close(self, *, graceful: bool, timeout: float) -> None:
+        if self._state is State.CLOSED:
+            return
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and loop is not self._loop:
+            self._refuse_caller()
+        if self._closing is None:
+            self._usable = False
+            self._closing = loop.create_task(self._run_close(graceful))
+        self._bound_close(timeout)
+        try:
+            await asyncio.wait([self._closing])
+        except asyncio.CancelledError:
+            self._bound_close(self._config.close_timeout_ms / 1000)
+            await _ended(self._closing)
+            raise
+        self._closing.result()
+
+    def _bound_close(self, timeout: float) -> None:
+        assert self._closing is not None
+        deadline = self._closing.get_loop().time() + timeout
+        self._close_bound = min(self._close_bound, deadline)
+        if self._close_scope is not None:
+            self._close_scope.deadline = self._close_bound
+
+    async def _run_close(self, graceful: bool) -> None:
+        try:
+            if self._starting is not None:
+                self._starting.cancel()
+                await _ended(self._starting)
+            elif self._state is not State.NEW:
+                await self._undo(graceful and self._failure is None, timeout=None)
+        finally:
+            self._state = State.CLOSED
+
+    async def _undo(self, graceful: bool, timeout: float | None) -> None:
+        """Shutdown within the bound, then the end of all tasks and connections."""
+        now = asyncio.get_running_loop().time()
+        if timeout is not None:
+            self._close_bound = min(self._close_bound, now + timeout)
+        try:
+            with anyio.CancelScope(deadline=self._close_bound) as self._close_scope:
+                await self._shutdown(graceful, max(self._close_bound - now, 0.0))
+        finally:
+            self._close_scope = None
+            self._close_bound = math.inf
+            try:
+                self._abandon(ClosedError(f"this {type(self).__name__} was closed"))
+            finally:
+                await self._release()
+
+    async def _release(self) -> None:
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._unsubscribe.clear()
+        try:
+            await self._supervisor.stop()
+        finally:
+            own, self._own_cluster = self._own_cluster, None
+            if own is not None:
+                await own.close()
+            elif self._client is not None:
+                self._client.disown(self)
+
+
+async def close_children(children: Iterable[Lifecycle], graceful: bool, timeout: float) -> None:
+    """Closes the children of a client in order, all of them within `timeout` seconds."""
+    deadline = asyncio.get_running_loop().time() + timeout
+    failed: Exception | None = None
+    youngest_first = list(children)[::-1]
+    for child in sorted(youngest_first, key=lambda child: child.closing_rank):
+        remaining = max(deadline - asyncio.get_running_loop().time(), 0.0)
+        try:
+            await child._close(graceful=graceful, timeout=min(remaining, child._grace_s()))
+        except Exception as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
+def grace_of(children: Iterable[Lifecycle]) -> float:
+    """How long the closing of these may take, in seconds."""
+    return sum(child._grace_s() for child in children)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Waits for the end of a task that is sure to come, whatever is cancelled meanwhile."""
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                # The caller raises the first one, after the end.
+                continue
+    if not task.cancelled():
+        task.exception()
