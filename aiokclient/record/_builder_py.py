@@ -41,6 +41,7 @@ class RecordBatchBuilder:
         "_base_timestamp",
         "_buffer",
         "_level",
+        "_limit",
         "_prefix",
         "_sealed",
         "_sealed_with",
@@ -48,7 +49,6 @@ class RecordBatchBuilder:
         "closed",
         "compression",
         "count",
-        "limit",
         "max_timestamp",
         "size",
     )
@@ -59,13 +59,13 @@ class RecordBatchBuilder:
         check_level(compression, level)
         self.compression = compression
         """The codec asked for; after `close`, the one in use: NONE if it would not have helped."""
-        self.limit = limit
         self.count = 0
         self.size = HEADER_SIZE
         """The size of the uncompressed batch in bytes, with its header."""
         self.max_timestamp = -1
         self.closed = False
         self._level = level
+        self._limit = limit
         self._buffer = bytearray(HEADER_SIZE)
         self._base_timestamp = 0
         self._timestamp: int | None = None
@@ -79,7 +79,7 @@ class RecordBatchBuilder:
         """Add a record and return its index in the batch, or -1 if it does not fit.
 
         Raises TypeError for a key or value that is neither bytes nor None, and ValueError for a
-        timestamp beyond 64 bits; the batch stays as it was.
+        timestamp beyond 64 bits and after `close`; the batch stays as it was.
         """
         index = self.count
         if headers or not index:
@@ -96,8 +96,8 @@ class RecordBatchBuilder:
         except IndexError:  # longer than the table goes
             return self._append(timestamp, key, value, headers)
         size = self.size + len(length) + len(body)
-        if size > self.limit:
-            return -1
+        if size > self._limit:
+            return self._refuse()
         buffer = self._buffer
         buffer += length
         buffer += body
@@ -111,7 +111,7 @@ class RecordBatchBuilder:
         """Add values without keys from `values[start:]` while they fit; how many were taken."""
         if start >= len(values) or self.append(timestamp, None, values[start]) < 0:
             return 0
-        prefix, index, size, limit = self._prefix, self.count, self.size, self.limit
+        prefix, index, size, limit = self._prefix, self.count, self.size, self._limit
         overhead = len(prefix) + 2  # the lengths of key and headers
         first, last_length = index, -2
         pieces: list[bytes] = []
@@ -148,14 +148,19 @@ class RecordBatchBuilder:
         body = b"".join(parts)
         length = write_varint(len(body))
         size = self.size + len(length) + len(body)
-        if size > self.limit and index:
-            return -1
+        if size > self._limit and (index or self.closed):
+            return self._refuse()
         self._buffer += length
         self._buffer += body
         self.size = size
         self.count = index + 1
         self._move(timestamp, prefix)
         return index
+
+    def _refuse(self) -> int:
+        if self.closed:
+            raise ValueError("nothing can be added to a batch that is closed")
+        return -1
 
     def _time(self, timestamp: int) -> bytes:
         """The attributes and the timestamp of a record."""
@@ -178,6 +183,7 @@ class RecordBatchBuilder:
         if self.closed:
             return
         self.closed = True
+        self._limit = 0  # so that adding to it fails without a check of its own
         if self.compression is Compression.NONE:
             return
         with memoryview(self._buffer) as view, view[HEADER_SIZE:] as records:

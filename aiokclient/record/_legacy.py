@@ -116,6 +116,8 @@ class LegacyBatch(RecordBatch):
             return messages
         # Some old clients left the wrapper's offset at 0: then the inner ones are all there is.
         base = self.last_offset - messages[-1].offset if self.last_offset else 0
+        if base < 0:
+            raise CorruptRecordError("the last inner message has an offset above its wrapper's")
         return [message._replace(offset=base + message.offset) for message in messages]
 
 

@@ -15,7 +15,7 @@ from aiokclient.errors import CorruptRecordError, KafkaError
 from aiokclient.record._batch_py import RecordBatch, Row
 from aiokclient.record._builder_py import RecordBatchBuilder
 from aiokclient.record._legacy import SMALLEST, LegacyBatch
-from aiokclient.record.compression import DEFAULT_LIMIT, Compression
+from aiokclient.record.compression import DEFAULT_LIMIT, LEVELS, Compression
 from aiokclient.record.control import ControlType, control_batch, end_transaction_batch
 from aiokclient.record.crc import Buffer
 from aiokclient.record.header import (
@@ -29,6 +29,7 @@ from aiokclient.record.header import (
 __all__ = [
     "DEFAULT_LIMIT",
     "HEADER_SIZE",
+    "LEVELS",
     "Compression",
     "ControlType",
     "RecordBatch",

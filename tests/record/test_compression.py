@@ -1,0 +1,166 @@
+"""The codecs: whole content, bounded output, and nothing but CorruptRecordError for other bytes."""
+
+import gzip
+import random
+import tracemalloc
+import zlib
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokclient.errors import CorruptRecordError
+from aiokclient.record import _lz4
+from aiokclient.record.compression import LEVELS, Compression, check_level, compress, decompress
+
+CODECS = [codec for codec in Compression if codec]
+XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+MIB = 1 << 20
+
+
+@given(st.sampled_from(Compression), st.binary(max_size=300), st.integers(1, 3000))
+def test_round_trip(codec: Compression, data: bytes, times: int) -> None:
+    content = data * times
+    assert decompress(codec, compress(codec, content), len(content)) == content
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"),
+    [(codec, level) for codec, levels in LEVELS.items() for level in (*levels[-22:], -5)],
+)
+def test_every_level(codec: Compression, level: int) -> None:
+    if level not in LEVELS[codec]:
+        with pytest.raises(ValueError, match="levels"):
+            check_level(codec, level)
+        return
+    check_level(codec, level)
+    content = b"the same again and again, " * 1000
+    assert decompress(codec, compress(codec, content, level), len(content)) == content
+
+
+def test_codecs_without_levels() -> None:
+    for codec in (Compression.NONE, Compression.SNAPPY):
+        check_level(codec, None)
+        with pytest.raises(ValueError, match="no levels"):
+            check_level(codec, 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_content_of_exactly_the_limit(codec: Compression) -> None:
+    content = random.Random(1).randbytes(1000) * 300
+    packed = compress(codec, content)
+    assert decompress(codec, packed, len(content)) == content
+    with pytest.raises(CorruptRecordError, match=f"over {len(content) - 1}|more content"):
+        decompress(codec, packed, len(content) - 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_stays_within_the_bound(codec: Compression) -> None:
+    bomb = compress(codec, bytes(64 * MIB))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecordError):
+            decompress(codec, bomb, 4 * MIB)
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(bomb) + 12 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+STATED = {
+    "zstd": (Compression.ZSTD, zstandard.ZstdCompressor().compress(bytes(MIB))),
+    "lz4": (Compression.LZ4, lz4.frame.compress(bytes(MIB), store_size=True)),
+    "snappy": (Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\x00" * 20),
+}
+
+
+@pytest.mark.parametrize(("codec", "data"), STATED.values(), ids=list(STATED))
+def test_a_stated_size_is_not_believed(codec: Compression, data: bytes) -> None:
+    with pytest.raises(CorruptRecordError):
+        decompress(codec, data, MIB - 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_cut_stream_is_an_error(codec: Compression) -> None:
+    content = random.Random(2).randbytes(500) * 400
+    packed = bytes(compress(codec, content))
+    for end in (0, 1, 3, 4, 7, 15, 18, 40, len(packed) // 2, len(packed) - 1):
+        if codec is Compression.SNAPPY and end in (0,):
+            continue
+        try:
+            assert len(decompress(codec, packed[:end], len(content))) < len(content)
+        except CorruptRecordError:
+            continue
+        # Only the framing of snappy may end between two blocks, or before the first.
+        assert codec is Compression.SNAPPY
+
+
+@given(st.sampled_from(CODECS), st.binary(max_size=200))
+def test_other_bytes(codec: Compression, data: bytes) -> None:
+    for prefix in (b"", bytes(compress(codec, b"content" * 50))[:15]):
+        try:
+            assert len(decompress(codec, prefix + data, 5000)) <= 5000
+        except CorruptRecordError:
+            pass
+
+
+def test_an_unknown_codec() -> None:
+    for codec in (5, 6, 7):
+        with pytest.raises(CorruptRecordError, match=f"codec {codec}"):
+            decompress(codec, b"data", 10)
+
+
+def test_gzip_members_one_after_another() -> None:
+    packed = gzip.compress(b"one ") + gzip.compress(b"two") + zlib.compress(b"!", 9, 31)
+    assert decompress(Compression.GZIP, packed, 100) == b"one two!"
+
+
+def test_snappy_with_and_without_framing() -> None:
+    raw = bytes(cramjam.snappy.compress_raw(b"content" * 100))
+    assert decompress(Compression.SNAPPY, raw, 1000) == b"content" * 100
+    block = len(raw).to_bytes(4, "big") + raw
+    for framed in (XERIAL + block, XERIAL + block + XERIAL + block):
+        copies = framed.count(XERIAL)
+        assert decompress(Compression.SNAPPY, framed, 2000) == b"content" * 100 * copies
+    ours = bytes(compress(Compression.SNAPPY, bytes(100_000)))
+    assert ours.startswith(XERIAL)
+    for broken in (XERIAL[:-1], XERIAL + block[:3], XERIAL + block[:-1], XERIAL + b"\xff" * 8):
+        with pytest.raises(CorruptRecordError):
+            decompress(Compression.SNAPPY, broken, 2000)
+
+
+def test_lz4_blocks_are_independent() -> None:
+    packed = bytes(compress(Compression.LZ4, bytes(range(256)) * 2000))
+    information = lz4.frame.get_frame_info(packed)
+    assert not information["block_linked"]
+
+
+@pytest.mark.parametrize("store_size", [True, False])
+def test_lz4_with_the_checksum_of_format_v0(store_size: bool) -> None:
+    frame = lz4.frame.compress(b"content" * 100, block_linked=False, store_size=store_size)
+    at = 14 if store_size else 6
+    # The old writers hashed the magic number along with the descriptor.
+    broken = bytearray(frame)
+    broken[at] ^= 0x5A
+    with pytest.raises(CorruptRecordError):
+        decompress(Compression.LZ4, bytes(broken), 1000)
+    assert _lz4.mend(bytes(broken)) == frame
+    for end in (0, 3, 6, at):
+        with pytest.raises(CorruptRecordError):
+            _lz4.mend(frame[:end])
+
+
+def test_zstd_without_content_size_and_in_several_frames() -> None:
+    content = random.Random(3).randbytes(100) * 30_000
+    stream = zstandard.ZstdCompressor(level=1).compressobj()
+    unsized = stream.compress(content) + stream.flush()
+    assert zstandard.frame_content_size(unsized) == -1
+    checked = zstandard.ZstdCompressor(write_checksum=True).compress(b"tail")
+    skipped = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    packed = unsized + skipped + checked + zstandard.ZstdCompressor().compress(b"x" * 255)
+    assert decompress(Compression.ZSTD, packed, 4 * MIB) == content + b"tail" + b"x" * 255
+    for end in (len(unsized) - 1, len(unsized) + len(skipped) + len(checked) - 1):
+        with pytest.raises(CorruptRecordError, match="incomplete"):
+            decompress(Compression.ZSTD, packed[:end], 4 * MIB)
