@@ -75,7 +75,10 @@ class VirtualServer:
 
 
 class VirtualNetwork:
-    """The network. ``trace`` hashes the time, the connection and the bytes of every request."""
+    """The network. ``trace`` hashes the time, the connection and the bytes of every request.
+
+    ``tamper(connection, to_server, data)``, if set, gives the bytes to send for each write.
+    """
 
     def __init__(self, rng: random.Random, weather: Weather | None = None) -> None:
         self.rng, self.weather = rng, weather or Weather()
@@ -84,6 +87,7 @@ class VirtualNetwork:
         self.slowed: dict[str, float] = {}
         self.connections: dict[int, Connection] = {}
         self.trace = hashlib.sha256()
+        self.tamper: Callable[[Connection, bool, memoryview], bytes | memoryview] | None = None
         self.events: deque[tuple[float, str]] = deque(maxlen=200)
         self.connections_made = self.connections_cut = 0
         self._servers: dict[Address, VirtualServer] = {}
@@ -215,12 +219,16 @@ class VirtualNetwork:
     def parted(self, connection: Connection) -> bool:
         return bool(self._parted) and self._is_parted(connection.client, connection.server)
 
-    def record(self, connection: Connection, wire: Wire, data: memoryview) -> None:
-        """Note what a client writes in the trace."""
-        if wire is connection.requests:
+    def taken(self, connection: Connection, wire: Wire, data: memoryview) -> memoryview:
+        """What is sent for what an end wrote; what a client wrote goes into the trace."""
+        to_server = wire is connection.requests
+        if to_server:
             now = asyncio.get_running_loop().time()
             self.trace.update(f"{now:.9f} {connection.number} {len(data)} ".encode())
             self.trace.update(data)
+        if self.tamper is not None:
+            return memoryview(self.tamper(connection, to_server, data)).cast("B")
+        return data
 
     def forget(self, connection: Connection) -> None:
         if self.connections.pop(connection.number, None) is not None:

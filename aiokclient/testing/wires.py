@@ -238,8 +238,7 @@ class VirtualTransport(asyncio.Transport):
             return
         if self._eof_written:
             raise RuntimeError("cannot write after write_eof() or close()")
-        self.connection.network.record(self.connection, self._out, view)
-        self._out.write(view)
+        self._out.write(self.connection.network.taken(self.connection, self._out, view))
         if not self._told_to_pause and self.get_write_buffer_size() > self._high:
             self._told_to_pause = True
             self._guard(self._protocol.pause_writing)

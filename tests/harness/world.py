@@ -1,0 +1,93 @@
+"""A small world for one scenario: a simulation, a cluster in it, a ledger, clients on demand."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from driver import read_to_the_end
+from ledger import Ledger
+
+from aiokclient import Client, Consumer, Producer
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster, Simulation
+from aiokclient.testing.network import VirtualNetwork, Weather
+
+T = TypeVar("T")
+
+
+class World:
+    """What a scenario works with; clients it makes are on the simulated network and clock."""
+
+    def __init__(self, sim: Simulation, cluster: EmbeddedCluster) -> None:
+        self.sim, self.cluster = sim, cluster
+        self.ledger = Ledger()
+
+    @property
+    def network(self) -> VirtualNetwork:
+        return self.sim.network
+
+    @property
+    def now(self) -> float:
+        return self.sim.loop.time()
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": self.cluster.bootstrap_servers,
+            "connector": self.sim.connector,
+            "clock": self.sim.clock,
+            **more,
+        }
+
+    def client(self, **more: Any) -> Client:
+        return Client(**self.options(**more))
+
+    def producer(self, **more: Any) -> Producer[Any, Any]:
+        return Producer(**self.options(**more))
+
+    def consumer(self, *topics: str, **more: Any) -> Consumer[Any, Any]:
+        more.setdefault("auto_offset_reset", "earliest")
+        return Consumer(*topics, **self.options(**more))
+
+    async def check(self, *topics: str) -> None:
+        """Read the topics to their end with a new consumer, and hold A, B and C."""
+        wanted = [(t, i) for t in topics for i in range(self.cluster.topics[t])]
+        options = self.options()
+        await read_to_the_end(self.ledger, options.pop("bootstrap_servers"), wanted, **options)
+        self.ledger.check()
+
+    def place(self, broker: int) -> str:
+        """The name of a broker's place on the network."""
+        host, port = self.cluster.address(broker)
+        return f"{host}:{port}"
+
+    def requests(self, api: ApiKey, since: float = 0.0) -> list[Any]:
+        """The requests of an API that the brokers received since a virtual time."""
+        return [r for r in self.cluster.requests if r.api == api and r.at >= since]
+
+
+def simulate(
+    scenario: Callable[[World], Coroutine[Any, Any, T]],
+    *,
+    brokers: int = 1,
+    topics: Mapping[str, int] | None = None,
+    seed: int = 1,
+    weather: Weather | None = None,
+    **options: Any,
+) -> T:
+    """Run a scenario in a world with topic "t" of one partition; nothing may be left behind.
+
+    ``options`` are the cluster's.
+    """
+
+    async def main(sim: Simulation) -> T:
+        wanted = {"t": 1} if topics is None else topics
+        async with sim.cluster(brokers=brokers, topics=wanted, **options) as cluster:
+            result = await scenario(World(sim, cluster))
+            sim.network.heal()
+            await asyncio.sleep(1)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, f"tasks left behind: {left}"
+            assert not sim.network.connections, "connections left behind"
+        return result
+
+    return Simulation(seed, weather=weather, limit_s=10_000).run(main)
