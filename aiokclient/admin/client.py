@@ -1,0 +1,38 @@
+"""The admin client: everything that is asked of a cluster but records."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Unpack
+
+from aiokclient.admin.cluster import ClusterSubject
+from aiokclient.admin.configs import Configs
+from aiokclient.admin.partitions import Partitions
+from aiokclient.admin.records import Records
+from aiokclient.admin.topics import Topics
+from aiokclient.cluster.lifecycle import ClientLike
+from aiokclient.config import AdminConfig, AdminOptions
+
+__all__ = ["Admin"]
+
+
+class Admin(Topics, Partitions, Records, ClusterSubject, Configs):
+    """Creates, describes, changes and deletes what a cluster has.
+
+        async with Admin(bootstrap_servers="localhost:9092") as admin:
+            created = await admin.create_topics([NewTopic("orders", 6)])
+            created.raise_for_errors()
+
+    A call that is about several things answers with `Results`: a mapping from each thing to its
+    result or its error. What a call is about as a whole, it returns or raises. Every call ends by
+    its `timeout` in seconds (`default_api_timeout_ms`) and tries again until then what may pass.
+    Calls may run at the same time. Options: `AdminConfig`; `client` shares connections.
+    """
+
+    closing_rank: ClassVar[int] = 2
+    config_type: ClassVar[type[AdminConfig]] = AdminConfig
+
+    def __init__(
+        self, *, client: ClientLike | None = None, **options: Unpack[AdminOptions]
+    ) -> None:
+        shared = None if client is None else client.config
+        super().__init__(AdminConfig.build(options, client=shared), client)

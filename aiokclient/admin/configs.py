@@ -1,0 +1,299 @@
+"""Configurations of topics, brokers, groups and client metrics: reading and changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from aiokclient.admin.base import AdminBase, Answers, Ask, failure
+from aiokclient.admin.results import Results
+from aiokclient.cluster.targets import AnyBroker, Broker, Target
+from aiokclient.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from aiokclient.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+)
+
+__all__ = [
+    "Append",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigType",
+    "Configs",
+    "ResourceType",
+    "Subtract",
+    "Synonym",
+    "config_text",
+]
+
+API = "IncrementalAlterConfigs"
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+Item = TypeVar("Item")
+V = TypeVar("V")
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """What a configuration belongs to. The broker of name "" is the default of all brokers."""
+
+    type: ResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, node_id: int | None = None) -> ConfigResource:
+        """One broker, or with None what holds for all of them."""
+        return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
+
+    @classmethod
+    def group(cls, group_id: str) -> ConfigResource:
+        return cls(ResourceType.GROUP, group_id)
+
+    def __str__(self) -> str:
+        return f"{self.type.name.lower().replace('_', ' ')} {self.name}".strip()
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        return cls.UNKNOWN
+
+
+class ConfigType(IntEnum):
+    """What kind of value an option has, by Kafka's numbers; UNKNOWN before Kafka 2.6."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigType:
+        return cls.UNKNOWN
+
+
+class Synonym(NamedTuple):
+    """Another place where an option is set; the first of them is in force."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """An option and its value; a sensitive one has None, as brokers do not tell it."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool = False
+    sensitive: bool = False
+    type: ConfigType = ConfigType.UNKNOWN
+    synonyms: tuple[Synonym, ...] = ()
+    documentation: str | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Nobody has set it."""
+        return self.source is ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Adds items to an option that is a list."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subtract:
+    """Takes items away from an option that is a list."""
+
+    value: str
+
+
+Change: TypeAlias = str | int | float | bool | Append | Subtract | None
+"""A new value; None goes back to the default."""
+
+
+AskBroker: TypeAlias = Callable[
+    [dict[ConfigResource, Item], Target, float], Awaitable[Answers[ConfigResource, V]]
+]
+
+
+class Configs(AdminBase):
+    """The admin calls about configurations."""
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource] | Mapping[ConfigResource, Iterable[str] | None],
+        *,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout: float | None = None,
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        """The options of resources; of a mapping only those named (None: all).
+
+        Usual errors: UnknownTopicOrPartitionError, TopicAuthorizationError,
+        ClusterAuthorizationError, InvalidRequestError (no such broker).
+        """
+        named = resources if isinstance(resources, Mapping) else dict.fromkeys(resources)
+
+        async def ask_broker(
+            items: dict[ConfigResource, Iterable[str] | None], to: Target, remaining: float
+        ) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
+            request = DescribeConfigsRequest(
+                resources=[_described(resource, names) for resource, names in items.items()],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+            response = await self._request(request, to, remaining)
+            return {
+                (key := _resource(result)): failure(
+                    result.error_code, result.error_message, "DescribeConfigs", str(key)
+                )
+                or {entry.name: _entry(entry) for entry in result.configs}
+                for result in response.results
+            }
+
+        return await self._each(named, self._by_broker(ask_broker), timeout)
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, Change]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[ConfigResource, None]:
+        """Changes the options that are named and leaves all others as they are.
+
+        A value of None goes back to the default; `Append` and `Subtract` change lists. Brokers
+        since 2.3. Usual errors: InvalidConfigError, UnknownTopicOrPartitionError,
+        PolicyViolationError, authorization errors. Cancelling it leaves open what was changed.
+        """
+
+        async def ask_broker(
+            items: dict[ConfigResource, Mapping[str, Change]], to: Target, remaining: float
+        ) -> Answers[ConfigResource, None]:
+            request = IncrementalAlterConfigsRequest(
+                resources=[_altered(resource, change) for resource, change in items.items()],
+                validate_only=validate_only,
+            )
+            response = await self._request(request, to, remaining)
+            return {
+                (key := _resource(result)): failure(
+                    result.error_code, result.error_message, API, str(key)
+                )
+                for result in response.responses
+            }
+
+        return await self._each(changes, self._by_broker(ask_broker), timeout)
+
+    def _by_broker(self, ask_broker: AskBroker[Item, V]) -> Ask[ConfigResource, Item, V]:
+        """Asks each broker for what is its own, and any broker for all else."""
+
+        async def ask(
+            items: dict[ConfigResource, Item], remaining: float
+        ) -> Answers[ConfigResource, V]:
+            groups: dict[Target, dict[ConfigResource, Item]] = {}
+            for resource, item in items.items():
+                groups.setdefault(_target(resource), {})[resource] = item
+            return await self._spread(groups, lambda group, to: ask_broker(group, to, remaining))
+
+        return ask
+
+
+def config_text(value: object) -> str:
+    """An option's value as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _target(resource: ConfigResource) -> Target:
+    own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+    return Broker(int(resource.name)) if own and resource.name else AnyBroker()
+
+
+def _resource(result: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:
+    return ConfigResource(ResourceType(result.resource_type), result.resource_name)
+
+
+def _described(resource: ConfigResource, names: Iterable[str] | None) -> DescribeConfigsResource:
+    return DescribeConfigsResource(
+        resource_type=resource.type,
+        resource_name=resource.name,
+        configuration_keys=None if names is None else list(names),
+    )
+
+
+def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        entry.name,
+        entry.value,
+        ConfigSource(entry.config_source),
+        read_only=entry.read_only,
+        sensitive=entry.is_sensitive,
+        type=ConfigType(entry.config_type),
+        synonyms=tuple(Synonym(s.name, s.value, ConfigSource(s.source)) for s in entry.synonyms),
+        documentation=entry.documentation,
+    )
+
+
+def _altered(resource: ConfigResource, changes: Mapping[str, Change]) -> AlterConfigsResource:
+    return AlterConfigsResource(
+        resource_type=resource.type,
+        resource_name=resource.name,
+        configs=[_change(name, change) for name, change in changes.items()],
+    )
+
+
+def _change(name: str, change: Change) -> AlterableConfig:
+    match change:
+        case None:
+            return AlterableConfig(name=name, config_operation=DELETE, value=None)
+        case Append(value):
+            return AlterableConfig(name=name, config_operation=APPEND, value=value)
+        case Subtract(value):
+            return AlterableConfig(name=name, config_operation=SUBTRACT, value=value)
+    return AlterableConfig(name=name, config_operation=SET, value=config_text(change))

@@ -1,0 +1,73 @@
+"""Partitions: adding them to a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aiokclient.admin.base import AdminBase, Answers, failure
+from aiokclient.admin.results import Results
+from aiokclient.cluster.targets import Controller
+from aiokclient.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+
+__all__ = ["NewPartitions", "Partitions"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic is to have in all, and the brokers of each new one in order."""
+
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class Partitions(AdminBase):
+    """The admin calls about partitions."""
+
+    async def create_partitions(
+        self,
+        totals: Mapping[str, int | NewPartitions],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Adds partitions until each topic has its total; with `validate_only` only checks it.
+
+        The keys of a topic fall into other partitions afterwards. Usual errors:
+        UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError,
+        ReassignmentInProgressError. Cancelling it leaves open what was added.
+        """
+        wanted = {name: _topic(name, total) for name, total in totals.items()}
+
+        async def ask(
+            items: dict[str, CreatePartitionsTopic], remaining: float
+        ) -> Answers[str, None]:
+            request = CreatePartitionsRequest(
+                topics=list(items.values()),
+                timeout_ms=self._broker_timeout_ms(remaining),
+                validate_only=validate_only,
+            )
+            response = await self._request(request, Controller(), remaining)
+            return {
+                result.name: failure(
+                    result.error_code,
+                    result.error_message,
+                    "CreatePartitions",
+                    f"topic {result.name}",
+                )
+                for result in response.results
+            }
+
+        return await self._each(wanted, ask, timeout)
+
+
+def _topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:
+    new = total if isinstance(total, NewPartitions) else NewPartitions(total)
+    assignments = None
+    if new.assignments is not None:
+        assignments = [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in new.assignments]
+    return CreatePartitionsTopic(name=name, count=new.total, assignments=assignments)

@@ -1,0 +1,86 @@
+"""Records: deleting the oldest of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiokclient.admin.base import AdminBase, Answers, failure
+from aiokclient.admin.results import Results
+from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.targets import Leader
+from aiokclient.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
+from aiokclient.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from aiokclient.types import TopicPartition
+
+__all__ = ["Records"]
+
+API = "DeleteRecords"
+
+
+class Records(AdminBase):
+    """The admin calls about records."""
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> Results[TopicPartition, int]:
+        """Deletes all records before an offset, for each partition; -1 means all there are.
+
+        The result is the partition's first offset after that. Usual errors:
+        UnknownTopicOrPartitionError, OffsetOutOfRangeError, TopicAuthorizationError,
+        PolicyViolationError (the topic is compacted). Cancelling it leaves open what was deleted.
+        """
+
+        async def ask(
+            items: dict[TopicPartition, int], remaining: float
+        ) -> Answers[TopicPartition, int]:
+            topics = list(dict.fromkeys(partition.topic for partition in items))
+            snapshot = await self._cluster.updater.refresh(topics, timeout=remaining)
+            there = {p: _not_there(snapshot, p) for p in items}
+            groups: dict[int, dict[TopicPartition, int]] = {}
+            for partition, offset in items.items():
+                if there[partition] is None:
+                    leader = snapshot.leader(*partition)
+                    groups.setdefault(leader, {})[partition] = offset
+            answers = await self._spread(
+                groups, lambda group, _: self._ask_leader(group, remaining)
+            )
+            return {**answers, **{p: error for p, error in there.items() if error is not None}}
+
+        wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        return await self._each(wanted, ask, timeout)
+
+    async def _ask_leader(
+        self, group: dict[TopicPartition, int], remaining: float
+    ) -> Answers[TopicPartition, int]:
+        """One request to the leader of all partitions in the group."""
+        topics: dict[str, list[DeleteRecordsPartition]] = {}
+        for (topic, index), offset in group.items():
+            one = DeleteRecordsPartition(partition_index=index, offset=offset)
+            topics.setdefault(topic, []).append(one)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=p) for name, p in topics.items()],
+            timeout_ms=self._broker_timeout_ms(remaining),
+        )
+        response = await self._request(request, Leader(*next(iter(group))), remaining)
+        answers: dict[TopicPartition, int | KafkaError] = {}
+        for topic in response.topics:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                error = failure(result.error_code, None, API, f"partition {partition}")
+                answers[partition] = error or result.low_watermark
+        return answers
+
+
+def _not_there(snapshot: ClusterMetadata, partition: TopicPartition) -> KafkaError | None:
+    topic = snapshot.topic(partition.topic)
+    if topic is not None and (error := failure(topic.error, None, API, f"topic {topic.name}")):
+        return error
+    if topic is None or not 0 <= partition.partition < len(topic.partitions):
+        return UnknownTopicOrPartitionError(api=API, topic_partition=partition)
+    if snapshot.leader(*partition) < 0:
+        return LeaderNotAvailableError(api=API, topic_partition=partition)
+    return None

@@ -1,0 +1,306 @@
+"""Topics: creating, deleting, describing, listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from aiokclient.admin.base import AdminBase, Answers, failure
+from aiokclient.admin.cluster import AclOperation, operations
+from aiokclient.admin.configs import config_text
+from aiokclient.admin.results import Results
+from aiokclient.cluster.targets import AnyBroker, Controller
+from aiokclient.errors import IllegalStateError
+from aiokclient.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from aiokclient.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from aiokclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+__all__ = [
+    "CreatedTopic",
+    "NewTopic",
+    "PartitionDescription",
+    "TopicDescription",
+    "TopicListing",
+    "Topics",
+]
+
+Topic: TypeAlias = str | UUID
+NO_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; what is left out is the cluster's default.
+
+    `assignments` places the replicas of each partition on brokers, the preferred leader first, and
+    replaces `partitions` and `replication_factor`. Values of `configs` may be numbers or bools.
+    """
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, object] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was created; None is what brokers before 2.4 (the id: 2.8) do not tell.
+
+    `configs` holds the values in force, without those that the user may not read.
+    """
+
+    name: str
+    topic_id: UUID | None
+    partitions: int | None
+    replication_factor: int | None
+    configs: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition and the ids of its brokers; without a leader `leader` is None."""
+
+    index: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as it is; `authorized_operations` is None unless asked for."""
+
+    name: str
+    topic_id: UUID | None
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+    authorized_operations: frozenset[AclOperation] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A topic in a list."""
+
+    name: str
+    topic_id: UUID | None
+    internal: bool
+
+
+class Topics(AdminBase):
+    """The admin calls about topics."""
+
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, CreatedTopic]:
+        """Creates topics; with `validate_only` only checks that they could be.
+
+        Returns once the controller has made them; other brokers may take a moment to know them.
+        Usual errors: TopicExistsError, InvalidReplicationFactorError, InvalidConfigError,
+        PolicyViolationError, TopicAuthorizationError. TopicExistsError may also mean that a first
+        attempt succeeded whose answer was lost. Cancelling it leaves open what was created.
+        """
+        wanted = _once((topic.name, _creatable(topic)) for topic in topics)
+
+        async def ask(
+            items: dict[str, CreatableTopic], remaining: float
+        ) -> Answers[str, CreatedTopic]:
+            request = CreateTopicsRequest(
+                topics=list(items.values()),
+                timeout_ms=self._broker_timeout_ms(remaining),
+                validate_only=validate_only,
+            )
+            response = await self._request(request, Controller(), remaining)
+            return {
+                result.name: failure(
+                    result.error_code,
+                    result.error_message,
+                    "CreateTopics",
+                    f"topic {result.name}",
+                )
+                or _created(result)
+                for result in response.topics
+            }
+
+        return await self._each(wanted, ask, timeout)
+
+    async def delete_topics(
+        self, topics: Iterable[Topic], *, timeout: float | None = None
+    ) -> Results[Topic, None]:
+        """Deletes topics by name or by id (brokers since 2.8), with all their records.
+
+        Usual errors: UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError,
+        TopicDeletionDisabledError. Cancelling it leaves open what was deleted.
+        """
+        wanted = _once((topic, topic) for topic in topics)
+
+        async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
+            names = [topic for topic in items if isinstance(topic, str)]
+            request = DeleteTopicsRequest(
+                topics=[_state(topic) for topic in items],
+                # An id cannot be said to older brokers, so nothing is sent to them then.
+                topic_names=names if len(names) == len(items) else [],
+                timeout_ms=self._broker_timeout_ms(remaining),
+            )
+            response = await self._request(request, Controller(), remaining)
+            return {
+                key: failure(
+                    result.error_code, result.error_message, "DeleteTopics", f"topic {key}"
+                )
+                for result in response.responses
+                if (key := _asked(result, items)) is not None
+            }
+
+        return await self._each(wanted, ask, timeout)
+
+    async def describe_topics(
+        self,
+        topics: Iterable[Topic],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> Results[Topic, TopicDescription]:
+        """Partitions, leaders and replicas of topics, by name or by id (brokers since 3.1).
+
+        Usual errors: UnknownTopicOrPartitionError (also for a moment after the creation),
+        UnknownTopicIdError, InvalidTopicError, TopicAuthorizationError.
+        """
+        wanted = _once((topic, topic) for topic in topics)
+
+        async def ask(
+            items: dict[Topic, Topic], remaining: float
+        ) -> Answers[Topic, TopicDescription]:
+            request = MetadataRequest(
+                topics=[_metadata_topic(topic) for topic in items],
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=include_authorized_operations,
+            )
+            response = await self._request(request, AnyBroker(), remaining)
+            return {
+                key: failure(topic.error_code, None, "Metadata", f"topic {key}")
+                or _described(topic, include_authorized_operations)
+                for topic in response.topics
+                if (key := _asked(topic, items)) is not None
+            }
+
+        return await self._each(wanted, ask, timeout)
+
+    async def list_topics(
+        self, *, internal: bool = False, timeout: float | None = None
+    ) -> dict[str, TopicListing]:
+        """All topics that this user may describe, by name; Kafka's own only with `internal`."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        response = await self._request(request, AnyBroker(), timeout)
+        return {
+            topic.name: TopicListing(topic.name, _id(topic.topic_id), topic.is_internal)
+            for topic in sorted(response.topics, key=lambda topic: topic.name)
+            if internal or not topic.is_internal
+        }
+
+
+def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    items: dict[Any, Any] = {}
+    for key, item in pairs:
+        if key in items:
+            raise IllegalStateError(f"{key} is named twice in one call")
+        items[key] = item
+    return items
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    placed = bool(topic.assignments)
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if placed or topic.partitions is None else topic.partitions,
+        replication_factor=-1
+        if placed or topic.replication_factor is None
+        else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in topic.assignments.items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=name, value=config_text(value))
+            for name, value in topic.configs.items()
+        ],
+    )
+
+
+def _created(result: CreatableTopicResult) -> CreatedTopic:
+    return CreatedTopic(
+        result.name,
+        _id(result.topic_id),
+        None if result.num_partitions < 0 else result.num_partitions,
+        None if result.replication_factor < 0 else result.replication_factor,
+        {config.name: config.value for config in result.configs or ()},
+    )
+
+
+def _state(topic: Topic) -> DeleteTopicState:
+    if isinstance(topic, UUID):
+        return DeleteTopicState(topic_id=topic)
+    return DeleteTopicState(name=topic)
+
+
+def _metadata_topic(topic: Topic) -> MetadataRequestTopic:
+    if isinstance(topic, UUID):
+        return MetadataRequestTopic(topic_id=topic, name=None)
+    return MetadataRequestTopic(name=topic)
+
+
+def _asked(
+    answer: DeletableTopicResult | MetadataResponseTopic, items: Mapping[Topic, object]
+) -> Topic | None:
+    """What was asked for that this answers: an answer may tell both the name and the id."""
+    if answer.topic_id in items:
+        return answer.topic_id
+    return answer.name if answer.name in items else None
+
+
+def _described(topic: MetadataResponseTopic, authorized: bool) -> TopicDescription:
+    partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    return TopicDescription(
+        topic.name or "",
+        _id(topic.topic_id),
+        topic.is_internal,
+        tuple(map(_partition, partitions)),
+        operations(topic.topic_authorized_operations) if authorized else None,
+    )
+
+
+def _partition(partition: MetadataResponsePartition) -> PartitionDescription:
+    return PartitionDescription(
+        partition.partition_index,
+        None if partition.leader_id < 0 else partition.leader_id,
+        partition.leader_epoch,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        tuple(partition.offline_replicas),
+    )
+
+
+def _id(topic_id: UUID) -> UUID | None:
+    return None if topic_id == NO_ID else topic_id
