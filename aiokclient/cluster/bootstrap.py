@@ -69,7 +69,7 @@ class Bootstrap:
         if len(self._hopeless) == len(self._pools):
             raise next(iter(self._hopeless.values()))
         attempts = [(_place(pool), self._outcome(pool)) for pool in self._pools]
-        raise BootstrapError(f"None answered within {timeout_s:.1f} s", attempts=attempts)
+        raise BootstrapError(f"In {timeout_s:.1f} s:", attempts=attempts)
 
     def _outcome(self, pool: ConnectionPool) -> str:
         error = self._outcomes.get(_place(pool))
@@ -107,7 +107,8 @@ class Bootstrap:
         place = _place(pool)
         left = self._deadline - self._clock.monotonic()
         if place not in self._outcomes:
-            logger.warning("bootstrap server %s: %s; trying for %.0f s more", place, error, left)
+            what = error.message or error
+            logger.warning("bootstrap server %s: %s; trying for %.1f s more", place, what, left)
         self._outcomes[place] = error
         backoff = Backoff(
             self._config.retry_backoff_ms / 1000, self._config.retry_backoff_max_ms / 1000

@@ -188,7 +188,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._in_flight.append(sent)
         elif not sent.future.done():
             sent.future.set_result(None)
-        self._transport.writelines(segments)
+        if len(segments) == 1:
+            self._transport.write(segments[0])
+        else:
+            self._transport.writelines(segments)
 
     def _write_held(self, now: float) -> None:
         while self._held and not (self._paused or self.closed or now < self.throttled_until):

@@ -17,7 +17,7 @@ __all__ = [
 
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\x15\x03", "a TLS port that was spoken to in plaintext: {use_tls}"),
-    (b"HTTP/", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers"),
+    (b"HTTP", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers"),
     (b"<!DO", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers"),
     (b"SSH-", "an SSH server, not a Kafka broker: check the port in bootstrap_servers"),
     (b"220 ", "a mail or FTP server, not a Kafka broker: check the port in bootstrap_servers"),

@@ -11,6 +11,7 @@ tries by the rungs.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -163,7 +164,8 @@ async def _connect(
         # The kernel's patience ended, or our own: then the caller's block raises.
         raise DisconnectedError(f"{place} ({address[0]}) does not answer") from error
     except OSError as error:
-        text = error.strerror or str(error)
+        # asyncio's own text repeats the address; the errno says it better.
+        text = os.strerror(error.errno) if error.errno else str(error)
         raise DisconnectedError(f"{place} ({address[0]}): {text}") from error
 
 

@@ -1,0 +1,173 @@
+"""The connections to one broker: shared attempts, owners, backoff, reachability."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+from scripted import ScriptedBroker
+
+from aiokclient.errors import ClosedError, ConnectionSetupError, DisconnectedError
+from aiokclient.network.pool import ConnectionPool, Purpose
+from aiokclient.network.setup import ConnectionSettings
+from aiokclient.policy import Backoff
+from aiokclient.protocol.api import ApiKey
+
+Settings = Callable[..., ConnectionSettings]
+MakePool = Callable[..., ConnectionPool]
+
+QUICK = Backoff(0.001, 0.004)
+
+
+@pytest.fixture
+async def make_pool(settings: Settings) -> AsyncIterator[MakePool]:
+    """Pools with a short backoff, whose tasks end with the test."""
+    tasks: list[asyncio.Task[None]] = []
+    pools: list[ConnectionPool] = []
+
+    def spawn(function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str) -> None:
+        tasks.append(asyncio.create_task(function(*args), name=name))
+
+    def made(port: int, backoff: Backoff = QUICK) -> ConnectionPool:
+        setup = Backoff(5, 5)
+        rng = random.Random(1)
+        pool = ConnectionPool(
+            1, "127.0.0.1", port, settings(), backoff=backoff, setup=setup, rng=rng, spawn=spawn
+        )
+        pools.append(pool)
+        return pool
+
+    yield made
+    for pool in pools:
+        pool.close()
+    await asyncio.gather(*tasks)
+
+
+async def test_all_who_ask_share_one_attempt(make_pool: MakePool) -> None:
+    async with ScriptedBroker() as broker:
+        pool = make_pool(broker.port)
+        asked = [pool.get(Purpose.CONTROL) for _ in range(10)]
+        connections = await asyncio.gather(*asked)
+        assert len(set(map(id, connections))) == 1
+        assert broker.opened == 1
+        assert pool.ready(Purpose.CONTROL) is connections[0]
+
+
+async def test_purposes_and_owners_have_their_own(make_pool: MakePool) -> None:
+    async with ScriptedBroker() as broker:
+        pool = make_pool(broker.port)
+        one, other = object(), object()
+        slots = [
+            (Purpose.CONTROL, None),
+            (Purpose.PRODUCE, None),
+            (Purpose.FETCH, one),
+            (Purpose.FETCH, other),
+        ]
+        connections = [await pool.get(*slot) for slot in slots]
+        assert broker.opened == 4
+        pool.release(one)
+        assert [connection.closed for connection in connections] == [False, False, True, False]
+        assert pool.ready(Purpose.FETCH, one) is None
+        assert pool.reachable
+
+
+async def test_a_waiter_that_gives_up_does_not_end_the_attempt(make_pool: MakePool) -> None:
+    async with ScriptedBroker() as broker:
+        pool = make_pool(broker.port)
+        impatient = asyncio.create_task(pool.get(Purpose.CONTROL))
+        patient = asyncio.create_task(pool.get(Purpose.CONTROL))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        assert not (await patient).closed
+        assert impatient.cancelled()
+        assert broker.opened == 1
+
+
+async def test_an_attempt_that_nobody_waits_for_any_more_still_ends_well(
+    make_pool: MakePool,
+) -> None:
+    async with ScriptedBroker() as broker:
+        pool = make_pool(broker.port)
+        impatient = asyncio.create_task(pool.get(Purpose.CONTROL))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        assert not (await pool.get(Purpose.CONTROL)).closed
+        assert broker.opened == 1
+
+
+async def test_failures_back_off_and_success_forgets_them(
+    make_pool: MakePool, unused_tcp_port: int
+) -> None:
+    pool = make_pool(unused_tcp_port, Backoff(0.001, 1000.0, jitter=0.0))
+    waits = []
+    for _ in range(5):
+        with pytest.raises(DisconnectedError):
+            await pool.get(Purpose.CONTROL)
+        waits.append(pool.not_before - asyncio.get_running_loop().time())
+        assert not pool.reachable
+    assert all(later > earlier for earlier, later in itertools.pairwise(waits))
+    broker = ScriptedBroker()
+    broker.port = unused_tcp_port
+    async with broker:
+        await pool.get(Purpose.CONTROL)
+        assert pool.reachable
+        assert pool.not_before == 0.0
+
+
+async def test_a_lost_connection_makes_it_unreachable_until_the_next(make_pool: MakePool) -> None:
+    async with ScriptedBroker() as broker:
+        pool = make_pool(broker.port)
+        first = await pool.get(Purpose.CONTROL)
+        broker.cut()
+        await first.wait_closed()
+        assert not pool.reachable
+        assert pool.ready(Purpose.CONTROL) is None
+        second = await pool.get(Purpose.CONTROL)
+        assert second is not first
+        assert pool.reachable
+
+
+async def test_an_old_broker_is_reached_after_it_hung_up(make_pool: MakePool) -> None:
+    async with ScriptedBroker() as broker:
+        broker.handlers[ApiKey.API_VERSIONS] = lambda request, version: (
+            ConnectionError if version > 0 else broker.api_versions(request, version)
+        )
+        pool = make_pool(broker.port)
+        for _ in range(2):
+            with pytest.raises(DisconnectedError):
+                await pool.get(Purpose.CONTROL)
+        await pool.get(Purpose.CONTROL)
+
+
+async def test_all_waiters_get_the_failure(make_pool: MakePool) -> None:
+    async with ScriptedBroker() as broker:
+        broker.handlers[ApiKey.API_VERSIONS] = lambda *_: b"HTTP/1.1 400 Bad Request"
+        pool = make_pool(broker.port)
+        asked = [pool.get(Purpose.CONTROL) for _ in range(3)]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ConnectionSetupError] * 3
+
+
+async def test_closing_while_it_connects(make_pool: MakePool) -> None:
+    async with ScriptedBroker() as broker:
+        broker.handlers[ApiKey.API_VERSIONS] = lambda *_: None
+        pool = make_pool(broker.port)
+        asked = asyncio.create_task(pool.get(Purpose.CONTROL))
+        await broker.until(lambda: bool(broker.seen))
+        pool.close()
+        with pytest.raises(ClosedError):
+            await asked
+        with pytest.raises(ClosedError):
+            await pool.get(Purpose.CONTROL)
+        broker.cut()
+
+
+async def test_a_retired_pool_lets_requests_end(make_pool: MakePool) -> None:
+    async with ScriptedBroker() as broker:
+        pool = make_pool(broker.port)
+        connection = await pool.get(Purpose.CONTROL)
+        pool.retire()
+        await connection.wait_closed()
+        assert pool.reachable

@@ -1,0 +1,348 @@
+"""From an address to a connection: versions, TLS, and everything that is not a broker."""
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Callable
+
+import pytest
+import trustme
+from scripted import ScriptedBroker, Server, raw_server
+
+from aiokclient.errors import (
+    ConnectionSetupError,
+    DisconnectedError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.diagnosis import ClosedEarlyError
+from aiokclient.network.setup import RUNGS, ConnectionSettings, open_connection
+from aiokclient.network.transport import Address
+from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.messages.api_versions import ApiVersionsResponse
+from aiokclient.protocol.messages.metadata import MetadataRequest
+
+Settings = Callable[..., ConnectionSettings]
+
+
+async def reach(
+    server: Server,
+    settings: ConnectionSettings,
+    *,
+    host: str = "127.0.0.1",
+    timeout_s: float = 5,
+    rung: int = 0,
+    node_id: int = -1,
+) -> BrokerConnection:
+    return await open_connection(
+        node_id, host, server.port, settings, timeout_s=timeout_s, rung=rung
+    )
+
+
+async def refusal(server: Server, settings: ConnectionSettings, **options: object) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        await reach(server, settings, **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+def versions_asked(broker: ScriptedBroker) -> list[int]:
+    return [received.header.request_api_version for received in broker.seen]
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def server_tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def client_tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(context)
+    return context
+
+
+# -- versions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spoken", "asked"),
+    [((0, 5), [5]), ((0, 4), [5, 4]), ((0, 3), [5, 3]), ((0, 0), [5, 0]), ((0, 99), [5])],
+)
+async def test_the_version_of_the_question(
+    settings: Settings, spoken: tuple[int, int], asked: list[int]
+) -> None:
+    async with ScriptedBroker() as broker:
+        broker.versions[ApiKey.API_VERSIONS] = spoken
+        connection = await reach(broker, settings())
+        assert connection.api_versions == broker.versions
+        assert connection.version_of(MetadataRequest) == 12
+        assert versions_asked(broker) == asked
+        connection.close()
+
+
+async def test_a_refusal_that_lists_nothing_leads_to_version_0(settings: Settings) -> None:
+    async with ScriptedBroker() as broker:
+
+        def old(request: object, version: int) -> object:
+            return broker.api_versions(request, version) if version == 0 else refused
+
+        refused = ApiVersionsResponse(error_code=35)
+        broker.versions[ApiKey.API_VERSIONS] = (0, 0)
+        broker.handlers[ApiKey.API_VERSIONS] = old
+        connection = await reach(broker, settings())
+        assert versions_asked(broker) == [5, 0]
+        connection.close()
+
+
+@pytest.mark.fault(34)
+async def test_a_broker_that_refuses_every_version(settings: Settings) -> None:
+    async with ScriptedBroker() as broker:
+        broker.handlers[ApiKey.API_VERSIONS] = lambda *_: ApiVersionsResponse(error_code=35)
+        error = await refusal(broker, settings())
+        assert isinstance(error, UnsupportedVersionError)
+        assert "0 to 5" in str(error)
+        assert len(broker.seen) <= len(RUNGS)
+
+
+@pytest.mark.fault(34)
+async def test_a_broker_that_always_names_a_version_and_refuses_it(settings: Settings) -> None:
+    async with ScriptedBroker() as broker:
+        broker.versions[ApiKey.API_VERSIONS] = (0, 5)
+        answer = broker.api_versions(None, 5)
+        broker.handlers[ApiKey.API_VERSIONS] = lambda *_: answer
+        assert isinstance(await refusal(broker, settings()), UnsupportedVersionError)
+        assert len(broker.seen) <= len(RUNGS)
+
+
+@pytest.mark.fault(34)
+async def test_a_broker_that_never_answers(settings: Settings) -> None:
+    async with ScriptedBroker() as broker:
+        broker.handlers[ApiKey.API_VERSIONS] = lambda *_: None
+        error = await refusal(broker, settings(), timeout_s=0.05)
+        assert isinstance(error, DisconnectedError)
+        assert "did not answer" in str(error)
+
+
+async def test_a_broker_that_shares_no_version(settings: Settings) -> None:
+    async with ScriptedBroker() as broker:
+        broker.versions[ApiKey.API_VERSIONS] = (7, 9)
+        error = await refusal(broker, settings())
+        assert isinstance(error, UnsupportedVersionError)
+        assert "7 to 9" in str(error)
+        assert "0 to 5" in str(error)
+
+
+async def test_an_old_broker_that_hangs_up_is_asked_one_rung_lower(settings: Settings) -> None:
+    async with ScriptedBroker() as broker:
+        broker.handlers[ApiKey.API_VERSIONS] = lambda request, version: (
+            ConnectionError if version > 0 else broker.api_versions(request, version)
+        )
+        for rung in (0, 1):
+            with pytest.raises(ClosedEarlyError):
+                await reach(broker, settings(), rung=rung, node_id=1)
+        (await reach(broker, settings(), rung=2, node_id=1)).close()
+        assert versions_asked(broker) == [5, 3, 0]
+
+
+@pytest.mark.fault(33)
+async def test_each_connection_learns_the_versions_anew(settings: Settings) -> None:
+    async with ScriptedBroker() as broker:
+        first = await reach(broker, settings())
+        broker.versions[ApiKey.METADATA] = (0, 8)
+        second = await reach(broker, settings())
+        assert first.version_of(MetadataRequest) == 12
+        assert second.version_of(MetadataRequest) == 8
+        first.close()
+        second.close()
+
+
+# -- not a broker -------------------------------------------------------------------------------
+
+
+def saying(data: bytes) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]:
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(data)
+        await writer.drain()
+        await reader.read()
+
+    return session
+
+
+@pytest.mark.fault(29)
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP server"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS port"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH server"),
+        (b"\xff" * 64, "not a Kafka broker"),
+        (b"\x7f\xff\xff\xff", "not a Kafka broker"),
+        (b"\x00\x00\x00\x00", "not a Kafka broker"),
+        (struct.pack(">i", 30) + b"\xab" * 30, "not a Kafka broker"),
+        (struct.pack(">i", 1024 * 1024 + 1), "not a Kafka broker"),
+    ],
+)
+async def test_strangers_are_named(settings: Settings, data: bytes, what: str) -> None:
+    async with raw_server(saying(data)) as server:  # type: ignore[arg-type]
+        error = await refusal(server, settings())
+        assert isinstance(error, ConnectionSetupError)
+        assert what in str(error)
+        assert server.place in str(error)
+
+
+@pytest.mark.fault(29)
+async def test_a_stranger_that_speaks_slowly_is_named(settings: Settings) -> None:
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for byte in b"HTTP/1.1":
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0.001)
+        await reader.read()
+
+    async with raw_server(session) as server:
+        assert "HTTP server" in str(await refusal(server, settings()))
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+
+
+async def test_a_port_that_hangs_up_may_be_a_broker_that_goes_down(settings: Settings) -> None:
+    async with raw_server(hang_up) as server:
+        error = await refusal(server, settings())
+        assert isinstance(error, ClosedEarlyError)
+        assert error.retriable
+
+
+async def test_nobody_there(settings: Settings, unused_tcp_port: int) -> None:
+    with pytest.raises(DisconnectedError, match="Connection refused"):
+        await open_connection(-1, "127.0.0.1", unused_tcp_port, settings(), timeout_s=5, rung=0)
+
+
+# -- TLS ----------------------------------------------------------------------------------------
+
+
+async def test_tls(
+    settings: Settings, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    async with ScriptedBroker() as broker:
+        await broker.stop()
+        await broker.start(server_tls)
+        connection = await reach(broker, settings(tls=client_tls), host="localhost")
+        assert connection.api_versions == broker.versions
+        connection.close()
+
+
+@pytest.mark.fault(29)
+async def test_a_tls_port_spoken_to_in_plaintext(
+    settings: Settings, server_tls: ssl.SSLContext
+) -> None:
+    async with ScriptedBroker() as broker:
+        await broker.stop()
+        await broker.start(server_tls)
+        error = await refusal(broker, settings())
+        assert isinstance(error, ConnectionSetupError)
+        assert "TLS port that was spoken to in plaintext" in str(error)
+        assert "Tls()" in str(error)
+
+
+@pytest.mark.fault(29)
+async def test_a_plaintext_port_spoken_to_in_tls(
+    settings: Settings, client_tls: ssl.SSLContext
+) -> None:
+    # As for a broker: what TLS begins with is a frame longer than is accepted.
+    async with ScriptedBroker() as broker:
+        error = await refusal(broker, settings(tls=client_tls))
+        assert isinstance(error, ConnectionSetupError)
+        assert "plaintext port that was spoken to in TLS" in str(error)
+        assert "Plaintext()" in str(error)
+
+
+@pytest.mark.fault(29)
+async def test_an_http_server_spoken_to_in_tls(
+    settings: Settings, client_tls: ssl.SSLContext
+) -> None:
+    async with raw_server(saying(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server:  # type: ignore[arg-type]
+        error = await refusal(server, settings(tls=client_tls))
+        assert isinstance(error, ConnectionSetupError)
+        assert "spoken to in TLS" in str(error)
+
+
+@pytest.mark.fault(26)
+async def test_a_certificate_for_another_host_is_refused(
+    settings: Settings, authority: trustme.CA, client_tls: ssl.SSLContext
+) -> None:
+    other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("elsewhere.example").configure_cert(other)
+    async with ScriptedBroker() as broker:
+        await broker.stop()
+        await broker.start(other)
+        error = await refusal(broker, settings(tls=client_tls), host="localhost")
+        assert isinstance(error, ConnectionSetupError)
+        assert "certificate" in str(error)
+        assert broker.seen == []
+
+
+# -- names and addresses ------------------------------------------------------------------------
+
+
+class Names:
+    """A connector that resolves as told and connects for real."""
+
+    def __init__(self, resolve: Callable[[], object], real: ConnectionSettings) -> None:
+        self._resolve = resolve
+        self.connect = real.connector.connect
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        found = self._resolve()
+        if isinstance(found, Exception):
+            raise found
+        if found is None:
+            await asyncio.get_running_loop().create_future()
+        return [(address, port) for address in found]  # type: ignore[attr-defined]
+
+
+@pytest.mark.fault(16)
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (OSError(-2, "Name or service not known"), "cannot be resolved"),
+        (UnicodeError("label too long"), "cannot be resolved"),
+        ([], "no address"),
+        (None, "resolving .* took over"),
+    ],
+)
+async def test_names_that_do_not_resolve(settings: Settings, found: object, text: str) -> None:
+    connector = Names(lambda: found, settings())
+    with pytest.raises(DisconnectedError, match=text) as caught:
+        await open_connection(
+            -1, "kafka.example", 9092, settings(connector=connector), timeout_s=0.02, rung=0
+        )
+    assert "kafka.example" in str(caught.value)
+
+
+async def test_the_next_address_is_tried(settings: Settings) -> None:
+    async with ScriptedBroker() as broker:
+        connector = Names(lambda: ["127.0.0.2", "127.0.0.1"], settings())
+        connection = await reach(broker, settings(connector=connector), host="kafka.example")
+        assert connection.host == "kafka.example"
+        connection.close()
+
+
+async def test_all_addresses_are_named_when_all_fail(
+    settings: Settings, unused_tcp_port: int
+) -> None:
+    connector = Names(lambda: ["127.0.0.2", "127.0.0.3"], settings())
+    with pytest.raises(DisconnectedError, match=r"127\.0\.0\.2.*127\.0\.0\.3"):
+        await open_connection(
+            1, "kafka", unused_tcp_port, settings(connector=connector), timeout_s=5, rung=0
+        )
