@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aiokclient import errors, protocol
-    from aiokclient.admin import Admin
+    from aiokclient.admin import Admin, ConfigResource, NewPartitions, NewTopic
     from aiokclient.client import Client
     from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader
     from aiokclient.consumer import Consumer
@@ -42,6 +42,7 @@ __all__ = [
     "AnyBroker",
     "Broker",
     "Client",
+    "ConfigResource",
     "Consumer",
     "ConsumerRecord",
     "Controller",
@@ -49,6 +50,8 @@ __all__ = [
     "Headers",
     "KafkaError",
     "Leader",
+    "NewPartitions",
+    "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Plaintext",
@@ -71,11 +74,14 @@ _PLACES = {
     "AnyBroker": "cluster.targets",
     "Broker": "cluster.targets",
     "Client": "client",
+    "ConfigResource": "admin",
     "Consumer": "consumer",
     "Controller": "cluster.targets",
     "Coordinator": "cluster.targets",
     "KafkaError": "errors",
     "Leader": "cluster.targets",
+    "NewPartitions": "admin",
+    "NewTopic": "admin",
     "Plaintext": "security",
     "Producer": "producer",
     "Tls": "security",
