@@ -25,7 +25,7 @@ class EncoderSource(Source):
     def after(self, label: str) -> list[str]:
         return [
             "    except (StructError, TypeError, AttributeError, ValueError) as error:",
-            f"        cannot_encode({label!r}, error)",
+            f"        cannot_encode({label!r}, message, {self.version}, error)",
         ]
 
     def flush(self) -> None:

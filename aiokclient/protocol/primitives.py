@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct, unpack_from
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
+from aiokclient.protocol._misfit import misfit
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
@@ -192,6 +193,8 @@ def bad_text(label: str, error: UnicodeDecodeError) -> NoReturn:
     raise ProtocolError(f"{label} holds a string that is not UTF-8: {error.reason}") from error
 
 
-def cannot_encode(label: str, error: Exception) -> NoReturn:
-    """Refuse a value of a wrong type or out of the range of its field."""
-    raise ProtocolError(f"{label} cannot be encoded: {error}") from error
+def cannot_encode(label: str, message: Any, version: int, error: Exception) -> NoReturn:
+    """Refuse a value of a wrong type or out of the range of its field, and name it."""
+    raise ProtocolError(
+        f"{label} cannot be encoded: {misfit(message, version) or error}"
+    ) from error

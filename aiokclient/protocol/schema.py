@@ -13,11 +13,13 @@
     class ProduceResponse(Response, request=ProduceRequest):
         ...
 
-Names, versions, defaults and tags are Kafka's; a field without versions exists
-in all of its message's. The classes have slots, a constructor that takes every
-field by keyword and none by need, ``==`` and ``repr``. What they cost at import
-is the making of a class with slots; the constructor is compiled when the first
-object is made, and the codec of a version when it is first used.
+Names, versions, defaults and tags are Kafka's. A field without versions exists
+wherever its struct does, and ``null="0+"`` means wherever the field exists.
+
+The classes have slots, a constructor that takes every field by keyword and none
+by need, ``==`` and ``repr``. What they cost at import is the making of a class
+with slots; the constructor is compiled when the first object is made, and the
+codec of a version when it is first used.
 """
 
 from __future__ import annotations

@@ -105,11 +105,30 @@ def test_records_may_be_given_in_parts() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "text", 1 << 31, 1.5])
-def test_a_value_that_does_not_fit_is_named(value: object) -> None:
-    request = messages.HeartbeatRequest(group_id="g")
-    request.generation_id = value  # type: ignore[assignment]
-    with pytest.raises(ProtocolError, match="HeartbeatRequest v3 cannot be encoded"):
+def test_a_number_that_does_not_fit_is_named(value: Any) -> None:
+    request = messages.HeartbeatRequest(group_id="g", generation_id=value)
+    with pytest.raises(ProtocolError, match=r"Request v3 .*: generation_id is .* no int32"):
         request.encode(3)
+
+
+@pytest.mark.parametrize(
+    ("topics", "named"),
+    [
+        (None, "topics is None, not a list"),
+        (["orders"], r"topics\[0\] is 'orders', not of FetchTopic"),
+        ([FetchTopic(topic_id="id")], r"topics\[0\].topic_id is 'id', which is no uuid"),
+        ([FetchTopic(), FetchTopic(partitions=[FetchPartition(partition="x")])], r"\[1\].*\[0\]"),
+    ],
+)
+def test_a_misfit_inside_is_named_with_its_place(topics: Any, named: str) -> None:
+    with pytest.raises(ProtocolError, match=named):
+        messages.FetchRequest(topics=topics).encode(13)
+
+
+@pytest.mark.parametrize("name", [7, b"bytes", "lone \ud800"])
+def test_a_text_that_does_not_fit_is_named(name: Any) -> None:
+    with pytest.raises(ProtocolError, match=r"group_id is .* which is no string"):
+        messages.HeartbeatRequest(group_id=name).encode(3)
 
 
 def test_a_string_that_kafka_cannot_read_is_not_written() -> None:
