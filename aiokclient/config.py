@@ -13,7 +13,7 @@ import dataclasses
 import difflib
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypedDict
+from typing import Any, Generic, Self, TypedDict, TypeVar
 
 from aiokclient.clock import Clock
 from aiokclient.errors import ConfigError
@@ -32,6 +32,7 @@ from aiokclient.option import (
     option,
 )
 from aiokclient.security import Plaintext, Security, Tls
+from aiokclient.types import Deserializer, Serializer
 
 __all__ = [
     "AdminConfig",
@@ -43,6 +44,9 @@ __all__ = [
     "ProducerConfig",
     "ProducerOptions",
 ]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 MILLISECONDS = Integer(0)
 POSITIVE = Integer(1)
@@ -408,7 +412,7 @@ class ClientOptions(TypedDict, total=False):
     clock: Clock | None
 
 
-class ProducerOptions(ClientOptions, total=False):
+class ProducerOptions(ClientOptions, Generic[K, V], total=False):
     """The keyword options of a producer; `ProducerConfig` checks them."""
 
     acks: int | str
@@ -431,12 +435,12 @@ class ProducerOptions(ClientOptions, total=False):
     partitioner_availability_timeout_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int
-    key_serializer: Any
-    value_serializer: Any
+    key_serializer: Callable[[K], bytes] | Serializer[K] | None
+    value_serializer: Callable[[V], bytes] | Serializer[V] | None
     on_delivery_error: Callable[[Any], object] | None
 
 
-class ConsumerOptions(ClientOptions, total=False):
+class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     """The keyword options of a consumer; `ConsumerConfig` checks them."""
 
     group_id: str | None
@@ -460,8 +464,8 @@ class ConsumerOptions(ClientOptions, total=False):
     check_crcs: bool
     allow_auto_create_topics: bool
     exclude_internal_topics: bool
-    key_deserializer: Any
-    value_deserializer: Any
+    key_deserializer: Callable[[bytes], K] | Deserializer[K] | None
+    value_deserializer: Callable[[bytes], V] | Deserializer[V] | None
     on_record_error: Callable[[Any], Any] | None
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, IntEnum
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 __all__ = [
     "SKIP",
     "ConsumerRecord",
+    "Deserializer",
     "Headers",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "ProducerRecord",
     "RecordMetadata",
+    "Serializer",
     "Skip",
     "State",
     "TimestampType",
@@ -26,9 +28,29 @@ __all__ = [
 
 K = TypeVar("K")
 V = TypeVar("V")
+T_contra = TypeVar("T_contra", contravariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Header names with their values, in order; a name may occur more than once."""
+
+
+@runtime_checkable
+class Serializer(Protocol[T_contra]):
+    """An object that serializes; it may have `async prepare(topic)`, to fetch a schema for one."""
+
+    def serialize(self, topic: str, value: T_contra, headers: Headers) -> bytes:
+        """The bytes of a key or value that is not None."""
+        ...
+
+
+@runtime_checkable
+class Deserializer(Protocol[T_co]):
+    """An object that deserializes and wants to know where the bytes come from."""
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers) -> T_co:
+        """The key or value; never asked for one that is None."""
+        ...
 
 
 class TopicPartition(NamedTuple):

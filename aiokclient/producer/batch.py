@@ -1,0 +1,113 @@
+"""A batch on its way: the outcome its records share, and what the producer knows about it."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from aiokclient.errors import KafkaError
+from aiokclient.producer.delivery import DeliveryBatch, DeliveryHooks
+from aiokclient.producer.sequences import Numbers
+from aiokclient.record.batch import RecordBatchBuilder
+
+if TYPE_CHECKING:
+    from aiokclient.producer.queue import PartitionQueue
+
+__all__ = ["RECORD_OVERHEAD", "ProducerBatch"]
+
+RECORD_OVERHEAD = 40
+"""An upper bound, in bytes, of what a record without headers takes beyond its key and value:
+length, attributes, deltas of timestamp and offset, the lengths of key and value, no headers."""
+
+FIRST_RESERVE = 1024
+"""What an open batch reserves at first beyond its first record; the reserve doubles as it fills."""
+
+
+class ProducerBatch(DeliveryBatch):
+    """Records for one partition, or for a topic whose partitions are not known yet."""
+
+    __slots__ = (
+        "add",
+        "attempt",
+        "attempts",
+        "builder",
+        "compressing",
+        "created",
+        "due",
+        "explicit",
+        "left",
+        "numbers",
+        "pins",
+        "queue",
+        "ready",
+        "refused",
+        "reserved",
+        "sending",
+        "size",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        queue: PartitionQueue,
+        hooks: DeliveryHooks,
+        builder: RecordBatchBuilder,
+        created: float,
+    ) -> None:
+        super().__init__(topic, queue.partition, hooks)
+        self.queue = queue
+        self.builder = builder
+        self.add = builder.append
+        self.created = created
+        """When its first record was sent, on the loop's clock."""
+        self.left = 0
+        """Bytes reserved for records that are still to come; a lower bound."""
+        self.reserved = 0
+        """Bytes accounted for in `Memory`."""
+        self.due = False
+        """It has lingered long enough."""
+        self.ready = False
+        """Closed and compressed: it can be sealed."""
+        self.compressing = False
+        self.size = 0
+        """Bytes on the wire, once ready."""
+        self.numbers: Numbers | None = None
+        self.attempt = 0
+        """The number of the attempt that counts; what comes of earlier ones is ignored."""
+        self.attempts = 0
+        """Failures that it met, for the backoff."""
+        self.refused = False
+        """The last answer was that it does not follow what the leader has."""
+        self.sending = False
+        """It waits for an answer."""
+        self.pins = 0
+        """Requests that hold its bytes: the memory is free only after the last of them."""
+        self.explicit: array[int] | None = None
+        """While the partitions are unknown: those that the user chose, -1 for none."""
+
+    def room(self) -> int:
+        """Look again how much of what is reserved is left."""
+        self.left = self.reserved - self.builder.size
+        return self.left
+
+    def seal(self, transactional: bool = False) -> memoryview:
+        """The bytes to send with its present numbers."""
+        if self.numbers is None:
+            return self.builder.seal()
+        producer_id, epoch, sequence = self.numbers
+        return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
+
+    def finish(self) -> None:
+        """Close and compress it; in the calling thread."""
+        self.builder.close()
+        self.size = self.builder.encoded_size
+
+    def expired(self, now: float, timeout: float) -> bool:
+        """Whether its time is over."""
+        return now - self.created >= timeout
+
+    def place(self, error: KafkaError) -> KafkaError:
+        """The error with the partition it is about."""
+        if error.topic_partition is None:
+            error.topic_partition = self.queue.topic_partition
+        return error

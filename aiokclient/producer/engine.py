@@ -1,0 +1,135 @@
+"""What runs behind a started producer, put together: queues, senders, deadlines, producer ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.errors import KafkaError
+from aiokclient.policy import Scope
+from aiokclient.producer.accumulator import Accumulator
+from aiokclient.producer.delivery import Delivery, settled
+from aiokclient.producer.expiry import Expiry
+from aiokclient.producer.failures import Failures
+from aiokclient.producer.ids import ProducerIds
+from aiokclient.producer.outcomes import Outcomes
+from aiokclient.producer.routing import Routing
+from aiokclient.producer.sender import Sender
+from aiokclient.producer.topic import Topic
+from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.config import ProducerConfig
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Lives from the start of a producer to its end, in one event loop."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: ClusterClient,
+        supervisor: Supervisor,
+        on_delivery_error: Callable[[Delivery], Any] | None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.cluster = cluster
+        self.senders: dict[int, Sender] = {}
+        self.failures = Failures(loop, cluster.clock, on_delivery_error)
+        self.accumulator = Accumulator(config, loop, cluster.clock, self.failures, cluster.metrics)
+        self.routing = Routing(
+            config,
+            cluster.clock,
+            self.accumulator,
+            self.failures,
+            self._sender_of,
+            self._want,
+        )
+        self._config = config
+        self._supervisor = supervisor
+        self._expiry = Expiry(config, cluster.clock, self.accumulator)
+        self.accumulator.on_open = self._expiry.arm
+        self._outcomes = Outcomes(
+            config, cluster.clock, self.accumulator, cluster.updater, cluster.metrics
+        )
+        self._ids = ProducerIds(
+            bool(config.enable_idempotence),
+            self._ask_for_id,
+            supervisor,
+            self._poke_all,
+            self._fail_unnumbered,
+        )
+        self._end_updates: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Follow the metadata, and ask for a producer id in the background."""
+        self._end_updates = self.cluster.updater.subscribe(self.routing.updated)
+        if self._config.enable_idempotence:
+            self._ids.get()
+
+    def stop(self) -> None:
+        """Send nothing more; what is pending is the caller's to fail."""
+        if self._end_updates is not None:
+            self._end_updates()
+        self.cluster.updater.unwant(self)
+        self._expiry.stop()
+        self.accumulator.stop()
+        for sender in self.senders.values():
+            sender.close()
+
+    def topic(self, name: str) -> Topic:
+        """The topic, from now on in use."""
+        return self.routing.topic(name, self.cluster.metadata)
+
+    def fail_all(self, error: KafkaError) -> None:
+        """Everything without an outcome fails."""
+        for batch in list(self.accumulator.pending):
+            self.accumulator.fail(batch, error)
+
+    async def flush(self) -> None:
+        """Until everything that is pending now has its outcome. Cancelling leaves it pending."""
+        for batch in list(self.accumulator.pending):
+            batch.demand()
+        for batch in list(self.accumulator.pending):
+            await settled(batch)
+
+    def _sender_of(self, node_id: int) -> Sender:
+        sender = self.senders.get(node_id)
+        if sender is None:
+            sender = self.senders[node_id] = Sender(
+                node_id,
+                self._config,
+                self.cluster,
+                self._supervisor,
+                self.accumulator,
+                self._outcomes,
+                self._ids,
+            )
+        return sender
+
+    def _want(self, topic: str) -> None:
+        self.cluster.updater.want(topic, self, auto_create=True)
+
+    async def _ask_for_id(self) -> tuple[int, int]:
+        timeout_ms = self._config.transaction_timeout_ms
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=timeout_ms, producer_id=-1
+        )
+        answer = await self.cluster.request(request, AnyBroker(), scope=Scope.INIT_PRODUCER_ID)
+        return answer.producer_id, answer.producer_epoch
+
+    def _poke_all(self) -> None:
+        for queue in list(self.accumulator.active):
+            queue.poke()
+
+    def _fail_unnumbered(self, error: KafkaError) -> None:
+        """There is no producer id to be had: what waits for one fails, later sends ask again."""
+        for batch in list(self.accumulator.pending):
+            if batch.numbers is None and batch.queue.partition is not None:
+                self.accumulator.fail(batch, error)

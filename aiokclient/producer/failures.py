@@ -1,0 +1,134 @@
+"""What failed, who was told, and what nobody looked at.
+
+A failed batch stays here while some of its failures were not retrieved, at most `KEPT` batches;
+beyond that only their number is kept, so that a producer whose every record fails stays small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from aiokclient.clock import Clock
+from aiokclient.errors import DeliveryErrors, KafkaError
+from aiokclient.producer.delivery import Delivery, DeliveryBatch
+from aiokclient.producer.fairness import SLICE_S
+
+__all__ = ["Failures"]
+
+logger = logging.getLogger("aiokclient.producer")
+
+KEPT = 10_000
+SHOWN = 100
+"""How many failures a `DeliveryErrors` holds as exceptions; all are counted."""
+LOG_EVERY_S = 10.0
+"""The default report logs one line per topic and kind of error in this time."""
+LOG_KEYS = 1000
+
+
+class Failures:
+    """Reports each failure, and remembers those that nobody has retrieved."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        on_delivery_error: Callable[[Delivery], Any] | None,
+    ) -> None:
+        self.unretrieved = 0
+        self.total = 0
+        """All failures ever: a change tells that something failed."""
+        self._loop = loop
+        self._clock = clock
+        self._callback = on_delivery_error
+        self._batches: dict[DeliveryBatch, None] = {}
+        self._last: KafkaError | None = None
+        self._reports: deque[tuple[DeliveryBatch, int]] = deque()
+        self._scheduled = False
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def failed(self, batch: DeliveryBatch) -> None:
+        """Take note of a batch that has just failed, and have its failures reported."""
+        self.unretrieved += batch.unretrieved
+        self.total += batch.unretrieved
+        self._last = batch.error
+        if len(self._batches) < KEPT:
+            self._batches[batch] = None
+        if self._callback is None:
+            self._log(batch)
+            return
+        self._reports.append((batch, batch.moved))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._report)
+
+    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+        """The user has seen so many more failures of this batch."""
+        self.unretrieved -= count
+        if not batch.unretrieved:
+            self._batches.pop(batch, None)
+
+    def group(self) -> DeliveryErrors | None:
+        """What was never retrieved, as one exception; None when there is nothing."""
+        if not self.unretrieved or self._last is None:
+            return None
+        shown: list[Exception] = []
+        for batch in self._batches:
+            error = batch.error
+            for index in range(batch.moved, batch.count):
+                if error is not None and not batch.is_retrieved(index):
+                    shown.append(error)
+                if len(shown) == SHOWN:
+                    break
+            if len(shown) == SHOWN:
+                break
+        count = self.unretrieved
+        plural = "delivery" if count == 1 else "deliveries"
+        text = f"{count} failed {plural} that nobody retrieved"
+        return DeliveryErrors(text, shown or [self._last], count)
+
+    async def reported(self) -> None:
+        """Until each failure so far was given to the callback. Cancelling leaves the rest."""
+        while self._reports:
+            self._report_slice()
+            await asyncio.sleep(0)
+
+    def _report(self) -> None:
+        self._scheduled = False
+        self._report_slice()
+        if self._reports and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._report)
+
+    def _report_slice(self) -> None:
+        assert self._callback is not None
+        until = self._clock.monotonic() + SLICE_S
+        while self._reports and self._clock.monotonic() < until:
+            batch, index = self._reports.popleft()
+            if index + 1 < batch.count:
+                self._reports.appendleft((batch, index + 1))
+            delivery = Delivery(batch, index, -1)
+            try:
+                self._callback(delivery)
+            except Exception as error:
+                context = {"message": "on_delivery_error raised", "exception": error}
+                self._loop.call_exception_handler(context)
+
+    def _log(self, batch: DeliveryBatch) -> None:
+        key = (batch.topic, type(batch.error).__name__)
+        now = self._clock.monotonic()
+        logged, held_back = self._logged.get(key, (-LOG_EVERY_S, 0))
+        count = batch.unretrieved + held_back
+        if now - logged < LOG_EVERY_S:
+            self._logged[key] = (logged, count)
+            return
+        self._logged.pop(key, None)
+        self._logged[key] = (now, 0)
+        if len(self._logged) > LOG_KEYS:
+            del self._logged[next(iter(self._logged))]
+        logger.error(
+            "%d record(s) for topic %s were not delivered: %s", count, batch.topic, batch.error
+        )

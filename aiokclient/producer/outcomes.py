@@ -1,0 +1,219 @@
+"""What an answer, or none, means for a batch.
+
+Three ways, in this order: the code is about sequences (`sequences.CODES`), or the batch is too
+large and can be taken apart (KIP-126), or the policy decides.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.errors import DeliveryTimeoutError, KafkaError, RecordTooLargeError, error_for
+from aiokclient.metrics import Metrics
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.producer.accumulator import THREAD_BYTES, Accumulator
+from aiokclient.producer.batch import ProducerBatch
+from aiokclient.producer.exchange import Sent
+from aiokclient.producer.queue import PartitionQueue
+from aiokclient.producer.sequences import CODES, Event, advance
+from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.record.compression import Compression
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aiokclient.clock import Clock
+    from aiokclient.cluster.updater import MetadataUpdater
+    from aiokclient.config import ProducerConfig
+    from aiokclient.protocol.messages.produce import PartitionProduceResponse
+
+__all__ = ["Outcomes"]
+
+logger = logging.getLogger("aiokclient.producer")
+
+RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+SPLITTING = frozenset({RecordTooLargeError.code})
+"""Codes that a smaller batch may not meet."""
+
+
+class Outcomes:
+    """Completes batches, sends them back into their queues, or fails them."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        updater: MetadataUpdater,
+        metrics: Metrics,
+    ) -> None:
+        self._clock = clock
+        self._accumulator = accumulator
+        self._updater = updater
+        self._metrics = metrics
+        self._delivery_s = config.delivery_timeout_ms / 1000
+        self._compression = Compression[config.compression_type.upper()]
+        self._level = config.compression_level
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._scope = Scope.PRODUCE if config.transactional_id is None else Scope.PRODUCE_TXN
+
+    def written(self, sent: Sent, base_offset: int = -1, append_time: int = -1) -> None:
+        """The batch is in the log, or nobody is asked whether it is (`acks=0`)."""
+        batch = sent.batch
+        if batch.attempt == sent.attempt and not batch.done:
+            self._accumulator.succeed(batch, base_offset, append_time)
+
+    def answered(
+        self,
+        sent: Sent,
+        part: PartitionProduceResponse,
+        broker: int,
+        endpoints: Sequence[BrokerInfo],
+    ) -> None:
+        """The broker has answered for this batch."""
+        batch = sent.batch
+        if batch.attempt != sent.attempt or batch.done:
+            return  # it has expired, or was sent again to another leader
+        event = CODES.get(part.error_code)
+        if event is Event.WRITTEN:
+            self._accumulator.succeed(batch, -1, -1)
+            return
+        place = batch.queue.topic_partition
+        error = error_for(
+            part.error_code, part.error_message, api="Produce", broker=broker, topic_partition=place
+        )
+        if error is None:
+            self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
+        elif event is Event.REFUSED:
+            self._refused(batch, error)
+        elif part.error_code in SPLITTING and batch.count > 1:
+            self._split(batch, error)
+        else:
+            leader = part.current_leader
+            hint = (leader.leader_id, leader.leader_epoch, endpoints)
+            self._failed(batch, error, hint if leader.leader_id >= 0 else None)
+
+    def unanswered(self, sent: Sent, error: KafkaError) -> None:
+        """No answer came: whether the batch is written is unknown."""
+        batch = sent.batch
+        if batch.attempt == sent.attempt and not batch.done:
+            self._failed(batch, batch.place(error))
+
+    def _failed(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        hint: tuple[int, int, Sequence[BrokerInfo]] | None = None,
+    ) -> None:
+        queue = batch.queue
+        remaining = batch.created + self._delivery_s - self._clock.monotonic()
+        action = decide(
+            error, self._scope, batch.attempts, remaining, self._clock.rng, self._backoff
+        )
+        if action.decision not in RETRYING:
+            if remaining <= 0:
+                late = DeliveryTimeoutError("", topic_partition=queue.topic_partition)
+                late.__cause__ = error
+                error = late
+            self._accumulator.fail(batch, error)
+            return
+        self._count(error)
+        batch.attempts += 1
+        queue.come_back(batch)
+        if hint is not None and queue.partition is not None:
+            leader, epoch, endpoints = hint
+            if self._updater.apply_hint(
+                queue.topic.name, queue.partition, leader, epoch, endpoints
+            ):
+                queue.poke()
+                return
+        self._block(queue, action.delay_s)
+        if action.decision is Decision.REFRESH_AND_RETRY:
+            self._updater.request_update((queue.topic.name,), reason=str(error.name))
+
+    def _refused(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """It does not follow what the leader has. It follows later, or the partition restarts."""
+        queue = batch.queue
+        self._count(error)
+        head = queue.sent[0] is batch
+        queue.come_back(batch, refused=True)
+        if head:
+            logger.warning("%s; the batch is sent again once the partition is calm", error)
+            self._block(queue, self._backoff.delay(batch.attempts, self._clock.rng))
+            batch.attempts += 1
+        else:
+            queue.poke()
+
+    def _block(self, queue: PartitionQueue, delay_s: float) -> None:
+        if queue.blocked:
+            return
+        queue.blocked = True
+        self._accumulator.loop.call_later(delay_s, self._unblock, queue)
+
+    def _unblock(self, queue: PartitionQueue) -> None:
+        queue.blocked = False
+        queue.poke()
+
+    def _count(self, error: KafkaError) -> None:
+        name = error.name or type(error).__name__
+        self._metrics.counter("producer.retries", error=name).add()
+
+    # Splitting
+
+    def _split(self, batch: ProducerBatch, error: KafkaError) -> None:
+        self._count(error)
+        topic = batch.queue.topic
+        limit = batch.builder.size // 2
+        topic.batch_limit = min(topic.batch_limit, limit)
+        logger.info("%s; it is sent again as batches of %d bytes", error, limit)
+        if batch.builder.size < THREAD_BYTES:
+            self._replace(batch, self._builders(batch, limit))
+            return
+        work = self._accumulator.loop.run_in_executor(None, self._builders, batch, limit)
+        work.add_done_callback(lambda done: self._taken_apart(batch, done))
+
+    def _taken_apart(
+        self, batch: ProducerBatch, work: asyncio.Future[list[RecordBatchBuilder]]
+    ) -> None:
+        if work.cancelled() or batch.done:
+            return
+        error = work.exception()
+        if error is None:
+            self._replace(batch, work.result())
+            return
+        failure = KafkaError(f"the batch could not be taken apart: {error!r}")
+        failure.__cause__ = error
+        self._accumulator.fail(batch, batch.place(failure))
+
+    def _builders(self, batch: ProducerBatch, limit: int) -> list[RecordBatchBuilder]:
+        builders: list[RecordBatchBuilder] = []
+        for timestamp, key, value, headers in batch.builder.records():
+            if not builders or builders[-1].append(timestamp, key, value, headers) < 0:
+                builder = RecordBatchBuilder(
+                    compression=self._compression, level=self._level, limit=limit
+                )
+                builder.append(timestamp, key, value, headers)
+                builders.append(builder)
+        return builders
+
+    def _replace(self, batch: ProducerBatch, builders: list[RecordBatchBuilder]) -> None:
+        parts: list[ProducerBatch] = []
+        before = 0
+        for builder in builders:
+            part = ProducerBatch(
+                batch.topic, batch.queue, self._accumulator, builder, batch.created
+            )
+            part.count = builder.count
+            part.due = True
+            part.demanded = batch.demanded
+            if batch.numbers is not None:
+                first = advance(batch.numbers.sequence, before)
+                part.numbers = batch.numbers._replace(sequence=first)
+            batch.forward(part.count, part, 0)
+            before += part.count
+            parts.append(part)
+        self._accumulator.split(batch, parts)
+        batch.queue.poke()

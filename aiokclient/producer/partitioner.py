@@ -1,0 +1,90 @@
+"""Which partition a record goes to.
+
+Records with a key: Kafka's murmur2 of the key, so that every client maps a key alike. Records
+without: one partition for about a batch's worth of bytes, then another (KIP-480), chosen at random
+with a weight that falls with the partition's queue, so that a slow broker gets less (KIP-794).
+Partitions that cannot be sent now are left out as long as there are others.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.errors import KafkaError, SerializationError
+from aiokclient.record.murmur2 import murmur2, to_positive
+
+if TYPE_CHECKING:
+    from aiokclient.config import ProducerConfig
+    from aiokclient.producer.queue import PartitionQueue
+    from aiokclient.producer.topic import Topic
+
+__all__ = ["Partitioner", "PartitionerFunction", "weights"]
+
+PartitionerFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+"""`partitioner(key, partitions, available) -> partition`: the serialized key or None, all
+partitions of the topic, and those of them that have a leader."""
+
+
+def weights(loads: Sequence[int]) -> list[int]:
+    """How often each of several queues is to be chosen, given how many batches wait in each."""
+    longest = max(loads) + 1
+    return [longest - load for load in loads]
+
+
+class Partitioner:
+    """Chooses by key, by stickiness, or by the user's function."""
+
+    def __init__(self, config: ProducerConfig, rng: random.Random) -> None:
+        self.function: PartitionerFunction | None = config.partitioner
+        self.ignore_keys = config.partitioner_ignore_keys
+        self._adaptive = config.partitioner_adaptive_partitioning_enable
+        self._sticky_bytes = max(config.batch_size, 1)
+        self._rng = rng
+
+    def choose(self, topic: Topic, key: bytes | None, size: int) -> PartitionQueue:
+        """The queue for a record of `size` bytes whose partition the user left open."""
+        if self.function is not None:
+            return self._ask(self.function, topic, key)
+        if key is not None and not self.ignore_keys:
+            return topic.queues[to_positive(murmur2(key)) % len(topic.queues)]
+        queue = topic.sticky
+        if queue is None or topic.sticky_left <= 0 or queue.unsendable:
+            queue = self.advance(topic)
+        topic.sticky_left -= size
+        return queue
+
+    def advance(self, topic: Topic) -> PartitionQueue:
+        """Let the records without a key go to another partition."""
+        queues: Sequence[PartitionQueue] = topic.queues
+        if len(queues) > 1:
+            queues = [q for q in queues if not q.unsendable] or queues
+        topic.sticky = queue = queues[0] if len(queues) == 1 else self._draw(queues)
+        topic.sticky_left = self._sticky_bytes
+        return queue
+
+    def _draw(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
+        if not self._adaptive:
+            return queues[self._rng.randrange(len(queues))]
+        cumulated = list(accumulate(weights([queue.waiting for queue in queues])))
+        return queues[bisect_right(cumulated, self._rng.randrange(cumulated[-1]))]
+
+    def _ask(
+        self, function: PartitionerFunction, topic: Topic, key: bytes | None
+    ) -> PartitionQueue:
+        partitions = range(len(topic.queues))
+        available = [i for i, queue in enumerate(topic.queues) if queue.sender is not None]
+        try:
+            partition: Any = function(key, partitions, available)
+        except KafkaError:
+            raise
+        except Exception as error:
+            text = f"the partitioner failed for a record of {topic.name}: {error!r}"
+            raise SerializationError(text) from error
+        if not isinstance(partition, int) or not 0 <= partition < len(topic.queues):
+            text = f"the partitioner answered {partition!r}; {topic.name} has "
+            raise SerializationError(f"{text}{len(topic.queues)} partitions, from 0 on")
+        return topic.queues[partition]

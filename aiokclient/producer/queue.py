@@ -1,0 +1,191 @@
+"""The batches of one partition, in the order of their sends.
+
+From the oldest to the youngest: those that were sent (numbered, in the order of their numbers),
+the closed ones, the open one, and those in the parking. A batch that was sent stays in its place
+until it has its outcome, under way or waiting to be sent again. Records are appended to the open
+batch; once something is parked, the open batch is the youngest of the parking.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from aiokclient.producer.batch import ProducerBatch
+from aiokclient.producer.memory import Account
+from aiokclient.producer.sequences import Event, PartitionSequences, State
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.producer.sender import Sender
+    from aiokclient.producer.topic import Topic
+
+__all__ = ["PartitionQueue"]
+
+
+class PartitionQueue(Account):
+    """One partition's batches, and whether it may send; `partition` is None for the records of a
+    topic whose partitions are not known."""
+
+    __slots__ = (
+        "blocked",
+        "closed",
+        "leader_epoch",
+        "open",
+        "parking",
+        "partition",
+        "sender",
+        "sent",
+        "sequences",
+        "topic",
+        "under_way",
+    )
+
+    def __init__(self, topic: Topic, partition: int | None) -> None:
+        super().__init__()
+        self.topic = topic
+        self.partition = partition
+        self.sent: list[ProducerBatch] = []
+        self.under_way = 0
+        """How many of `sent` wait for an answer."""
+        self.closed: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        self.parking: deque[ProducerBatch] = deque()
+        self.sequences = PartitionSequences()
+        self.sender: Sender | None = None
+        self.leader_epoch = -1
+        self.blocked = False
+        """Backing off after an error."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """What it is called in errors; the partition is -1 while it is not known."""
+        return TopicPartition(self.topic.name, -1 if self.partition is None else self.partition)
+
+    def batches(self) -> Iterator[ProducerBatch]:
+        """All that have no outcome yet, the oldest first."""
+        yield from self.sent
+        yield from self.closed
+        if self.open is not None and not self.open.parked:
+            yield self.open
+        yield from self.parking
+        if self.open is not None and self.open.parked:
+            yield self.open
+
+    def oldest(self) -> ProducerBatch | None:
+        """The first of them."""
+        return next(self.batches(), None)
+
+    @property
+    def waiting(self) -> int:
+        """How many batches stand before the next one to be opened: the load of the partition."""
+        return len(self.sent) + len(self.closed) + len(self.parking)
+
+    def close_open(self) -> ProducerBatch | None:
+        """End the open batch; it joins the line that it belongs to."""
+        batch, self.open = self.open, None
+        if batch is not None:
+            (self.parking if batch.parked else self.closed).append(batch)
+        return batch
+
+    def poke(self, *, at_once: bool = False) -> None:
+        """There may be something to send; `at_once`: within this call if nothing is under way."""
+        if self.sender is not None:
+            self.sender.ready(self, at_once=at_once)
+
+    # Sending
+
+    def next(self, idle: bool, limit: int) -> ProducerBatch | None:
+        """The batch that may leave now; it stays where it is. None if there is none.
+
+        `idle`: nothing is under way to the broker, so that an awaited batch need not linger.
+        """
+        if self.blocked or self.under_way >= limit or self.sequences.state is State.CALMING:
+            return None
+        if self.under_way < len(self.sent):
+            return self.sent[self.under_way]
+        if not self.closed:
+            batch = self.open
+            if batch is None or batch.parked or not (batch.due or (batch.demanded and idle)):
+                return None
+            self.close_open()
+        return self.closed[0]
+
+    def leave(self, batch: ProducerBatch) -> None:
+        """The batch is being sent."""
+        if self.under_way == len(self.sent):
+            self.sent.append(self.closed.popleft())
+        assert self.sent[self.under_way] is batch
+        self.under_way += 1
+        batch.sending = True
+        batch.refused = False
+        batch.attempt += 1
+
+    def come_back(self, batch: ProducerBatch, *, refused: bool = False) -> None:
+        """The batch is to be sent again, once nothing of the partition is under way."""
+        self._answered(batch)
+        batch.refused = refused
+        self.sequences.step(Event.REFUSED if refused else Event.RETURNED)
+        self.settle()
+
+    def remove(self, batch: ProducerBatch, *, written: bool = False) -> None:
+        """The batch has its outcome, or its records have moved: it stands in no line any more."""
+        if self.open is batch:
+            self.open = None
+        elif batch in self.sent:
+            self._answered(batch)
+            self.sent.remove(batch)
+            if written and batch.numbers is not None:
+                self.sequences.written(batch.numbers, batch.count)
+            self.sequences.step(Event.WRITTEN if written else Event.LOST)
+            self.settle()
+        elif batch in self.closed:
+            self.closed.remove(batch)
+        elif batch in self.parking:
+            self.parking.remove(batch)
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """A batch that was refused as too large goes again as smaller ones, with its numbers."""
+        self._answered(batch)
+        at = self.sent.index(batch)
+        self.sent[at : at + 1] = parts
+        self.sequences.step(Event.RETURNED)
+        self.settle()
+
+    def _answered(self, batch: ProducerBatch) -> None:
+        if batch.sending:
+            batch.sending = False
+            self.under_way -= 1
+
+    # Numbers
+
+    def settle(self) -> None:
+        """Once nothing is under way after something came back: decide how to go on."""
+        if self.under_way or self.sequences.state is not State.CALMING:
+            return
+        head_refused = bool(self.sent) and self.sent[0].refused
+        state = self.sequences.calm(left=bool(self.sent), head_refused=head_refused)
+        if state is State.RESTARTING:
+            # None of these was written: they get new numbers, in the same order.
+            for batch in reversed(self.sent):
+                batch.numbers = None
+                batch.refused = False
+                self.closed.appendleft(batch)
+            self.sent.clear()
+
+    def abandon(self) -> bool:
+        """The leader has changed: stop waiting for answers of the old one; True if there were any.
+
+        Safe with numbers: the new leader knows what it has, and the old one is fenced.
+        """
+        taken = [batch for batch in self.sent if batch.sending]
+        for batch in taken:
+            batch.attempt += 1
+            self.come_back(batch)
+        return bool(taken)
+
+    def recreated(self) -> None:
+        """The topic is another one under the same name: what is left starts anew there."""
+        self.sequences.step(Event.RECREATED)
+        self.settle()

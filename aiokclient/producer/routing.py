@@ -1,0 +1,227 @@
+"""Which queue belongs to which broker, as the metadata changes.
+
+Records for a topic that is not known yet wait in its undesignated queue, so that one missing topic
+holds up nobody. When its partitions are known they move to their queues, in order, a slice at a
+time; what is sent meanwhile goes behind them. A partition follows its leader: what was under way
+to the old one is sent to the new one at once where sequence numbers make that safe. A topic that
+was created again under the same name is another topic: what is left goes there with new numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
+from aiokclient.policy import Decision, Scope, decide
+from aiokclient.producer.accumulator import Accumulator
+from aiokclient.producer.batch import RECORD_OVERHEAD, ProducerBatch
+from aiokclient.producer.delivery import DeliveryBatch
+from aiokclient.producer.failures import Failures
+from aiokclient.producer.fairness import SLICE_S
+from aiokclient.producer.partitioner import Partitioner
+from aiokclient.producer.queue import PartitionQueue
+from aiokclient.producer.sequences import Event
+from aiokclient.producer.topic import Topic
+from aiokclient.types import Headers, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, TopicInfo
+    from aiokclient.config import ProducerConfig
+    from aiokclient.producer.sender import Sender
+
+__all__ = ["Routing", "record_size"]
+
+UNDESIGNATED_BATCH = 32 * 1024
+"""The size of the batches of an undesignated queue: one is moved without a pause."""
+WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """An upper bound of what a record takes, in bytes."""
+    size = RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, content in headers:
+        # A name may take four bytes a character; the lengths five each.
+        size += 4 * len(name) + 10 + (0 if content is None else len(content))
+    return size
+
+
+class Routing:
+    """The topics in use, and the sender of each of their partitions."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        failures: Failures,
+        sender_of: Callable[[int], Sender],
+        want: Callable[[str], None],
+    ) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.partitioner = Partitioner(config, clock.rng)
+        self._config = config
+        self._clock = clock
+        self._accumulator = accumulator
+        self._failures = failures
+        self._sender_of = sender_of
+        self._want = want
+
+    def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
+        """The topic, from now on in use."""
+        topic = self.topics.get(name)
+        if topic is None:
+            limit = min(max(self._config.batch_size, 1), self._config.max_request_size)
+            topic = self.topics[name] = Topic(name, limit)
+            self._accumulator.memory.set_unsendable(topic.undesignated, True)
+            info = metadata.topic(name)
+            if info is not None:
+                self._learn(topic, info)
+            self._want(name)
+        return topic
+
+    def updated(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        """There is a new picture of the cluster."""
+        for topic in self.topics.values():
+            info = new.topics.get(topic.name)
+            if info is not None and info is not topic.info:
+                self._learn(topic, info)
+
+    # What the metadata says of a topic
+
+    def _learn(self, topic: Topic, info: TopicInfo) -> None:
+        if info == topic.info:
+            return
+        old, topic.info = topic.info, info
+        if info.error:
+            self._troubled(topic, info.error)
+        else:
+            topic.missing_since = None
+        if old is not None and old.topic_id.int and old.topic_id != info.topic_id:
+            for queue in topic.queues:
+                queue.abandon()
+                queue.recreated()
+        self._resize(topic, len(info.partitions))
+        for queue, partition in zip(topic.queues, info.partitions, strict=True):
+            self._lead(queue, partition)
+        if topic.queues and not topic.known and not topic.moving:
+            self._designate(topic)
+
+    def _troubled(self, topic: Topic, code: int) -> None:
+        if topic.missing_since is None:
+            topic.missing_since = self._clock.monotonic()
+            self._accumulator.on_open()
+        error = error_for(code, api="Metadata", resource=topic.name)
+        assert error is not None
+        action = decide(error, Scope.METADATA, 0, 1.0, self._clock.rng)
+        if action.decision not in WAITING:
+            for queue in topic.all_queues():
+                for batch in list(queue.batches()):
+                    self._accumulator.fail(batch, error)
+
+    def _resize(self, topic: Topic, count: int) -> None:
+        while len(topic.queues) < count:
+            queue = PartitionQueue(topic, len(topic.queues))
+            self._accumulator.memory.set_unsendable(queue, True)
+            topic.queues.append(queue)
+        for queue in topic.queues[count:]:
+            if queue.sender is not None:
+                queue.sender.lose(queue)
+            for batch in list(queue.batches()):
+                self._accumulator.fail(batch, self._no_such(topic.name, queue.partition, count))
+        del topic.queues[count:]
+        if topic.sticky is not None and topic.sticky not in topic.queues:
+            topic.sticky = None
+
+    def _lead(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
+        sender = self._sender_of(partition.leader) if partition.leader >= 0 else None
+        if sender is queue.sender:
+            queue.leader_epoch = partition.leader_epoch
+            return
+        if queue.sender is not None:
+            queue.sender.lose(queue)
+        queue.sender = sender
+        queue.leader_epoch = partition.leader_epoch
+        if sender is None:
+            self._accumulator.set_unsendable(queue, True)
+            return
+        if queue.under_way:
+            if queue.sequences.producer_id >= 0:
+                queue.abandon()
+            else:
+                queue.sequences.step(Event.RETURNED)
+        sender.gain(queue)
+
+    # Records that waited for the partitions
+
+    def _designate(self, topic: Topic) -> None:
+        """Move what waits to its partitions; the rest at the loop's next turn."""
+        until = self._clock.monotonic() + SLICE_S
+        queue = topic.undesignated
+        while (batch := queue.oldest()) is not None:
+            if self._clock.monotonic() >= until:
+                topic.moving = True
+                self._accumulator.loop.call_soon(self._designate, topic)
+                return
+            self._move(topic, batch)
+        topic.moving = False
+        topic.known = True
+
+    def _move(self, topic: Topic, batch: ProducerBatch) -> None:
+        queue = batch.queue
+        queue.remove(batch)
+        batch.count = batch.builder.count
+        explicit = batch.explicit
+        assert explicit is not None
+        # Its memory goes first: the records find room where they go.
+        self._accumulator.release(batch)
+        for index, record in enumerate(batch.builder.records()):
+            target, at = self._put(topic, explicit[index], batch, record)
+            batch.forward(1, target, at)
+            if batch.demanded:
+                target.demand()
+        batch.emptied()
+        self._accumulator.forget(batch)
+
+    def _put(
+        self,
+        topic: Topic,
+        partition: int,
+        batch: ProducerBatch,
+        record: tuple[int, bytes | None, bytes | None, Headers],
+    ) -> tuple[DeliveryBatch, int]:
+        timestamp, key, value, headers = record
+        size = record_size(key, value, headers)
+        if partition >= len(topic.queues):
+            error = self._no_such(topic.name, partition, len(topic.queues))
+            return self._failed(topic, partition, error), 0
+        try:
+            if partition >= 0:
+                queue = topic.queues[partition]
+            else:
+                queue = self.partitioner.choose(topic, key, size)
+        except KafkaError as error:
+            return self._failed(topic, None, error), 0
+        target, at = self._accumulator.append(
+            queue, timestamp, key, value, headers, size, forced=True
+        )
+        # The time of a record runs from its send.
+        target.created = min(target.created, batch.created)
+        return target, at
+
+    def _failed(self, topic: Topic, partition: int | None, error: KafkaError) -> DeliveryBatch:
+        single = DeliveryBatch(topic.name, partition, self._accumulator)
+        single.count = 1
+        single.fail(error)
+        self._failures.failed(single)
+        return single
+
+    def _no_such(self, topic: str, partition: int | None, count: int) -> KafkaError:
+        place = TopicPartition(topic, -1 if partition is None else partition)
+        text = f"the topic has {count} partitions, numbered from 0"
+        return UnknownTopicOrPartitionError(text, topic_partition=place)

@@ -1,0 +1,311 @@
+"""What one broker is sent: the ready batches of the partitions that it leads.
+
+Theory of operation. No task runs while all is well. Whatever may give a queue something to send
+calls `ready`, which has the loop run `pump` soon: it takes the head of each ready queue in turn
+until a request is full, and goes on while fewer than `max_in_flight_requests_per_connection`
+requests are under way. An answer completes or returns its batches and pumps again. Only connecting
+is a task.
+
+The broker is out of reach while its connection is lost, and silent once a request has been without
+an answer for a second. Either way its partitions are unsendable, which limits their memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.errors import KafkaError
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.producer.accumulator import Accumulator
+from aiokclient.producer.batch import ProducerBatch
+from aiokclient.producer.exchange import Exchange, endpoints, left_out
+from aiokclient.producer.fairness import SLICE_S
+from aiokclient.producer.ids import ProducerIds
+from aiokclient.producer.outcomes import Outcomes
+from aiokclient.producer.queue import PartitionQueue
+from aiokclient.protocol.messages.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.config import ProducerConfig
+    from aiokclient.network.connection import BrokerConnection
+
+__all__ = ["Sender"]
+
+SILENCE_S = 1.0
+"""A broker that leaves requests unanswered for so long counts as one that cannot be sent to."""
+RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+
+class Sender:
+    """The produce requests to one broker."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: ProducerConfig,
+        cluster: ClusterClient,
+        supervisor: Supervisor,
+        accumulator: Accumulator,
+        outcomes: Outcomes,
+        ids: ProducerIds,
+    ) -> None:
+        self.node_id = node_id
+        self.queues: dict[PartitionQueue, None] = {}
+        self.reachable = True
+        self.silent = False
+        self.in_flight = 0
+        """Produce requests without an answer."""
+        self._cluster = cluster
+        self._supervisor = supervisor
+        self._clock = cluster.clock
+        self._accumulator = accumulator
+        self._loop = accumulator.loop
+        self._outcomes = outcomes
+        self._ids = ids
+        self._acks = config.acks
+        self._limit = config.max_in_flight_requests_per_connection
+        self._max_request = config.max_request_size
+        self._timeout_ms = config.request_timeout_ms
+        self._backoff = Backoff(
+            config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
+        )
+        self._connection: BrokerConnection | None = None
+        self._connecting = False
+        self._ready: dict[PartitionQueue, None] = {}
+        self._awaited: dict[PartitionQueue, None] = {}
+        """Queues whose open batch is awaited: they are ready once nothing is under way."""
+        self._scheduled = False
+        self._watch: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    # Queues
+
+    @property
+    def unsendable(self) -> bool:
+        """Whether the broker is out of reach or silent."""
+        return self.silent or not self.reachable
+
+    def gain(self, queue: PartitionQueue) -> None:
+        """The broker leads this partition from now on."""
+        self.queues[queue] = None
+        self._accumulator.set_unsendable(queue, self.unsendable)
+        if queue.oldest() is not None:
+            self.ready(queue)
+
+    def lose(self, queue: PartitionQueue) -> None:
+        """The broker does not lead this partition any more."""
+        self.queues.pop(queue, None)
+        self._ready.pop(queue, None)
+        self._awaited.pop(queue, None)
+
+    def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
+        """The queue may have something to send."""
+        self._ready[queue] = None
+        if at_once and not self.in_flight and self._connection is not None:
+            self.pump()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.pump)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+
+    # Sending
+
+    def pump(self) -> None:
+        """Send what is ready, as far as the requests in flight allow."""
+        self._scheduled = False
+        if self._closed:
+            return
+        connection = self._connection
+        if connection is None or connection.closed:
+            if (self._ready or self._awaited) and not self._connecting:
+                self._connecting = True
+                name = f"produce connection to broker {self.node_id}"
+                self._supervisor.spawn(self._connect, name=name)
+            return
+        until = self._clock.monotonic() + SLICE_S
+        while self.in_flight < self._limit:
+            if not self.in_flight and self._awaited:
+                self._ready.update(self._awaited)
+                self._awaited.clear()
+            batches = self._collate()
+            if not batches:
+                return
+            self._transmit(connection, batches)
+            if self._clock.monotonic() > until:
+                if not self._scheduled:
+                    self._scheduled = True
+                    self._loop.call_soon(self.pump)
+                return
+
+    def _collate(self) -> list[ProducerBatch]:
+        """The batches of the next request, at most one for each partition."""
+        batches: list[ProducerBatch] = []
+        total = 0
+        until = self._clock.monotonic() + SLICE_S
+        for queue in list(self._ready):
+            batch = self._next(queue)
+            if batch is None:
+                del self._ready[queue]
+                continue
+            if batches and total + batch.size > self._max_request:
+                break
+            queue.leave(batch)
+            batches.append(batch)
+            total += batch.size
+            # Behind all others, for what it has left.
+            del self._ready[queue]
+            self._ready[queue] = None
+            if self._clock.monotonic() > until:
+                break
+        return batches
+
+    def _next(self, queue: PartitionQueue) -> ProducerBatch | None:
+        batch = queue.next(not self.in_flight, self._limit)
+        if batch is None:
+            waiting = queue.open
+            if waiting is not None and waiting.demanded and not waiting.parked:
+                self._awaited[queue] = None
+            return None
+        if not self._accumulator.prepare(batch) or not self._ids.number(queue, batch):
+            return None
+        return batch
+
+    def _transmit(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
+        exchange = Exchange(
+            batches,
+            connection.version_of(ProduceRequest),
+            acks=self._acks,
+            timeout_ms=self._timeout_ms,
+        )
+        self.in_flight += 1
+        for batch in batches:
+            batch.pins += 1
+        answer = connection.send(
+            exchange.request,
+            timeout_s=self._timeout_ms / 1000,
+            version=exchange.version,
+            expect_response=self._acks != 0,
+        )
+        if self._watch is None:
+            self._watch = self._loop.call_later(SILENCE_S, self._listen)
+        answer.add_done_callback(partial(self._answered, exchange))
+
+    # Answers
+
+    def _answered(self, exchange: Exchange, answer: asyncio.Future[Any]) -> None:
+        self.in_flight -= 1
+        # The transport has let go of the bytes, or will never read them again.
+        for sent in exchange.sent.values():
+            self._unpin(sent.batch)
+        error = None if answer.cancelled() else answer.exception()
+        if isinstance(error, KafkaError):
+            for sent in exchange.sent.values():
+                self._outcomes.unanswered(sent, error)
+        elif error is not None:
+            raise error
+        elif self._acks == 0:
+            for sent in exchange.sent.values():
+                self._outcomes.written(sent)
+        elif not answer.cancelled():
+            self._set_silent(False)
+            response = answer.result()
+            nodes = endpoints(response)
+            for sent, part in exchange.answers(response):
+                if part is None:
+                    self._outcomes.unanswered(sent, left_out(self.node_id))
+                else:
+                    self._outcomes.answered(sent, part, self.node_id, nodes)
+        for sent in exchange.sent.values():
+            sent.batch.queue.poke()
+        if self._ready or self._awaited:
+            self.pump()
+
+    def _unpin(self, batch: ProducerBatch) -> None:
+        batch.pins -= 1
+        if batch.done and not batch.pins:
+            self._accumulator.release(batch)
+
+    def _listen(self) -> None:
+        """Whether the broker still answers."""
+        self._watch = None
+        connection = self._connection
+        if not self.in_flight or connection is None:
+            return
+        quiet = connection.unanswered_for()
+        if quiet >= SILENCE_S:
+            self._set_silent(True)
+            quiet = 0.0
+        self._watch = self._loop.call_later(SILENCE_S - quiet, self._listen)
+
+    def _set_silent(self, silent: bool) -> None:
+        if self.silent is not silent:
+            self.silent = silent
+            self._mark()
+
+    def _set_reachable(self, reachable: bool) -> None:
+        self.silent = False
+        self.reachable = reachable
+        self._mark()
+
+    def _mark(self) -> None:
+        for queue in self.queues:
+            self._accumulator.set_unsendable(queue, self.unsendable)
+
+    # Connecting
+
+    async def _connect(self) -> None:
+        try:
+            await self._keep_connecting()
+        finally:
+            self._connecting = False
+        self.pump()
+
+    async def _keep_connecting(self) -> None:
+        attempt = 0
+        while self.queues and not self._closed:
+            try:
+                connection = await self._cluster.connect(self.node_id, Purpose.PRODUCE)
+            except KafkaError as error:
+                self._set_reachable(False)
+                rng = self._clock.rng
+                action = decide(error, Scope.CONNECTION, attempt, 1e9, rng, self._backoff)
+                if action.decision not in RETRYING:
+                    self._give_up(error)
+                    return
+                attempt += 1
+                topics = dict.fromkeys(queue.topic.name for queue in self.queues)
+                self._cluster.updater.request_update(topics, reason="a leader is out of reach")
+                await asyncio.sleep(action.delay_s)
+            else:
+                self._connection = connection
+                connection.on_close(self._lost)
+                self._set_reachable(True)
+                return
+
+    def _give_up(self, error: KafkaError) -> None:
+        """The broker cannot be talked to, and waiting will not mend it."""
+        for queue in list(self.queues):
+            for batch in list(queue.batches()):
+                self._accumulator.fail(batch, error)
+        self._ready.clear()
+        self._awaited.clear()
+
+    def _lost(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        if reason is not None and not self._closed:
+            self._set_reachable(False)
+        for queue in self.queues:
+            if queue.oldest() is not None:
+                self.ready(queue)

@@ -1,0 +1,193 @@
+"""Sequence numbers: what keeps a partition's records in order and unique (KIP-98, KIP-360).
+
+Theory of operation. Every batch carries (producer id, epoch, first sequence). The leader of a
+partition appends a batch only if it follows the one before it, answers a batch that it has among
+its last five as if it had just written it, and refuses any other. So up to five batches may be
+under way at once, and a batch whose fate is unknown may be sent again as it is: it lands once.
+
+What may never happen is that a batch gets *other* numbers while its former ones may still land.
+So numbers are given once, when a batch first leaves, and taken back only when the partition is
+calm (none of its batches is under way) and the lowest batch that is left was refused for want of
+its predecessor, which proves that neither it nor any after it was written. That is the case when
+
+- an earlier batch was lost: it expired, or failed for good, after it had its numbers;
+- the broker lost its memory of this producer.
+
+Then the partition restarts: the next epoch of the same producer id, sequences from 0. A broker
+accepts that from any state, and a straggler of the old epoch, still in some socket, is fenced.
+Epochs belong to partitions here: a broker keeps them by partition, so the partitions of an
+idempotent producer need not agree. Past the last epoch a partition takes a new producer id.
+
+If the lowest batch was not refused, the partition goes on: its batches are sent again in order,
+with their numbers. If all that was numbered is lost, and the last of it was not acknowledged, the
+next number is uncertain, and the partition restarts as well. A topic created again under its name
+has no history: its partitions restart, and what was refused by the old topic goes to the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import NamedTuple
+
+from aiokclient.errors import (
+    DuplicateSequenceError,
+    KafkaError,
+    OutOfOrderSequenceError,
+    UnknownProducerIdError,
+)
+
+__all__ = ["CODES", "MAX_EPOCH", "Event", "Numbers", "PartitionSequences", "State", "advance"]
+
+MAX_EPOCH = 0x7FFF
+MODULUS = 1 << 31
+
+
+class State(Enum):
+    """What the partition may send."""
+
+    FLOWING = auto()
+    """Batches leave, numbered one after the other."""
+    CALMING = auto()
+    """Something came back or was lost: nothing leaves until nothing is under way."""
+    RESTARTING = auto()
+    """Calm, and the numbers are void: the next epoch comes first."""
+
+
+class Event(Enum):
+    """What can happen to numbered batches."""
+
+    WRITTEN = auto()
+    """The leader has the batch, now or from an earlier attempt."""
+    RETURNED = auto()
+    """The batch is to be sent again; whether it was written may be unknown."""
+    REFUSED = auto()
+    """The batch does not follow what the leader has: it was not written."""
+    LOST = auto()
+    """The batch got its outcome without being acknowledged, and will not be sent again."""
+    RECREATED = auto()
+    """The topic is another one under the same name."""
+    CALM_IN_ORDER = auto()
+    """Nothing is under way; what is left can go again as it is."""
+    CALM_WITH_GAP = auto()
+    """Nothing is under way; what is left cannot follow what the leader has."""
+    RESTARTED = auto()
+    """There is a new epoch."""
+
+
+_F, _C, _R = State.FLOWING, State.CALMING, State.RESTARTING
+
+TRANSITIONS: Mapping[tuple[State, Event], State] = {
+    (_F, Event.WRITTEN): _F,
+    (_F, Event.RETURNED): _C,
+    (_F, Event.REFUSED): _C,
+    (_F, Event.LOST): _C,
+    (_F, Event.RECREATED): _C,
+    (_C, Event.WRITTEN): _C,
+    (_C, Event.RETURNED): _C,
+    (_C, Event.REFUSED): _C,
+    (_C, Event.LOST): _C,
+    (_C, Event.RECREATED): _C,
+    (_C, Event.CALM_IN_ORDER): _F,
+    (_C, Event.CALM_WITH_GAP): _R,
+    (_R, Event.LOST): _R,
+    (_R, Event.RECREATED): _R,
+    (_R, Event.RESTARTED): _F,
+}
+
+
+def _code(error: type[KafkaError]) -> int:
+    assert error.code is not None
+    return error.code
+
+
+CODES: Mapping[int, Event] = {
+    _code(DuplicateSequenceError): Event.WRITTEN,
+    _code(OutOfOrderSequenceError): Event.REFUSED,
+    _code(UnknownProducerIdError): Event.REFUSED,
+}
+"""The codes of a produce response that are about sequences; all others are for the policy."""
+
+
+class Numbers(NamedTuple):
+    """What a batch is numbered with."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+def advance(sequence: int, count: int) -> int:
+    """The sequence `count` records later; it wraps to 0 after 2**31 - 1."""
+    return (sequence + count) % MODULUS
+
+
+class PartitionSequences:
+    """The numbers of one partition."""
+
+    __slots__ = ("acknowledged", "epoch", "next", "producer_id", "recreated", "state")
+
+    def __init__(self) -> None:
+        self.producer_id = -1
+        self.epoch = -1
+        self.next = 0
+        self.acknowledged = 0
+        """The sequence after the last one that is known to be written."""
+        self.recreated = False
+        self.state = State.FLOWING
+
+    def step(self, event: Event) -> None:
+        """Take note of an event; a pair that is not in the table is a bug and raises KeyError."""
+        self.state = TRANSITIONS[self.state, event]
+        if event is Event.RECREATED:
+            self.recreated = True
+
+    def assign(self, count: int) -> Numbers:
+        """Numbers for the next batch, of `count` records."""
+        numbers = Numbers(self.producer_id, self.epoch, self.next)
+        self.next = advance(self.next, count)
+        return numbers
+
+    def written(self, numbers: Numbers, count: int) -> None:
+        """The leader has the batch with these numbers."""
+        if numbers.producer_id != self.producer_id or numbers.epoch != self.epoch:
+            return
+        end = advance(numbers.sequence, count)
+        if (end - self.acknowledged) % MODULUS < MODULUS // 2:
+            self.acknowledged = end
+
+    def calm(self, *, left: bool, head_refused: bool) -> State:
+        """Nothing is under way any more; decide how to go on.
+
+        `left`: numbered batches wait to be sent again; `head_refused`: the answer to the lowest of
+        them was a refusal.
+        """
+        if self.state is not State.CALMING:
+            return self.state
+        unnumbered = self.producer_id < 0
+        uncertain = head_refused if left else self.next != self.acknowledged
+        if self.recreated or (uncertain and not unnumbered):
+            self.step(Event.CALM_WITH_GAP)
+        else:
+            self.step(Event.CALM_IN_ORDER)
+        return self.state
+
+    @property
+    def exhausted(self) -> bool:
+        """There is no next epoch, or no producer id at all: a new one has to be asked for."""
+        return self.producer_id < 0 or self.epoch >= MAX_EPOCH
+
+    def restart(self) -> None:
+        """Begin the next epoch at sequence 0."""
+        self._begin(self.producer_id, self.epoch + 1)
+
+    def adopt(self, producer_id: int, epoch: int) -> None:
+        """Begin with a producer id that the cluster gave."""
+        self._begin(producer_id, epoch)
+
+    def _begin(self, producer_id: int, epoch: int) -> None:
+        self.producer_id, self.epoch = producer_id, epoch
+        self.next = self.acknowledged = 0
+        self.recreated = False
+        if self.state is State.RESTARTING:
+            self.step(Event.RESTARTED)

@@ -1,0 +1,49 @@
+"""Turning keys and values into bytes, by the user's serializers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiokclient.errors import KafkaError, SerializationError
+from aiokclient.types import Headers, Serializer
+
+__all__ = ["Serialize", "bound", "preparations"]
+
+Serialize = Callable[[str, Any, Headers], bytes]
+
+
+def bound(serializer: Any, what: str) -> Serialize | None:
+    """A serializer as one function; None for none. `what` is "key" or "value".
+
+    The function raises SerializationError, whose cause is what the serializer raised.
+    """
+    if serializer is None:
+        return None
+    if isinstance(serializer, Serializer):
+        call: Callable[[str, Any, Headers], Any] = serializer.serialize
+    else:
+
+        def call(topic: str, value: Any, headers: Headers) -> Any:
+            return serializer(value)
+
+    def serialize(topic: str, value: Any, headers: Headers) -> bytes:
+        try:
+            result = call(topic, value, headers)
+        except KafkaError:
+            raise
+        except Exception as error:
+            text = f"the {what} serializer failed for a record of topic {topic}: {error!r}"
+            raise SerializationError(text) from error
+        if not isinstance(result, bytes):
+            kind = type(result).__name__
+            raise SerializationError(f"the {what} serializer returned {kind}, not bytes")
+        return result
+
+    return serialize
+
+
+def preparations(*serializers: Any) -> list[Callable[[str], Awaitable[object]]]:
+    """The `prepare` of those that have one."""
+    found = (getattr(serializer, "prepare", None) for serializer in serializers)
+    return [prepare for prepare in found if prepare is not None]
