@@ -15,6 +15,7 @@ from typing import IO, Any, Self
 from uuid import UUID
 
 from kafka_harness.files import CACHE, REPOSITORY
+from kafka_harness.java import find
 
 SOURCE = REPOSITORY / "tests" / "java" / "WireOracle.java"
 OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -30,7 +31,7 @@ def compiled(jars: Sequence[Path]) -> str:
     digest = hashlib.sha256(SOURCE.read_bytes() + path.encode()).hexdigest()[:16]
     target = CACHE / "classes" / digest
     if not (target / "WireOracle.class").exists():
-        command = ["javac", "--release", "17", "-cp", path, "-d", str(target), str(SOURCE)]
+        command = [find("javac"), "--release", "17", "-cp", path, "-d", str(target), str(SOURCE)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise OracleError(done.stderr)
