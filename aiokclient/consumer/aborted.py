@@ -1,0 +1,62 @@
+"""Which batches of a fetched partition hold records for the program.
+
+Control batches never do. With `read_committed` the broker sends, beside the batches, the
+transactions among them that were aborted: producer id and first offset. From that offset on the
+producer's transactional batches are left out, until the marker that ends the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from aiokclient.errors import CorruptRecordError
+
+__all__ = ["Markable", "visible"]
+
+ABORT_MARKER = 0
+
+
+class Markable(Protocol):
+    """What is read of a batch here: all of it is in the header, but for the type of a marker."""
+
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def is_control(self) -> bool: ...
+    @property
+    def is_transactional(self) -> bool: ...
+
+    def control_type(self) -> int:
+        """0 for the marker that ends an aborted transaction."""
+        ...
+
+
+def visible(batches: Sequence[Markable], aborted: Iterable[tuple[int, int]] = ()) -> list[bool]:
+    """For each batch whether its records are to be handed out.
+
+    `aborted` are (producer id, first offset) in any order: brokers have sent them out of order.
+    """
+    # Popped from its end, so the earliest comes last.
+    beginning = sorted(aborted, key=lambda transaction: -transaction[1])
+    open_aborted: set[int] = set()
+    shown: list[bool] = []
+    for batch in batches:
+        while beginning and beginning[-1][1] <= batch.last_offset:
+            open_aborted.add(beginning.pop()[0])
+        if batch.is_control:
+            if batch.producer_id in open_aborted and _aborts(batch):
+                open_aborted.discard(batch.producer_id)
+            shown.append(False)
+        else:
+            shown.append(not (batch.is_transactional and batch.producer_id in open_aborted))
+    return shown
+
+
+def _aborts(marker: Markable) -> bool:
+    try:
+        return marker.control_type() == ABORT_MARKER
+    except CorruptRecordError:
+        return False  # The reader finds the damage when it comes to this marker.

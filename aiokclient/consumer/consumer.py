@@ -1,0 +1,459 @@
+"""`Consumer`: what a program reads with."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, Unpack
+
+from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
+from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.config import ConsumerConfig, ConsumerOptions
+from aiokclient.consumer.deserialize import Deserializers
+from aiokclient.consumer.engine import Engine
+from aiokclient.consumer.iteration import ArrowBatches, RecordBatches, RecordIterator
+from aiokclient.consumer.records import Records
+from aiokclient.consumer.resets import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, Reset
+from aiokclient.consumer.subscription import Subscription, SubscriptionState
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    ConfigError,
+    IllegalStateError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from aiokclient.protocol.messages.metadata import MetadataRequest
+from aiokclient.types import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    State,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    # A consumer without deserializers is one of bytes; only type checkers know of defaults yet.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    K = TypeVarWithDefault("K", default=bytes)
+    V = TypeVarWithDefault("V", default=bytes)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+__all__ = ["Consumer"]
+
+
+class Consumer(Lifecycle, Generic[K, V]):
+    """Reads records, in order within each partition.
+
+        async with Consumer("orders", bootstrap_servers="localhost:9092") as consumer:
+            async for record in consumer:
+                print(record.value)
+
+    Topics, or one compiled pattern that has to match their whole names, are read whole: all
+    partitions, also those that appear later (these from their first record on, see
+    `new_partitions`). `assign` takes single partitions instead or as well. It begins at
+    `auto_offset_reset` ("latest"; "earliest", "none", "by_duration:P1D").
+
+    It can be made anywhere, and starts by `async with`, `await consumer.start()` or
+    `await consumer`. Once started its positions are known, but for partitions whose brokers do not
+    answer: with "latest", what is sent from then on is read. One task reads at a time. A record
+    handed out is processed once the next one is asked for.
+
+    `client` shares connections and metadata; `listener` is told of partitions by the methods
+    `on_assigned(partitions)` and `on_lost(partitions)`, plain or async. Options are Kafka's with
+    `_` for `.`, times in milliseconds; ConfigError for a bad one. `key_deserializer` and
+    `value_deserializer` are functions of the bytes, or objects with
+    `deserialize(topic, data, headers)`; `on_record_error(error)` answers what stands for what they
+    fail on, or SKIP.
+    """
+
+    closing_rank: ClassVar[int] = 0
+    config_type: ClassVar[type[ConsumerConfig]] = ConsumerConfig
+    _config: ConsumerConfig
+
+    def __init__(
+        self,
+        *topics: str | re.Pattern[str],
+        client: ClientLike | None = None,
+        listener: Any = None,
+        **options: Unpack[ConsumerOptions[K, V]],
+    ) -> None:
+        shared = client.config if client is not None else None
+        config = ConsumerConfig.build(options, client=shared)
+        if config.group_id is not None:
+            raise ConfigError(
+                "group_id: consumer groups are not available in this version; leave it out to "
+                "read topics whole, or use assign()"
+            )
+        super().__init__(config, client)
+        self._deserializers = Deserializers(
+            config.key_deserializer, config.value_deserializer, config.on_record_error
+        )
+        self._subscription = SubscriptionState(Reset.of(config))
+        self._engine: Engine | None = None
+        self._subscribe_all(topics, listener)
+
+    def _subscribe_all(self, topics: Sequence[str | re.Pattern[str]], listener: Any) -> None:
+        patterns = [topic for topic in topics if isinstance(topic, re.Pattern)]
+        if patterns and len(topics) > 1:
+            raise ConfigError("a consumer takes names of topics, or one pattern, not both")
+        if topics:
+            names = [topic for topic in topics if isinstance(topic, str)]
+            self.subscribe(patterns[0] if patterns else names, listener)
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, Any], *topics: str | re.Pattern[str], **options: Any
+    ) -> Self:
+        """From Kafka's dotted names with texts as values; `options` adds what no text can say.
+
+        Raises ConfigError for an unknown name (it names the nearest) and for a value not allowed.
+        """
+        listener = options.pop("listener", None)
+        consumer = super().from_properties(properties, **options)
+        consumer._subscribe_all(topics, listener)
+        return consumer
+
+    # -- life
+
+    async def _open(self) -> None:
+        self._engine = Engine(
+            self._cluster,
+            self._config,
+            self._subscription,
+            self._deserializers,
+            self._supervisor,
+            lambda: self._failure,
+        )
+        await self._engine.start()
+
+    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+        if self._engine is not None:
+            self._engine.stop()
+
+    def _failed(self, error: BaseException) -> None:
+        if self._engine is not None:
+            self._engine.wake()
+
+    @property
+    def _running(self) -> Engine:
+        self._check()
+        assert self._engine is not None
+        return self._engine
+
+    def _check_plain(self) -> None:
+        """What may be called before the start, too."""
+        if self._state not in (State.NEW, State.STARTING):
+            self._check()
+
+    def _timeout(self, timeout: float | None) -> float:
+        return self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
+
+    # -- what to read
+
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: Any = None) -> None:
+        """Reads these topics whole instead of those before, or all that a pattern matches. Plain.
+
+        A pattern has to match a topic's whole name; internal topics are left out. Partitions
+        assigned by hand stay.
+        """
+        self._check_plain()
+        chosen = [topics] if isinstance(topics, str) else topics
+        if not isinstance(chosen, re.Pattern):
+            chosen = list(chosen)
+        self._subscription.subscribe(Subscription(chosen, listener))
+
+    def unsubscribe(self) -> None:
+        """Reads nothing any more, neither subscribed nor assigned. Plain."""
+        self._check_plain()
+        self._subscription.assign(())
+        self._subscription.subscribe(Subscription())
+
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Reads these partitions instead of those assigned before. Plain.
+
+        Those that were assigned already keep their positions. A subscription stays.
+        """
+        self._check_plain()
+        self._subscription.assign(tps)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read. Plain."""
+        self._check_plain()
+        return set(self._subscription.partitions)
+
+    def pause(self, tps: Iterable[TopicPartition]) -> None:
+        """Hands out nothing of these partitions until `resume`. Plain.
+
+        What is fetched of them is kept within bounds, and fetched again where it is not.
+        """
+        self._check_plain()
+        self._subscription.pause(tps, True)
+
+    def resume(self, tps: Iterable[TopicPartition]) -> None:
+        """Goes on with these partitions. Plain."""
+        self._check_plain()
+        self._subscription.pause(tps, False)
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused. Plain."""
+        self._check_plain()
+        return {state.tp for state in self._subscription.partitions.values() if state.paused}
+
+    # -- where to read
+
+    def seek(
+        self,
+        to: ConsumerRecord[Any, Any] | TopicPartition,
+        offset: int | OffsetAndMetadata | None = None,
+    ) -> None:
+        """Hands out `seek(record)` again, or the record at the offset in `seek(tp, offset)`. Plain.
+
+        What was handed out and what is processed both move there. Raises IllegalStateError for a
+        partition that is not assigned.
+        """
+        self._check_plain()
+        if isinstance(to, ConsumerRecord):
+            tp, position = TopicPartition(to.topic, to.partition), to.offset
+            epoch = to.leader_epoch
+        elif isinstance(offset, OffsetAndMetadata):
+            tp, position, epoch = to, offset.offset, offset.leader_epoch
+        elif offset is not None:
+            tp, position, epoch = to, offset, None
+        else:
+            raise IllegalStateError("seek() takes a record, or a partition and an offset")
+        if position < 0:
+            raise IllegalStateError(
+                f"{position} is no offset; see seek_to_beginning and seek_to_end"
+            )
+        self._subscription.seek(TopicPartition(*tp), position, epoch)
+
+    def seek_to_beginning(self, tps: Iterable[TopicPartition] | None = None) -> None:
+        """Goes on at the first record of each partition, by default of all. Plain.
+
+        The offset is looked up in the background.
+        """
+        self._check_plain()
+        self._subscription.look_up(self._subscription.chosen(tps), EARLIEST)
+
+    def seek_to_end(self, tps: Iterable[TopicPartition] | None = None) -> None:
+        """Goes on at the end of each partition, by default of all. Plain.
+
+        The offset is looked up in the background: it is the end as it is a little later.
+        """
+        self._check_plain()
+        self._subscription.look_up(self._subscription.chosen(tps), LATEST)
+
+    async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record to be handed out, looked up if need be.
+
+        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
+        """
+        engine, timeout = self._running, self._timeout(timeout)
+        until = self._cluster.clock.monotonic() + timeout
+        if not await engine.located(TopicPartition(*tp), until):
+            raise ApiTimeoutError(f"no position within {timeout:.1f} s", topic_partition=tp)
+        self._subscription.settle()
+        return self._subscription[tp].position
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """For each partition the offset after the last record handed out. Plain."""
+        self._check_plain()
+        return self._subscription.consumed()
+
+    # -- reading
+
+    def __aiter__(self) -> RecordIterator[K, V]:
+        """The records one by one, without end: `async for record in consumer`.
+
+        It awaits only when there is nothing at hand, and gives way to the loop at least every
+        10 ms. Raises RecordError for a record that cannot be deserialized (asking again goes on
+        behind it), CorruptBatchError for a damaged batch, OffsetOutOfRangeError, LogTruncationError
+        and NoOffsetError where `auto_offset_reset` is "none", ConcurrentReadError while another
+        task reads, and what the brokers refuse. A cancellation loses no record.
+        """
+        return RecordIterator(self._running.reader)
+
+    def until_end(self) -> RecordIterator[K, V]:
+        """As `async for record in consumer`, up to the end offsets as they are when it begins."""
+        return RecordIterator(self._running.reader, self._ends)
+
+    def batches(
+        self,
+        max_records: int = 500,
+        max_wait: float = 0.0,
+        by_partition: bool = False,
+        until_end: bool = False,
+    ) -> RecordBatches[K, V]:
+        """The records in lists that are never empty: `async for records in consumer.batches()`.
+
+        A list is handed out when it has `max_records`, or `max_wait` seconds after its first
+        record was there. With `by_partition` each holds records of one partition. Otherwise as the
+        iteration over the consumer.
+        """
+        if max_records < 1 or max_wait < 0:
+            raise IllegalStateError("max_records has to be at least 1, max_wait not negative")
+        ends = self._ends if until_end else None
+        return RecordBatches(self._running.reader, max_records, max_wait, by_partition, ends)
+
+    def arrow_batches(self) -> ArrowBatches:
+        """The records as `pyarrow.RecordBatch`es: `async for table in consumer.arrow_batches()`.
+
+        Each holds what was fetched of one partition. The columns are topic, partition, offset,
+        timestamp, timestamp_type, key, value, headers; keys and values are bytes: deserializers
+        are not applied. Raises ImportError without pyarrow.
+        """
+        return ArrowBatches(self._running.reader, check_crcs=self._config.check_crcs)
+
+    async def poll(self, timeout: float = 1.0, max_records: int | None = None) -> Records[K, V]:
+        """Up to `max_records` (`max_poll_records`) as soon as there is one; empty at the timeout.
+
+        `timeout` in seconds; 0 takes only what is at hand. Raises as the iteration does. A
+        cancellation loses no record.
+        """
+        limit = self._config.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise IllegalStateError("max_records has to be at least 1")
+        return await self._running.reader.read(limit, timeout)
+
+    async def get(self, timeout: float = 1.0) -> ConsumerRecord[K, V] | None:
+        """One record, or None when there is none within `timeout` seconds. As `poll`."""
+        records = await self._running.reader.read(1, timeout)
+        return records[0] if records else None
+
+    def stop(self) -> None:
+        """Ends reading for good: iterations end after what is in hand, `poll` gives []. Plain.
+
+        May be called from any thread and from signal handlers. The consumer still has to be closed.
+        """
+        if self._state is State.CLOSED:
+            return
+        if self._engine is None or self._loop is None:
+            raise IllegalStateError("this consumer is not started, so there is nothing to stop")
+        self._engine.reader.mark_stopped()
+        if threading.get_ident() == self._thread and self._closing is not None:
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._engine.reader.stop)
+        except RuntimeError as error:
+            raise ClosedError("the event loop of this consumer is closed") from error
+
+    # -- offsets
+
+    async def beginning_offsets(
+        self, tps: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition.
+
+        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised; the
+        partitions need not be assigned.
+        """
+        return await self._find(tps, EARLIEST_TIMESTAMP, timeout)
+
+    async def end_offsets(
+        self, tps: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition; as `beginning_offsets`.
+
+        With `isolation_level="read_committed"` that before the first open transaction.
+        """
+        return await self._find(tps, LATEST_TIMESTAMP, timeout)
+
+    async def _find(
+        self, tps: Iterable[TopicPartition], timestamp: int, timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = {TopicPartition(*tp): timestamp for tp in tps}
+        found = await self._running.offsets.until_found(wanted, self._timeout(timeout))
+        return {tp: found[tp].offset for tp in wanted}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time in ms, for each partition; None if there is none.
+
+        `timeout` as in `beginning_offsets`.
+        """
+        if any(time < 0 for time in times.values()):
+            raise IllegalStateError("a time is in milliseconds since the epoch, never negative")
+        wanted = {TopicPartition(*tp): time for tp, time in times.items()}
+        found = await self._running.offsets.until_found(wanted, self._timeout(timeout))
+        answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for tp in wanted:
+            offset, timestamp, epoch = found[tp]
+            known = epoch if epoch >= 0 else None
+            answers[tp] = OffsetAndTimestamp(offset, timestamp, known) if offset >= 0 else None
+        return answers
+
+    async def lag(
+        self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """How many offsets lie between position and end, by default for all assigned partitions.
+
+        `timeout` as in `beginning_offsets`.
+        """
+        chosen = [state.tp for state in self._subscription.chosen(tps)]
+        ends = await self.end_offsets(chosen, timeout)
+        return {tp: max(ends[tp] - await self.position(tp, timeout), 0) for tp in chosen}
+
+    async def _ends(self) -> dict[TopicPartition, int]:
+        return await self.end_offsets(list(self._subscription.partitions))
+
+    # -- the cluster
+
+    async def partitions_for(
+        self, topic: str, timeout: float | None = None
+    ) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic with their leaders and replicas, read anew.
+
+        `timeout` in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError, and
+        ApiTimeoutError.
+        """
+        engine = self._running
+        metadata = await engine.cluster.updater.refresh((topic,), timeout=self._timeout(timeout))
+        info = metadata.topic(topic)
+        if info is None:
+            raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)
+        error = error_for(info.error, api="Metadata", resource=topic)
+        if error is not None:
+            raise error
+        return info.partitions
+
+    async def list_topics(
+        self, timeout: float | None = None
+    ) -> dict[str, tuple[PartitionInfo, ...]]:
+        """All topics that this client may see, with their partitions.
+
+        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
+        """
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = await self._running.cluster.request(request, AnyBroker(), timeout=timeout)
+        topics = merged(ClusterMetadata(), answer, complete=True).topics
+        return {name: topics[name].partitions for name in sorted(topics) if not topics[name].error}
+
+    # -- what needs a group
+
+    async def commit(self, what: Any = None, timeout: float | None = None) -> None:
+        """Commits offsets for the group; without `group_id` it raises IllegalStateError."""
+        self._needs_group("commit")
+
+    async def committed(
+        self, tps: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; without `group_id` it raises IllegalStateError."""
+        self._needs_group("committed")
+
+    def group_metadata(self) -> NoReturn:
+        """The membership in the group; without `group_id` it raises IllegalStateError. Plain."""
+        self._needs_group("group_metadata")
+
+    def _needs_group(self, call: str) -> NoReturn:
+        self._check()
+        raise IllegalStateError(
+            f"{call}() needs a group, and this consumer has no group_id; keep offsets yourself "
+            "(consumed() tells them, seek() goes back to them)"
+        )

@@ -1,0 +1,90 @@
+"""From the bytes of a record to the program's own keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from aiokclient.errors import ConfigError, RecordError
+from aiokclient.types import SKIP, ConsumerRecord, Deserializer, Headers, TopicPartition
+
+__all__ = ["Deserializers", "RawRecord"]
+
+RawRecord: TypeAlias = ConsumerRecord[Any, Any]
+_Function: TypeAlias = Callable[[str, bytes, Headers], Any]
+
+
+class Deserializers:
+    """The two of a consumer, and what is done with records that they fail on.
+
+    `on_error(error)` answers what stands for the key or value that could not be read, or SKIP to
+    leave the record out.
+    """
+
+    def __init__(
+        self,
+        key: Any = None,
+        value: Any = None,
+        on_error: Callable[[RecordError], Any] | None = None,
+    ) -> None:
+        self._key = _function(key, "key_deserializer")
+        self._value = _function(value, "value_deserializer")
+        self._on_error = on_error
+
+    def __bool__(self) -> bool:
+        return self._key is not None or self._value is not None
+
+    def apply(self, raw: RawRecord) -> RawRecord | None:
+        """The record for the program, a new one; None to leave it out. Raises RecordError."""
+        key = self._part("key", self._key, raw.key, raw)
+        if key is SKIP:
+            return None
+        value = self._part("value", self._value, raw.value, raw)
+        if value is SKIP:
+            return None
+        return ConsumerRecord(
+            raw.topic,
+            raw.partition,
+            raw.offset,
+            raw.timestamp,
+            raw.timestamp_type,
+            key,
+            value,
+            raw.headers,
+            raw.leader_epoch,
+        )
+
+    def _part(
+        self, part: str, function: _Function | None, data: bytes | None, raw: RawRecord
+    ) -> Any:
+        if function is None or data is None:
+            return data
+        try:
+            return function(raw.topic, data, raw.headers)
+        except Exception as cause:
+            error = _record_error(part, raw)
+            error.__cause__ = cause
+            if self._on_error is None:
+                raise error from cause
+            return self._on_error(error)
+
+
+def _record_error(part: str, raw: RawRecord) -> RecordError:
+    return RecordError(
+        f"The {part} was refused by its deserializer",
+        topic_partition=TopicPartition(raw.topic, raw.partition),
+        offset=raw.offset,
+        raw_key=raw.key,
+        raw_value=raw.value,
+        headers=raw.headers,
+    )
+
+
+def _function(deserializer: Any, option: str) -> _Function | None:
+    if deserializer is None:
+        return None
+    if isinstance(deserializer, Deserializer):
+        return deserializer.deserialize
+    if not callable(deserializer):
+        raise ConfigError(f"{option} is neither a function nor an object with deserialize()")
+    return lambda topic, data, headers: deserializer(data)

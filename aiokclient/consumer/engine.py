@@ -1,0 +1,145 @@
+"""What works in the background of one started consumer, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.supervisor import Supervisor
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.deserialize import Deserializers
+from aiokclient.consumer.fetch_buffer import FetchBuffer
+from aiokclient.consumer.fetchers import Fetchers
+from aiokclient.consumer.locator import Locator
+from aiokclient.consumer.offsets import Offsets
+from aiokclient.consumer.positions import Phase
+from aiokclient.consumer.reader import Reader
+from aiokclient.consumer.signal import Signal
+from aiokclient.consumer.subscription import SubscriptionState
+from aiokclient.consumer.topics import TopicFollower
+from aiokclient.consumer.unpack import Unpacker
+from aiokclient.types import TopicPartition
+
+__all__ = ["Engine"]
+
+SETTLE_S = 5.0
+"""How long a start waits for positions that brokers do not tell."""
+
+
+class Engine:
+    """Made when a consumer starts, and ended with it; the subscription outlives it."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        deserializers: Deserializers,
+        supervisor: Supervisor,
+        died: Callable[[], BaseException | None],
+    ) -> None:
+        self.cluster = cluster
+        self._subscription = subscription
+        self._died = died
+        subscription.metrics = cluster.metrics
+        arrived = Signal()
+        self.moved = Signal()
+        """Set when partitions or positions have changed."""
+        self.buffer = FetchBuffer(config.fetch_max_bytes)
+        unpacker = Unpacker(self.buffer, deserializers, arrived.set, check_crcs=config.check_crcs)
+        self.reader = Reader(subscription, self.buffer, unpacker, arrived, cluster.metrics, died)
+        self.offsets = Offsets(cluster, config)
+        report, spawn = self.reader.report, supervisor.spawn
+        self.fetchers = Fetchers(
+            cluster,
+            config,
+            subscription,
+            self.buffer,
+            arrived=arrived.set,
+            report=report,
+            spawn=spawn,
+        )
+        self._locator = Locator(
+            cluster,
+            config,
+            subscription,
+            self.offsets,
+            diverged=self.fetchers.diverged,
+            report=report,
+            spawn=spawn,
+        )
+        self._follower = TopicFollower(cluster, config, subscription, report=report)
+        self._spawn = spawn
+        self._assigned: dict[str, None] = {}
+        self._unsubscribe: Callable[[], None] = lambda: None
+        cluster.metrics.gauge("consumer_buffered_bytes", lambda: self.buffer.size)
+
+    async def start(self) -> None:
+        """Begins; returns when the partitions are known, and where to begin in them.
+
+        Partitions whose leader does not answer are waited for only shortly.
+        """
+        subscription = self._subscription
+        self._unsubscribe = self.cluster.updater.subscribe(self._observe)
+        subscription.listen(self.moved.set)
+        subscription.listen(self._want_assigned)
+        self._want_assigned()
+        self.fetchers.start()
+        self._spawn(self._locator.run, name="positions")
+        self._spawn(self._follower.run, name="topics")
+        while subscription.subscription and not (self._follower.up_to_date or self._died()):
+            await self._follower.assigned.wait()
+        until = asyncio.get_running_loop().time() + SETTLE_S
+        while not (self._settled() or self._died()) and await self.moved.wait(until):
+            pass
+
+    def wake(self) -> None:
+        """Something has died: has all that wait look again. Plain."""
+        self.reader.wake()
+        self.moved.set()
+        self._follower.assigned.set()
+
+    def stop(self) -> None:
+        """Ends it; the tasks are ended by their supervisor. Plain."""
+        self._unsubscribe()
+        self.fetchers.stop()
+        self.reader.stop()
+        self._subscription.unlisten()
+        self.buffer.clear()
+        self.cluster.updater.unwant(self._follower)
+        self.cluster.updater.unwant(self)
+        self.cluster.release(self.fetchers)
+
+    async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
+        """Waits for a position; False when `until` passes first."""
+        while not self._subscription[tp].located:
+            state = self._subscription[tp]
+            if state.error is not None:
+                raise state.error.with_traceback(None)
+            if not await self.moved.wait(until):
+                return False
+        return True
+
+    def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        self.fetchers.observe(new)
+        self._follower.observe()
+
+    def _want_assigned(self) -> None:
+        """Keeps the topics of partitions that were assigned by hand in the metadata."""
+        topics = dict.fromkeys(tp.topic for tp in self._subscription.partitions)
+        if topics == self._assigned:
+            return
+        gone = any(topic not in topics for topic in self._assigned)
+        self._assigned = topics
+        if gone:
+            self.cluster.updater.unwant(self)
+        for topic in topics:
+            self.cluster.updater.want(topic, self)
+
+    def _settled(self) -> bool:
+        """Whether each position is found, or was asked for in vain once."""
+        states = self._subscription.partitions.values()
+        return all(state.phase is not Phase.RESETTING or state.attempts for state in states)

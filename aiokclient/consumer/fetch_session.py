@@ -1,0 +1,231 @@
+"""A fetch session with one broker, as a pure state machine (KIP-227).
+
+Naming a thousand partitions in every fetch costs more than most answers. So the broker keeps the
+list: the first request of a session (epoch 0) names all partitions, and each later one, its epoch
+one higher, names those that changed and those to forget. An answer holds the partitions that have
+something to say. Whenever the two sides may disagree, the next request has epoch 0 again and
+names the old session, which the broker then drops.
+
+    state            request                            after a good answer
+    NONE             id 0, epoch 0, all partitions      OPEN with the broker's id, NONE for id 0
+    OPEN             id, epoch, changes only            OPEN with the next epoch, NONE for id 0
+    BROKEN           id, epoch 0, all partitions        as NONE
+
+A lost answer, a refused request and an answer with a partition that was not asked for lead to
+BROKEN, a session that the broker does not know leads to NONE. A session speaks of topics either by
+name or by id; changing over starts a new one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from aiokclient.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from aiokclient.types import TopicPartition
+
+__all__ = ["Answer", "FetchOptions", "FetchSession", "Wanted"]
+
+NO_SESSION: Final = 0
+FIRST_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+MAX_EPOCH: Final = 2**31 - 1
+NO_TOPIC_ID: Final = UUID(int=0)
+BY_ID: Final = 13
+"""The first version of Fetch that names topics by id."""
+
+
+class Wanted(NamedTuple):
+    """What to fetch of a partition."""
+
+    topic_id: UUID
+    offset: int
+    leader_epoch: int
+    generation: int = 0
+    """Of the position; it never reaches the broker."""
+
+
+class Answer(NamedTuple):
+    """What came for a partition, and what it had been asked for."""
+
+    tp: TopicPartition
+    wanted: Wanted
+    data: PartitionData
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """What a fetch request says beside the partitions."""
+
+    min_bytes: int = 1
+    max_bytes: int = 50 * 1024 * 1024
+    max_wait_ms: int = 500
+    partition_max_bytes: int = 1024 * 1024
+    read_committed: bool = False
+    rack_id: str = ""
+
+
+class State(Enum):
+    NONE = auto()
+    OPEN = auto()
+    BROKEN = auto()
+
+
+REFUSALS = MappingProxyType({70: State.NONE, 71: State.BROKEN, 106: State.BROKEN})
+"""Codes of a whole response that concern the session: it goes on in a new one."""
+
+
+class FetchSession:
+    """Makes the requests to one broker and reads the answers, one after the other."""
+
+    def __init__(self, options: FetchOptions) -> None:
+        self.options = options
+        self.state = State.NONE
+        self.session_id = NO_SESSION
+        self.epoch = FIRST_EPOCH
+        self._by_id = False
+        self._partitions: dict[TopicPartition, Wanted] = {}
+        self._names: dict[UUID, str] = {}
+
+    def version(self, wanted: Mapping[TopicPartition, Wanted], highest: int) -> int:
+        """The version to speak: topics can be named by id only if all of them have one."""
+        if highest >= BY_ID and any(want.topic_id == NO_TOPIC_ID for want in wanted.values()):
+            return BY_ID - 1
+        return highest
+
+    def request(
+        self,
+        wanted: Mapping[TopicPartition, Wanted],
+        version: int,
+        *,
+        rack_id: str | None = None,
+    ) -> FetchRequest:
+        """The next request, for just these partitions; its answer has to come before the next."""
+        by_id = version >= BY_ID
+        if self.state is State.OPEN and by_id != self._by_id:
+            self.state = State.BROKEN
+        self._by_id = by_id
+        known, self._partitions = self._partitions, dict(wanted)
+        self._names = {want.topic_id: tp.topic for tp, want in wanted.items()} if by_id else {}
+        if self.state is State.OPEN:
+            epoch = self.epoch
+            named = {tp: want for tp, want in wanted.items() if _differ(known.get(tp), want)}
+            forgotten = _forgotten(known, wanted, by_id)
+        else:
+            epoch, named, forgotten = FIRST_EPOCH, dict(wanted), []
+        request = self._empty(epoch, rack_id)
+        request.topics = _topics(named, self.options.partition_max_bytes)
+        request.forgotten_topics_data = forgotten
+        return request
+
+    def answers(self, response: FetchResponse) -> list[Answer]:
+        """What a good response says of the partitions asked for; to be called once for each.
+
+        Partitions that nobody asked for are left out and break the session. A partition that is
+        there twice is there twice: the second time it does not follow on the position any more.
+        """
+        answers: list[Answer] = []
+        strange = False
+        for topic in response.responses:
+            name = self._names.get(topic.topic_id) if self._by_id else topic.topic
+            for data in topic.partitions:
+                tp = TopicPartition(name or "", data.partition_index)
+                want = self._partitions.get(tp)
+                if want is None:
+                    strange = True
+                else:
+                    answers.append(Answer(tp, want, data))
+        missing = self.state is not State.OPEN and not (
+            self._partitions.keys() <= {answer.tp for answer in answers}
+        )
+        self._advance(response.session_id, broken=strange or missing)
+        return answers
+
+    def refused(self, code: int) -> bool:
+        """Takes note of a response that is an error as a whole; True if it concerns the session."""
+        self.state = REFUSALS.get(code, State.BROKEN)
+        if self.state is State.NONE:
+            self.session_id = NO_SESSION
+        return code in REFUSALS
+
+    def lost(self) -> None:
+        """Takes note that an answer will not come: the broker may have taken the request or not."""
+        if self.state is State.OPEN:
+            self.state = State.BROKEN
+
+    def final_request(self) -> FetchRequest | None:
+        """A request that ends the session and fetches nothing; None if there is no session."""
+        if self.session_id == NO_SESSION:
+            return None
+        request = self._empty(FINAL_EPOCH, None)
+        request.max_wait_ms = request.min_bytes = 0
+        self.state, self.session_id = State.NONE, NO_SESSION
+        return request
+
+    def _advance(self, session_id: int, *, broken: bool) -> None:
+        was_open = self.state is State.OPEN and session_id == self.session_id
+        self.epoch = self.epoch + 1 if was_open and self.epoch < MAX_EPOCH else 1
+        self.session_id = session_id
+        if session_id == NO_SESSION:
+            self.state = State.NONE
+        else:
+            self.state = State.BROKEN if broken else State.OPEN
+
+    def _empty(self, epoch: int, rack_id: str | None) -> FetchRequest:
+        options = self.options
+        return FetchRequest(
+            max_wait_ms=options.max_wait_ms,
+            min_bytes=options.min_bytes,
+            max_bytes=options.max_bytes,
+            isolation_level=int(options.read_committed),
+            session_id=self.session_id,
+            session_epoch=epoch,
+            rack_id=options.rack_id if rack_id is None else rack_id,
+        )
+
+
+def _differ(known: Wanted | None, want: Wanted) -> bool:
+    return known is None or known[:3] != want[:3]
+
+
+def _forgotten(
+    known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted], by_id: bool
+) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, UUID], ForgottenTopic] = {}
+    for tp, was in known.items():
+        now = wanted.get(tp)
+        # Of a topic that was created again the broker still has the old one in the session.
+        if now is None or (by_id and now.topic_id != was.topic_id):
+            topic = topics.setdefault(
+                (tp.topic, was.topic_id), ForgottenTopic(topic=tp.topic, topic_id=was.topic_id)
+            )
+            topic.partitions.append(tp.partition)
+    return list(topics.values())
+
+
+def _topics(named: Mapping[TopicPartition, Wanted], max_bytes: int) -> list[FetchTopic]:
+    topics: dict[tuple[str, UUID], FetchTopic] = {}
+    for tp, want in named.items():
+        topic = topics.setdefault(
+            (tp.topic, want.topic_id), FetchTopic(topic=tp.topic, topic_id=want.topic_id)
+        )
+        topic.partitions.append(
+            FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=want.leader_epoch,
+                fetch_offset=want.offset,
+                partition_max_bytes=max_bytes,
+            )
+        )
+    return list(topics.values())

@@ -1,0 +1,140 @@
+"""The iterations over a consumer: one by one, in lists, as Arrow record batches."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+
+from aiokclient.consumer.reader import GIVE_WAY_S, Reader
+from aiokclient.consumer.records import Records
+from aiokclient.errors import CorruptRecordError
+from aiokclient.record.batch import RecordBatch
+from aiokclient.types import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ArrowBatches", "Ends", "RecordBatches", "RecordIterator"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Ends: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+"""Asks for the end offsets."""
+
+
+class RecordIterator(Generic[K, V]):
+    """`async for record in consumer`: awaits only when there is nothing at hand, or every 10 ms.
+
+    A record is processed once the next one is asked for. With `ends` it ends there.
+    """
+
+    __slots__ = ("__weakref__", "_ends", "_reader", "_records", "_time", "_until")
+
+    def __init__(self, reader: Reader, ends: Ends | None = None) -> None:
+        self._reader = reader
+        self._ends = ends
+        self._records: Iterator[ConsumerRecord[K, V]] = iter(())
+        self._time = asyncio.get_running_loop().time
+        self._until = -math.inf
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        if self._time() < self._until:
+            for record in self._records:
+                return record
+        return await self._advance()
+
+    def interrupt(self) -> None:
+        """Has it ask the reader for the next record."""
+        self._until = -math.inf
+
+    async def _advance(self) -> ConsumerRecord[K, V]:
+        if self._ends is not None:
+            ends, self._ends = await self._ends(), None
+            self._reader.limit(self, ends)
+        records = await self._reader.advance(self)
+        if records is None:
+            raise StopAsyncIteration
+        self._records = records
+        self._until = self._time() + GIVE_WAY_S
+        return next(records)
+
+
+class RecordBatches(Generic[K, V]):
+    """`async for records in consumer.batches()`: lists that are never empty."""
+
+    __slots__ = ("__weakref__", "_by_partition", "_ends", "_max_records", "_max_wait", "_reader")
+
+    def __init__(
+        self,
+        reader: Reader,
+        max_records: int,
+        max_wait: float,
+        by_partition: bool,
+        ends: Ends | None,
+    ) -> None:
+        self._reader = reader
+        self._max_records = max_records
+        self._max_wait = max_wait
+        self._by_partition = by_partition
+        self._ends = ends
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Records[K, V]:
+        if self._ends is not None:
+            ends, self._ends = await self._ends(), None
+            self._reader.limit(self, ends)
+        records = await self._reader.read(
+            self._max_records,
+            math.inf,
+            max_wait=self._max_wait,
+            by_partition=self._by_partition,
+            cursor=self,
+        )
+        if not records:
+            self._reader.leave(self)
+            raise StopAsyncIteration
+        return records
+
+    def interrupt(self) -> None:
+        """It asks the reader each time anyway."""
+
+
+class ArrowBatches:
+    """`async for table in consumer.arrow_batches()`: a `pyarrow.RecordBatch` for each part."""
+
+    __slots__ = ("__weakref__", "_check_crcs", "_reader")
+
+    def __init__(self, reader: Reader, *, check_crcs: bool) -> None:
+        from aiokclient.record.arrow import arrow_schema
+
+        arrow_schema()  # Without pyarrow this says what to install, here and not in a thread.
+        self._reader = reader
+        self._check_crcs = check_crcs
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        table = await self._reader.read_part(self, self._convert)
+        if table is None:
+            raise StopAsyncIteration
+        return table
+
+    def interrupt(self) -> None:
+        """It asks the reader each time anyway."""
+
+    def _convert(self, tp: TopicPartition, batches: Sequence[RecordBatch], offset: int) -> Any:
+        from aiokclient.record.arrow import to_arrow
+
+        if self._check_crcs and not all(b.check_crc() for b in batches if b.is_control):
+            raise CorruptRecordError("the checksum of a control batch is wrong", topic_partition=tp)
+        table = to_arrow(*tp, batches, offset, check_crcs=self._check_crcs)
+        return table if table.num_rows else None

@@ -1,0 +1,124 @@
+"""Finds the positions that are to be looked up, and validates those whose leader changed.
+
+A background task looks for partitions in the phases RESETTING and VALIDATING and asks their
+leaders, each in a task of its own, so that a broker that is gone holds up no other. A partition
+that is being asked for has a `retry_at` of infinity; any jump, and a new leader, take that back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.offsets import EpochEnd, FoundOffset, Offsets, Round
+from aiokclient.consumer.positions import PartitionState, Phase
+from aiokclient.consumer.resets import LATEST
+from aiokclient.consumer.signal import Signal
+from aiokclient.consumer.subscription import SubscriptionState
+from aiokclient.errors import KafkaError
+from aiokclient.policy import Backoff, Decision, Scope, decide
+
+__all__ = ["Locator"]
+
+NOWHERE = -1
+
+
+class Locator:
+    """Runs until it is cancelled. `diverged(state, epoch, end_offset)` is told of truncations."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        offsets: Offsets,
+        *,
+        diverged: Callable[[PartitionState, int, int], None],
+        report: Callable[[KafkaError], None],
+        spawn: Callable[..., None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._offsets = offsets
+        self._diverged = diverged
+        self._report = report
+        self._spawn = spawn
+        self._longest_backoff_s = config.retry_backoff_max_ms / 1000
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, self._longest_backoff_s)
+        self._wake = Signal()
+        subscription.listen(self._wake.set)
+
+    async def run(self) -> None:
+        """Asks for what is due, and waits for more."""
+        while True:
+            now = self._cluster.clock.monotonic()
+            self._ask_due(Phase.RESETTING, self._locate, now)
+            self._ask_due(Phase.VALIDATING, self._validate, now)
+            await self._wake.wait(self._next())
+
+    def _open(self) -> list[PartitionState]:
+        states = self._subscription.partitions.values()
+        return [s for s in states if s.phase in (Phase.RESETTING, Phase.VALIDATING)]
+
+    def _next(self) -> float:
+        return min((state.retry_at for state in self._open()), default=math.inf)
+
+    def _ask_due(self, phase: Phase, ask: Callable[..., object], now: float) -> None:
+        leaders: dict[int, list[PartitionState]] = {}
+        for state in self._open():
+            if state.phase is phase and state.retry_at <= now:
+                state.retry_at = math.inf
+                leaders.setdefault(self._cluster.metadata.leader(*state.tp), []).append(state)
+        for leader, states in leaders.items():
+            generations = [state.generation for state in states]
+            name = f"{phase.name.lower()} positions at broker {leader}"
+            self._spawn(ask, states, generations, name=name)
+
+    async def _locate(self, states: Sequence[PartitionState], generations: Sequence[int]) -> None:
+        now_ms = self._cluster.clock.time_ms()
+        wanted = {s.tp: s.reset.timestamp(now_ms) for s in states if s.reset is not None}
+        outcome = await self._offsets.by_time(wanted)
+        for state, generation in zip(states, generations, strict=True):
+            if state.generation == generation:
+                self._located(state, outcome)
+        self._subscription.changed()
+
+    def _located(self, state: PartitionState, outcome: Round[FoundOffset]) -> None:
+        found = outcome.found.get(state.tp)
+        if found is None:
+            self._failed(state, outcome.failed[state.tp], Scope.LIST_OFFSETS)
+        elif found.offset == NOWHERE:
+            # No record is as young as by_duration says: what comes next will be.
+            state.look_up(LATEST)
+        else:
+            state.located_at(found.offset, found.leader_epoch)
+
+    async def _validate(self, states: Sequence[PartitionState], generations: Sequence[int]) -> None:
+        wanted = {state.tp: state.position_epoch for state in states}
+        outcome = await self._offsets.by_epoch(wanted)
+        for state, generation in zip(states, generations, strict=True):
+            if state.generation == generation:
+                self._validated(state, outcome)
+        self._subscription.changed()
+
+    def _validated(self, state: PartitionState, outcome: Round[EpochEnd]) -> None:
+        end = outcome.found.get(state.tp)
+        if end is None:
+            self._failed(state, outcome.failed[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
+        elif NOWHERE in (end.end_offset, end.leader_epoch):
+            self._diverged(state, NOWHERE, NOWHERE)
+        elif end.end_offset < state.position:
+            self._diverged(state, end.leader_epoch, end.end_offset)
+        else:
+            state.confirmed()
+
+    def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
+        clock = self._cluster.clock
+        action = decide(error, scope, state.attempts, math.inf, clock.rng, self._backoff)
+        state.back_off(clock.monotonic() + (action.delay_s or self._longest_backoff_s))
+        if action.decision is Decision.REFRESH_AND_RETRY:
+            self._cluster.updater.request_update([state.tp.topic], reason=str(error))
+        elif action.decision is not Decision.RETRY:
+            self._report(error)

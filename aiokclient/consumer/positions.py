@@ -1,0 +1,214 @@
+"""The position of one assigned partition, as a table of states and events.
+
+A position says which record is handed out next. Before records can be fetched at a position it
+has to be known, and it has to be on the same history of the log as what was read before it:
+
+    AWAITING     somebody else (the group) is about to say where to begin
+    RESETTING    the offset is looked up with ListOffsets, by a `Reset`
+    VALIDATING   the leader changed: OffsetForLeaderEpoch tells whether the log was cut back
+                 behind the position (KIP-320)
+    FETCHING     records are fetched and handed out
+    FAILED       an error is raised at every request until the user seeks or resets
+
+`generation` counts the jumps. What was asked for in an earlier generation (a fetch, a lookup) is
+void when its answer comes.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+from aiokclient.consumer.resets import Reset
+from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase"]
+
+NO_EPOCH: Final = -1
+
+
+class Phase(Enum):
+    AWAITING = auto()
+    RESETTING = auto()
+    VALIDATING = auto()
+    FETCHING = auto()
+    FAILED = auto()
+
+
+class Event(Enum):
+    SEEK = auto()  # the user, the group or a lookup names an offset
+    RESET = auto()  # an offset is to be looked up
+    LED_ANEW = auto()  # the partition has a leader of a newer epoch
+    CONFIRMED = auto()  # the position is on the leader's history
+    FAIL = auto()  # nothing but the user can help
+
+
+_EVERY_PHASE = {
+    Event.SEEK: Phase.FETCHING,
+    Event.RESET: Phase.RESETTING,
+    Event.FAIL: Phase.FAILED,
+}
+
+TRANSITIONS = MappingProxyType(
+    {
+        **{(phase, event): to for phase in Phase for event, to in _EVERY_PHASE.items()},
+        (Phase.FETCHING, Event.LED_ANEW): Phase.VALIDATING,
+        (Phase.VALIDATING, Event.LED_ANEW): Phase.VALIDATING,
+        (Phase.VALIDATING, Event.CONFIRMED): Phase.FETCHING,
+    }
+)
+"""(phase, event) to the next phase; what is not here cannot happen."""
+
+
+class PartitionState:
+    """All that a consumer knows of one assigned partition.
+
+    `position` is the offset of the next record to hand out, `position_epoch` the leader epoch of
+    the record before it, `processed` the offset up to which the program is done, `fetch_offset`
+    the one to fetch next: it runs ahead of the position by what is buffered.
+    """
+
+    __slots__ = (
+        "attempts",
+        "damaged_at",
+        "error",
+        "fetch_offset",
+        "generation",
+        "held",
+        "high_watermark",
+        "leader",
+        "leader_epoch",
+        "no_replica_until",
+        "paused",
+        "phase",
+        "position",
+        "position_epoch",
+        "preferred",
+        "preferred_until",
+        "processed",
+        "reset",
+        "retry_at",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.topic_id: UUID | None = None
+        self.phase = Phase.AWAITING
+        self.generation = 0
+        self.position = -1
+        self.position_epoch = NO_EPOCH
+        self.processed = -1
+        self.fetch_offset = -1
+        self.leader = -1
+        self.leader_epoch = NO_EPOCH  # the position is known to be on the history of this epoch
+        self.reset: Reset | None = None  # how to look the offset up, while RESETTING
+        self.error: KafkaError | None = None  # while FAILED
+        self.paused = False  # by the user
+        self.held = False  # by an iteration that ends at an offset
+        self.attempts = 0  # failures in a row
+        self.retry_at = 0.0  # on the monotonic clock; nothing is asked for before
+        self.preferred = -1  # the replica to read from instead of the leader (KIP-392)
+        self.preferred_until = 0.0
+        self.no_replica_until = 0.0
+        self.damaged_at = -1  # the offset of a batch that is fetched for the second time
+        self.high_watermark = -1
+
+    def __repr__(self) -> str:
+        return f"PartitionState({self.tp}, {self.phase.name}, position={self.position})"
+
+    @property
+    def flowing(self) -> bool:
+        """Whether records may be fetched and handed out."""
+        return self.phase is Phase.FETCHING and not self.paused and not self.held
+
+    @property
+    def located(self) -> bool:
+        """Whether the position is known."""
+        return self.phase in (Phase.FETCHING, Phase.VALIDATING) or (
+            self.phase is Phase.FAILED and self.position >= 0
+        )
+
+    def to_commit(self, offset: int) -> OffsetAndMetadata:
+        """The offset as a commit names it."""
+        epoch = None if self.position_epoch == NO_EPOCH else self.position_epoch
+        return OffsetAndMetadata(offset, "", epoch)
+
+    def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
+        """Moves to an offset; `epoch` is that of the record before it, if it is known."""
+        self.located_at(offset, epoch)
+        if epoch != NO_EPOCH and epoch < self.leader_epoch:
+            self._apply(Event.LED_ANEW)
+
+    def located_at(self, offset: int, epoch: int) -> None:
+        """Moves to an offset that the current leader has named."""
+        self._jump(Event.SEEK)
+        self.position = self.processed = self.fetch_offset = offset
+        self.position_epoch = epoch
+
+    def look_up(self, reset: Reset) -> None:
+        """Has the position looked up anew."""
+        self._jump(Event.RESET)
+        self.reset = reset
+        self.position = self.processed = self.fetch_offset = -1
+        self.position_epoch = NO_EPOCH
+
+    def await_start(self) -> None:
+        """Leaves the position open until somebody names one."""
+        self.generation += 1
+        self.phase = Phase.AWAITING
+
+    def led_anew(self, leader_epoch: int) -> bool:
+        """Takes note of the leader's epoch; True if the position has to be validated."""
+        if leader_epoch <= self.leader_epoch:
+            return False
+        self.leader_epoch = leader_epoch
+        self.retry_at = 0.0
+        # A position that no record gave an epoch to has nothing to be compared by.
+        behind = self.position_epoch != NO_EPOCH and self.position_epoch < leader_epoch
+        if not behind or (self.phase, Event.LED_ANEW) not in TRANSITIONS:
+            return False
+        self._apply(Event.LED_ANEW)
+        self.rewind()
+        return True
+
+    def confirmed(self) -> None:
+        """The position is on the leader's history."""
+        self._apply(Event.CONFIRMED)
+        self.attempts, self.retry_at = 0, 0.0
+
+    def fail(self, error: KafkaError) -> None:
+        """Raises the error at every request from now on; the position stays readable."""
+        self._apply(Event.FAIL)
+        self.generation += 1
+        self.error = error
+
+    def rewind(self) -> None:
+        """Forgets what was fetched ahead of the position."""
+        self.generation += 1
+        self.fetch_offset = self.position
+
+    def back_off(self, until: float) -> None:
+        """Asks for nothing of this partition until then."""
+        self.attempts += 1
+        self.retry_at = until
+
+    def succeeded(self) -> None:
+        self.attempts, self.retry_at = 0, 0.0
+
+    def _jump(self, event: Event) -> None:
+        self._apply(event)
+        self.generation += 1
+        self.error = self.reset = None
+        self.damaged_at = -1
+        self.attempts, self.retry_at = 0, 0.0
+
+    def _apply(self, event: Event) -> None:
+        to = TRANSITIONS.get((self.phase, event))
+        if to is None:
+            raise IllegalStateError(f"{event.name} cannot happen to {self!r}")
+        self.phase = to

@@ -1,0 +1,494 @@
+"""Handing out records: one reader at a time, nothing lost, nothing twice.
+
+Theory of operation. Fetched parts wait in the `FetchBuffer`; the unpacker turns them into chunks,
+which wait in `_chunks`. Positions move only when records are handed out, in one go without an
+await, so a cancellation before that loses nothing: the chunks stay.
+
+An iteration is lean: it has the list iterator of the first chunk (the chunk is *exposed*) and
+takes records from it without telling anybody. How far it went is read off that iterator when
+somebody wants to know (`settle`). When anything changes that concerns the exposed chunk (a seek, a
+pause, a revocation, stop), it is taken away: the iteration comes back here for its next record.
+
+What was handed out last is *in hand*; it counts as processed when the next is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from aiokclient.consumer.deserialize import RawRecord
+from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch
+from aiokclient.consumer.positions import PartitionState, Phase
+from aiokclient.consumer.records import Records
+from aiokclient.consumer.signal import Signal
+from aiokclient.consumer.subscription import SubscriptionState
+from aiokclient.consumer.unpack import THREAD_BYTES, Chunk, Unpacker
+from aiokclient.errors import (
+    ConcurrentReadError,
+    CorruptBatchError,
+    CorruptRecordError,
+    KafkaError,
+)
+from aiokclient.metrics import Metrics
+from aiokclient.record.batch import RecordBatch
+from aiokclient.types import TopicPartition
+
+__all__ = ["GIVE_WAY_S", "Cursor", "Reader"]
+
+GIVE_WAY_S: Final = 0.010
+"""The loop gets its turn at least this often."""
+
+
+T = TypeVar("T")
+Convert: TypeAlias = Callable[[TopicPartition, Sequence[RecordBatch], int], T | None]
+
+
+class Cursor(Protocol):
+    """An iteration over a consumer, as the reader knows it."""
+
+    def interrupt(self) -> None:
+        """Has it come back to the reader for its next record. Plain, from any thread."""
+        ...
+
+
+class Reader:
+    """The one place from which records go to the program."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        unpacker: Unpacker,
+        arrived: Signal,
+        metrics: Metrics,
+        died: Callable[[], BaseException | None],
+    ) -> None:
+        self._subscription = subscription
+        self._buffer = buffer
+        self._unpacker = unpacker
+        self._arrived = arrived
+        self._died = died
+        self._records = metrics.counter("consumer_records")
+        self._damages = metrics.counter("consumer_damaged_batches")
+        self._time = asyncio.get_running_loop().time
+        self._chunks: deque[Chunk] = deque()
+        self._exposed: Chunk | None = None
+        self._in_hand: dict[PartitionState, None] = {}
+        self._reports: dict[tuple[object, ...], KafkaError] = {}
+        self._failed = False
+        self._busy = False
+        self._holder: weakref.ref[Any] | None = None
+        self._holder_task: asyncio.Task[Any] | None = None
+        self._yielded = 0.0
+        self._fresh = False
+        self._ends: dict[PartitionState, int] = {}
+        self._ends_of: weakref.ref[Any] | None = None
+        self.stopped = False
+        subscription.settle = self.settle
+        subscription.listen(self.changed)
+
+    # -- from elsewhere
+
+    def changed(self) -> None:
+        """Something about partitions, positions or pauses is different."""
+        exposed = self._exposed
+        if exposed is not None and not exposed.valid:
+            self._take_back()
+        void = [chunk for chunk in self._chunks if not chunk.valid]
+        if void:
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.valid)
+            for fetch in dict.fromkeys(chunk.fetch for chunk in void):
+                fetch.rewind()
+        self._buffer.sort_out()
+        states = self._subscription.partitions.values()
+        self._failed = any(state.phase is Phase.FAILED for state in states)
+        self._arrived.set()
+
+    def report(self, error: KafkaError) -> None:
+        """Has an error raised at the next request, once."""
+        key = (type(error), error.topic_partition, error.broker)
+        self._reports[key] = error
+        self._arrived.set()
+
+    def stop(self) -> None:
+        """Ends all reading, after what is in hand. From the loop's thread."""
+        self.mark_stopped()
+        self._arrived.set()
+
+    def mark_stopped(self) -> None:
+        """The part of `stop` that any thread may do: who waits is not woken."""
+        self.stopped = True
+        self._interrupt()
+
+    def wake(self) -> None:
+        """Has who waits look again."""
+        self._interrupt()
+        self._arrived.set()
+
+    # -- one at a time
+
+    @contextmanager
+    def _reading(self, cursor: Cursor | None) -> Iterator[None]:
+        task = asyncio.current_task()
+        holder = self._holder() if self._holder is not None else None
+        elsewhere = (
+            holder is not None
+            and holder is not cursor
+            and (
+                self._holder_task is not task
+                and self._holder_task is not None
+                and not self._holder_task.done()
+            )
+        )
+        if self._busy or elsewhere:
+            raise ConcurrentReadError()
+        self._busy = True
+        self._holder = None if cursor is None else weakref.ref(cursor)
+        self._holder_task = task
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def leave(self, cursor: Cursor) -> None:
+        """The iteration has ended."""
+        if self._holder is not None and self._holder() is cursor:
+            self._holder = None
+        self._end_limits(cursor)
+
+    def _interrupt(self) -> None:
+        holder = self._holder() if self._holder is not None else None
+        if holder is not None:
+            holder.interrupt()
+
+    # -- how far
+
+    def settle(self) -> None:
+        """Writes down how far the iteration went through the exposed chunk."""
+        chunk = self._exposed
+        if chunk is None:
+            return
+        count = chunk.count()
+        if count != chunk.handed:
+            self._records.add(count - chunk.handed)
+            chunk.handed = count
+            self._move(chunk, chunk.records[count - 1].offset)
+
+    def _move(self, chunk: Chunk, processed: int | None = None) -> None:
+        state = chunk.state
+        if chunk.generation != state.generation:
+            return
+        state.position = chunk.offset_after(chunk.handed)
+        state.position_epoch = chunk.epoch
+        if processed is not None:
+            state.processed = processed
+        self._in_hand[state] = None
+
+    def _take_back(self) -> None:
+        self.settle()
+        self._exposed = None
+        self._interrupt()
+
+    def _ask(self) -> None:
+        """The next is asked for, so what is in hand is processed."""
+        self._take_back()
+        for state in self._in_hand:
+            state.processed = state.position
+        self._in_hand.clear()
+
+    async def _give_way(self) -> None:
+        """Lets the loop run if it is time; cancellations and timeouts come in here."""
+        if self._fresh or self._time() - self._yielded >= GIVE_WAY_S:
+            await asyncio.sleep(0)
+            self._yielded, self._fresh = self._time(), False
+
+    async def _wait(self, until: float) -> None:
+        await self._arrived.wait(until)
+        self._yielded, self._fresh = self._time(), False
+
+    # -- chunks
+
+    def _front(self) -> Chunk | None:
+        """The first chunk with a record left; deals with all that stands before it.
+
+        Raises what is to be raised instead of a record.
+        """
+        while True:
+            self._raise_failures()
+            if not self._chunks and not self._unpack():
+                return None
+            chunk = self._chunks[0]
+            if chunk.left:
+                return chunk
+            self._pass(chunk)
+
+    def _unpack(self) -> bool:
+        chunk = self._unpacker.step()
+        if chunk is not None:
+            self._chunks.append(chunk)
+        return chunk is not None
+
+    def _pass(self, chunk: Chunk) -> None:
+        """Removes a chunk without records left, and does what it calls for."""
+        self._chunks.popleft()
+        if chunk.damage is not None:
+            self._damaged(chunk.state, chunk.damage)
+            return
+        self._move(chunk)
+        fetch = chunk.fetch
+        if fetch.unpacked and chunk.next_offset >= fetch.next_offset and fetch.damage is None:
+            self._buffer.remove(fetch)
+            self._fresh = True
+        self._reach_end(chunk.state)
+        if chunk.error is not None:
+            raise chunk.error
+
+    def _damaged(self, state: PartitionState, damage: Damage) -> None:
+        """Once it is fetched anew; the second time only the user can go past it."""
+        self._damages.add()
+        if state.damaged_at != damage.offset:
+            state.damaged_at = damage.offset
+            state.rewind()
+        else:
+            error = CorruptBatchError(
+                str(damage.cause),
+                topic_partition=state.tp,
+                offset=damage.offset,
+                last_offset=damage.last_offset,
+            )
+            error.__cause__ = damage.cause
+            state.fail(error)
+        self._subscription.changed()
+
+    def _raise_failures(self) -> None:
+        if (died := self._died()) is not None:
+            raise died
+        if self._reports:
+            raise self._reports.pop(next(iter(self._reports)))
+        if self._failed:
+            for state in self._subscription.partitions.values():
+                if state.error is not None:
+                    raise state.error.with_traceback(None)
+
+    # -- lists
+
+    async def read(
+        self,
+        max_records: int,
+        timeout: float,
+        *,
+        max_wait: float = 0.0,
+        by_partition: bool = False,
+        cursor: Cursor | None = None,
+    ) -> Records[Any, Any]:
+        """Up to `max_records`: as soon as there are some, or `max_wait` seconds later.
+
+        Empty when `timeout` seconds pass without any, when stopped, and at the end of an
+        iteration to the end. A cancellation loses no record.
+        """
+        with self._reading(cursor):
+            self._ask()
+            self._limit(cursor)
+            deadline = self._time() + timeout
+            until: float | None = None
+            await self._give_way()
+            while not (self.stopped or self._at_end(cursor)):
+                count, more = self._gather(max_records, by_partition)
+                now = self._time()
+                if count and until is None:
+                    until = min(now + max_wait, deadline)
+                if until is not None and (not more or now >= until):
+                    return self._hand_out(max_records, by_partition)
+                if now - self._yielded >= GIVE_WAY_S:
+                    await self._give_way()
+                elif self._time() >= deadline:
+                    break
+                else:
+                    await self._wait(deadline if until is None else until)
+            return Records()
+
+    def _gather(self, max_records: int, by_partition: bool) -> tuple[int, bool]:
+        """Unpacks until so many records are ready; how many are, and whether more may join them.
+
+        Gives up after a while, so that the loop gets its turn.
+        """
+        first = self._front()
+        if first is None:
+            return 0, True
+        started = self._time()
+        while True:
+            count = 0
+            for chunk in self._chunks:
+                if chunk.error is not None or chunk.damage is not None:
+                    return count, False
+                if by_partition and chunk.state is not first.state:
+                    return count, False
+                count += chunk.left
+            if count >= max_records:
+                return count, False
+            if self._time() - started >= GIVE_WAY_S / 2 or not self._unpack():
+                return count, True
+
+    def _hand_out(self, max_records: int, by_partition: bool) -> Records[Any, Any]:
+        records: Records[Any, Any] = Records()
+        first = self._chunks[0].state
+        while self._chunks and len(records) < max_records:
+            chunk = self._chunks[0]
+            if chunk.error is not None or chunk.damage is not None:
+                break
+            if by_partition and chunk.state is not first:
+                break
+            room = max_records - len(records)
+            records += chunk.records[chunk.handed : chunk.handed + room]
+            chunk.handed = min(chunk.handed + room, len(chunk.records))
+            self._move(chunk)
+            if not chunk.left:
+                self._pass(chunk)
+        self._records.add(len(records))
+        return records
+
+    # -- one by one
+
+    async def advance(self, cursor: Cursor) -> Iterator[RawRecord] | None:
+        """The records that an iteration goes through next; None when it is over."""
+        with self._reading(cursor):
+            self._ask()
+            self._limit(cursor)
+            await self._give_way()
+            while not (self.stopped or self._at_end(cursor)):
+                chunk = self._front()
+                if chunk is not None:
+                    self._exposed = chunk
+                    return chunk.expose()
+                await self._wait(math.inf)
+        self.leave(cursor)
+        return None
+
+    # -- whole parts, for Arrow
+
+    async def read_part(self, cursor: Cursor, convert: Convert[T]) -> T | None:
+        """All that is left of the next fetched part, converted; None when it is over.
+
+        `convert` gets the partition, its batches and the offset to begin at, runs in a thread if
+        they are large, and answers None if there is nothing in them for the program. Where a batch
+        is damaged (CorruptRecordError) the part ends before it.
+        """
+        with self._reading(cursor):
+            self._ask()
+            self._limit(cursor)
+            self._drop_chunks()
+            await self._give_way()
+            while not self.stopped:
+                self._raise_failures()
+                fetch = self._buffer.next()
+                if fetch is None:
+                    await self._wait(math.inf)
+                    continue
+                part = fetch.rest()
+                converted, count = await self._convert(fetch, part, convert)
+                # In the meantime it may have become void.
+                if fetch.alive and fetch.state.flowing:
+                    self._skip(fetch, part, count)
+                    if converted is not None:
+                        return converted
+        self.leave(cursor)
+        return None
+
+    async def _convert(
+        self, fetch: PartitionFetch, part: Sequence[int], convert: Convert[T]
+    ) -> tuple[T | None, int]:
+        """The converted part, and of how many batches it is: those before a damaged one."""
+        batches = [fetch.batches[index] for index in part]
+        while batches:
+            work = partial(convert, fetch.state.tp, batches, fetch.offset)
+            try:
+                if sum(batch.size for batch in batches) < THREAD_BYTES:
+                    return work(), len(batches)
+                return await asyncio.get_running_loop().run_in_executor(None, work), len(batches)
+            except CorruptRecordError as error:
+                if len(batches) == 1:
+                    self._mark_damaged(fetch, part[0], error)
+                batches = batches[: len(batches) // 2]
+        return None, 0
+
+    def _mark_damaged(self, fetch: PartitionFetch, index: int, error: KafkaError) -> None:
+        batch, fetch.index = fetch.batches[index], index
+        fetch.damaged(Damage(batch.base_offset, batch.last_offset, error))
+
+    def _skip(self, fetch: PartitionFetch, part: Sequence[int], count: int) -> None:
+        """Moves past so many batches of the part, and past what lies behind a whole one."""
+        state = fetch.state
+        if fetch.damage is None or count:
+            whole = count == len(part)
+            fetch.index = len(fetch.batches) if whole else part[count - 1] + 1
+            fetch.offset = fetch.batches[fetch.index - 1].next_offset
+            state.position, state.position_epoch = (
+                fetch.offset,
+                fetch.batches[fetch.index - 1].leader_epoch,
+            )
+            self._in_hand[state] = None
+        if fetch.index < len(fetch.batches):
+            return
+        if fetch.damage is not None:
+            self._damaged(state, fetch.damage)
+        else:
+            self._buffer.remove(fetch)
+            self._fresh = True
+
+    # -- to the end
+
+    def limit(self, cursor: Cursor, ends: Mapping[TopicPartition, int]) -> None:
+        """Has the iteration end at these offsets."""
+        self._end_limits(None)
+        self._take_back()
+        self._drop_chunks()
+        self._ends_of = weakref.ref(cursor)
+        self._unpacker.limits = dict(ends)
+        partitions = self._subscription.partitions
+        self._ends = {partitions[tp]: end for tp, end in ends.items() if tp in partitions}
+        for state in list(self._ends):
+            self._reach_end(state)
+
+    def _reach_end(self, state: PartitionState) -> None:
+        end = self._ends.get(state)
+        if end is not None and state.position >= end:
+            self._subscription.hold([state], True)
+
+    def _limit(self, cursor: Cursor | None) -> None:
+        """Takes back the limits of an iteration that another request has followed."""
+        if self._ends_of is not None and self._ends_of() is not cursor:
+            self._end_limits(None)
+
+    def _end_limits(self, cursor: Cursor | None) -> None:
+        if self._ends_of is None or (cursor is not None and self._ends_of() is not cursor):
+            return
+        held = [state for state in self._ends if state.held]
+        self._ends_of, self._ends, self._unpacker.limits = None, {}, {}
+        self._drop_chunks()
+        self._subscription.hold(held, False)
+
+    def _at_end(self, cursor: Cursor | None) -> bool:
+        if self._ends_of is None or cursor is None or self._ends_of() is not cursor:
+            return False
+        partitions = self._subscription.partitions
+        for state, end in self._ends.items():
+            if partitions.get(state.tp) is not state:
+                continue  # It was taken away, or the topic is gone.
+            if not (state.located and state.position >= end):
+                return False
+        return True
+
+    def _drop_chunks(self) -> None:
+        chunks, self._chunks = self._chunks, deque()
+        for fetch in dict.fromkeys(chunk.fetch for chunk in chunks):
+            fetch.rewind()
+        for fetch in self._buffer:
+            if fetch.raw is not None:
+                fetch.rewind()

@@ -1,0 +1,210 @@
+"""What a consumer reads, and how far: the one place where it is written down.
+
+Written by the user (subscribe, assign, seek, pause), by whoever turns a subscription into
+partitions (the follower of whole topics, or a group's membership), and by the lookup of
+positions. Read by the fetchers and the reader. None of them calls another: they listen to
+changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from aiokclient.consumer.positions import NO_EPOCH, PartitionState
+from aiokclient.consumer.resets import NONE, Reset
+from aiokclient.errors import IllegalStateError, NoOffsetError
+from aiokclient.metrics import Metrics
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["Subscription", "SubscriptionState"]
+
+logger = logging.getLogger("aiokclient.consumer")
+
+
+class Subscription:
+    """The topics that the user asked for, by name or by pattern, and who is told about it."""
+
+    __slots__ = ("listener", "pattern", "topics")
+
+    def __init__(
+        self, topics: Collection[str] | re.Pattern[str] = (), listener: Any = None
+    ) -> None:
+        self.pattern = topics if isinstance(topics, re.Pattern) else None
+        self.topics = () if isinstance(topics, re.Pattern) else tuple(dict.fromkeys(topics))
+        self.listener = listener
+
+    def __bool__(self) -> bool:
+        return self.pattern is not None or bool(self.topics)
+
+    def matches(self, topic: str, *, internal: bool) -> bool:
+        """Whether it asks for the topic; a pattern has to match the whole name."""
+        if self.pattern is None:
+            return topic in self.topics
+        return not internal and self.pattern.fullmatch(topic) is not None
+
+
+class SubscriptionState:
+    """The subscription, and the state of each assigned partition in a fixed order."""
+
+    def __init__(self, reset: Reset) -> None:
+        self.reset = reset
+        self.metrics = Metrics()
+        self.subscription = Subscription()
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self._by_hand: dict[TopicPartition, None] = {}
+        self._subscribed: dict[TopicPartition, None] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self.settle: Callable[[], None] = lambda: None
+        """Called before positions are read or moved: the reader writes down what it has handed
+        out of the list that is being iterated."""
+
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Has `callback` called after each change of partitions, positions or pauses."""
+        self._listeners.append(callback)
+
+    def unlisten(self) -> None:
+        """Nobody listens any more."""
+        self._listeners.clear()
+        self.settle = lambda: None
+
+    def changed(self) -> None:
+        """Tells the listeners."""
+        for callback in self._listeners:
+            callback()
+
+    # -- what is read
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Asks for topics instead of those before; partitions assigned by hand stay."""
+        self.subscription = subscription
+        if not subscription:
+            self.assign_subscribed({})
+        self.changed()
+
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Takes these partitions by hand, instead of those assigned so before."""
+        self._by_hand = dict.fromkeys(TopicPartition(*tp) for tp in tps)
+        self._reconcile({})
+
+    def assign_subscribed(self, starts: Mapping[TopicPartition, Reset | None]) -> None:
+        """Takes these partitions for the subscription, instead of those before.
+
+        Each value says where to begin if the partition is new here: by that reset, or, None, where
+        a call of `seek` or `look_up` will say.
+        """
+        self._subscribed = dict.fromkeys(starts)
+        self._reconcile(starts)
+
+    def _reconcile(self, starts: Mapping[TopicPartition, Reset | None]) -> None:
+        self.settle()
+        wanted = {**self._by_hand, **self._subscribed}
+        for tp in [tp for tp in self.partitions if tp not in wanted]:
+            state = self.partitions.pop(tp)
+            state.generation += 1
+        for tp in wanted:
+            if tp not in self.partitions:
+                self.partitions[tp] = PartitionState(tp)
+                start = starts.get(tp, self.reset)
+                if start is not None:
+                    self._begin(self.partitions[tp], start)
+        self.changed()
+
+    def subscribed(self) -> list[TopicPartition]:
+        """The partitions that the subscription brought, without those assigned by hand."""
+        return list(self._subscribed)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self.partitions
+
+    def __getitem__(self, tp: TopicPartition) -> PartitionState:
+        state = self.partitions.get(tp)
+        if state is None:
+            raise IllegalStateError(
+                f"{TopicPartition(*tp)} is not assigned to this consumer. Assign it, or wait until "
+                "assignment() has it"
+            )
+        return state
+
+    def chosen(self, tps: Iterable[TopicPartition] | None) -> list[PartitionState]:
+        """The states of these partitions, of all that are assigned for None."""
+        return list(self.partitions.values()) if tps is None else [self[tp] for tp in tps]
+
+    # -- how far
+
+    def seek(self, tp: TopicPartition, offset: int, epoch: int | None = None) -> None:
+        """Hands out the record at `offset` next."""
+        self.settle()
+        self[tp].seek(offset, NO_EPOCH if epoch is None else epoch)
+        self.changed()
+
+    def look_up(self, states: Iterable[PartitionState], reset: Reset | None = None) -> None:
+        """Has positions looked up by `reset`, the policy of the consumer for None."""
+        self.settle()
+        for state in states:
+            self._begin(state, self.reset if reset is None else reset)
+        self.changed()
+
+    def _begin(self, state: PartitionState, reset: Reset) -> None:
+        if reset == NONE:
+            state.fail(NoOffsetError(topic_partition=state.tp))
+        else:
+            state.look_up(reset)
+
+    def reset_visibly(self, state: PartitionState, reason: str, reset: Reset) -> None:
+        """Looks the position up anew for a reason that the operator has to know."""
+        self.settle()
+        logger.warning(
+            "The position %d of %s is lost: %s. It is reset by the policy %s",
+            state.position,
+            state.tp,
+            reason,
+            reset.name,
+        )
+        self.metrics.counter("consumer_position_resets", topic=state.tp.topic).add()
+        self._begin(state, reset)
+        self.changed()
+
+    def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
+        """Goes back to where the log was cut: the records from there on are new (KIP-320)."""
+        self.settle()
+        logger.warning(
+            "The log of %s was truncated: the position goes back from %d to %d",
+            state.tp,
+            state.position,
+            end_offset,
+        )
+        self.metrics.counter("consumer_truncations", topic=state.tp.topic).add()
+        state.located_at(end_offset, epoch)
+        self.changed()
+
+    def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
+        """Takes note of the topic's id: under another one no old offset means anything."""
+        known, state.topic_id = state.topic_id, topic_id
+        if known is not None and known != topic_id:
+            state.leader_epoch = NO_EPOCH
+            reason = "the topic was deleted and created again"
+            self.reset_visibly(state, reason, fresh)
+
+    def pause(self, tps: Iterable[TopicPartition], paused: bool) -> None:
+        """Stops or goes on handing out records of the partitions."""
+        states = [self[tp] for tp in tps]
+        self.settle()
+        for state in states:
+            state.paused = paused
+        self.changed()
+
+    def hold(self, states: Iterable[PartitionState], held: bool) -> None:
+        """Like pause, for the library's own use."""
+        for state in states:
+            state.held = held
+        self.changed()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Up to where records were handed out, for each partition with a position."""
+        self.settle()
+        states = self.partitions.values()
+        return {state.tp: state.to_commit(state.position) for state in states if state.located}
