@@ -230,9 +230,12 @@ class RecordBatch:
             self.base_timestamp,
             self.max_timestamp if self._attributes & LOG_APPEND_TIME else None,
             self.leader_epoch if self.leader_epoch >= 0 else None,
+            topic,
+            partition,
+            start_offset,
         )
         source = data if copy else memoryview(data)
-        return decode(data, source, head, make, topic, partition, start_offset)
+        return decode(data, source, head, make)
 
     def _compute_crc(self) -> int:
         return crc32c(self.buffer[ATTRIBUTES_AT:])

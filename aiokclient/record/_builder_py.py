@@ -269,7 +269,7 @@ class RecordBatchBuilder:
             data = memoryview(decompress(self.compression, data, self.size))
         head = Head(0, self.count - 1, self.count, self._base_timestamp, None, None)
         records = bytes(data)
-        return iter(decode(records, records, head, _parts, "", 0, 0))
+        return iter(decode(records, records, head, _parts))
 
 
 def _field(content: bytes | None) -> tuple[bytes, ...]:

@@ -42,7 +42,7 @@ _FAR = 1 << 62
 
 
 class Head(NamedTuple):
-    """What the header of a batch says about its records."""
+    """What is known about the records of a batch before they are read."""
 
     base_offset: int
     last_offset: int
@@ -51,38 +51,27 @@ class Head(NamedTuple):
     append_time: int | None
     """The one timestamp of all records if the broker set it."""
     leader_epoch: int | None
+    topic: str = ""
+    partition: int = 0
+    start_offset: int = 0
+    """Records before it are checked and left out."""
 
 
-def decode(
-    data: bytes,
-    source: bytes | memoryview,
-    head: Head,
-    make: Make[R],
-    topic: str,
-    partition: int,
-    start_offset: int,
-) -> list[R]:
-    """Make every record from `start_offset` on out of `data`, the records as written.
+def decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -> list[R]:
+    """Make every record from `head.start_offset` on out of `data`, the records as written.
 
     Keys and values are slices of `source`: `data` itself for copies, a memoryview of it for views.
     Raises CorruptRecordError unless `data` is exactly `head.record_count` well-formed records.
     """
     try:
-        return _decode(data, source, head, make, topic, partition, start_offset)
+        return _decode(data, source, head, make)
     except IndexError:
         raise CorruptRecordError("the records reach past the end of the batch") from None
 
 
-def _decode(
-    data: bytes,
-    source: bytes | memoryview,
-    head: Head,
-    make: Make[R],
-    topic: str,
-    partition: int,
-    start_offset: int,
-) -> list[R]:
-    base_offset, last_offset, count, base_timestamp, append_time, epoch = head
+def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -> list[R]:
+    base_offset, last_offset, count, base_timestamp, append_time, epoch = head[:6]
+    topic, partition, start_offset = head[6:]
     expected = base_offset
     kind = TimestampType.CREATE_TIME if append_time is None else TimestampType.LOG_APPEND_TIME
     near = 128 if -_FAR < base_timestamp < _FAR else 0

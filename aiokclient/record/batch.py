@@ -1,7 +1,6 @@
 """Record batches: what producer, consumer and the embedded cluster use.
 
-This module picks the implementation once, when it is imported. `AIOKCLIENT_PURE=1` in the
-environment asks for the one in Python even where a native one is built.
+The implementation is picked here and nowhere else, once, at import. There is one so far, in Python.
 
 Errors in bytes are CorruptRecordError, whatever the bytes. Nothing here waits, but closing a
 builder and reading a compressed batch are work for the processor: large ones belong in a thread.
