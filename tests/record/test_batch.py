@@ -237,6 +237,7 @@ def test_control_batches() -> None:
     assert batch.control_type() == ControlType.COMMIT
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 2, -1)
     assert batch.rows() == [(40, 1234, b"\0\0\0\1", b"\0\0\0\0\0\3", ())]
+    assert walk(changed(commit, "I", 17, 1))[0].control_type() == ControlType.COMMIT
     [abort] = walk(end_transaction_batch(False, 9, 2, 1234))
     assert abort.control_type() == ControlType.ABORT
     [leader] = walk(control_batch(ControlType.LEADER_CHANGE, b"v", 5, leader_epoch=8))
