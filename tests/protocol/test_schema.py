@@ -23,6 +23,9 @@ from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProd
 from aiokclient.protocol.schema import Route
 
 
+ODD: Any = "odd"
+
+
 def produce(records: Any) -> messages.ProduceRequest:
     partition = PartitionProduceData(index=3, records=records)
     topic = TopicProduceData(name="orders", partition_data=[partition])
@@ -116,8 +119,8 @@ def test_a_number_that_does_not_fit_is_named(value: Any) -> None:
     [
         (None, "topics is None, not a list"),
         (["orders"], r"topics\[0\] is 'orders', not of FetchTopic"),
-        ([FetchTopic(topic_id="id")], r"topics\[0\].topic_id is 'id', which is no uuid"),
-        ([FetchTopic(), FetchTopic(partitions=[FetchPartition(partition="x")])], r"\[1\].*\[0\]"),
+        ([FetchTopic(topic_id=ODD)], r"topics\[0\].topic_id is 'odd', which is no uuid"),
+        ([FetchTopic(), FetchTopic(partitions=[FetchPartition(partition=ODD)])], r"\[1\].*\[0\]"),
     ],
 )
 def test_a_misfit_inside_is_named_with_its_place(topics: Any, named: str) -> None:
