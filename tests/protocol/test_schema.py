@@ -22,7 +22,6 @@ from aiokclient.protocol.messages.fetch import (
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from aiokclient.protocol.schema import Route
 
-
 ODD: Any = "odd"
 
 
