@@ -60,13 +60,15 @@ class AdminBase(Lifecycle):
         left, attempt = dict(items), 0
         while left:
             try:
-                answers = await ask(left, deadline - clock.monotonic())
+                answers = await ask(left, max(deadline - clock.monotonic(), 0.0))
             except UsageError:
                 raise
             except KafkaError as error:
-                results.update(dict.fromkeys(left, error))
+                results.update({key: _told(error, results[key]) for key in left})
                 break
-            results.update({key: answers.get(key, _missing(key)) for key in left})
+            results.update(
+                {key: _told(answers.get(key, _missing(key)), results[key]) for key in left}
+            )
             left = await self._failed_for_now(left, results, attempt, deadline)
             attempt += 1
         return Results(results)
@@ -124,6 +126,12 @@ class AdminBase(Lifecycle):
 def failure(code: int, message: str | None, api: str, resource: str) -> KafkaError | None:
     """The error of one thing in a response, None for 0."""
     return error_for(code, message, api=api, resource=resource)
+
+
+def _told(answer: Any, before: Any) -> Any:
+    """The answer; if time ran out waiting for it, the answer before, for it says more."""
+    late = isinstance(answer, KafkaTimeoutError) and answer.code is None
+    return _out_of_time(before) if late and isinstance(before, KafkaError) else answer
 
 
 def _missing(key: object) -> KafkaError:

@@ -1,0 +1,25 @@
+"""The admin client on an older Kafka, with the versions that it has."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from aiokclient.admin import Admin, ConfigResource, NewTopic
+from aiokclient.errors import UnsupportedVersionError
+
+
+async def test_an_older_broker(kafka_old: Any) -> None:
+    name = f"old-{uuid.uuid4().hex[:8]}"
+    topic = ConfigResource.topic(name)
+    async with Admin(bootstrap_servers=kafka_old.bootstrap) as admin:
+        (await admin.create_topics([NewTopic(name, 2, 1)])).raise_for_errors()
+        (await admin.create_partitions({name: 3})).raise_for_errors()
+        (await admin.alter_configs({topic: {"retention.ms": 1000}})).raise_for_errors()
+        assert (await admin.describe_configs([topic])).ok
+        assert (await admin.describe_cluster()).brokers
+        with pytest.raises(UnsupportedVersionError, match="DescribeCluster"):
+            await admin.describe_cluster(include_fenced_brokers=True)
+        (await admin.delete_topics([name])).raise_for_errors()

@@ -1,0 +1,155 @@
+"""What failed for now is asked for again, alone; the rest is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokclient.admin import Admin, ConfigResource, NewTopic
+from aiokclient.client import Client
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    ThrottlingQuotaExceededError,
+    TopicAuthorizationError,
+    UnsupportedVersionError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+from aiokclient.types import TopicPartition
+
+PASSING = [NotControllerError, RequestTimedOutError, ThrottlingQuotaExceededError]
+
+
+def asked(cluster: EmbeddedCluster, api: ApiKey) -> list[Any]:
+    return [request.message for request in cluster.requests if request.api is api]
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: error.__name__)
+async def test_only_what_failed_is_asked_for_again(
+    cluster: EmbeddedCluster, admin: Admin, error: type[KafkaError]
+) -> None:
+    with cluster.fail(ApiKey.CREATE_TOPICS, error, times=2, topic="b"):
+        results = await admin.create_topics([NewTopic("a", 1), NewTopic("b", 1)])
+    assert list(results.raise_for_errors()) == ["a", "b"]
+    names = [
+        [topic.name for topic in request.topics] for request in asked(cluster, ApiKey.CREATE_TOPICS)
+    ]
+    assert names == [["a", "b"], ["b"], ["b"]]
+
+
+async def test_what_does_not_pass_is_answered_at_once(
+    cluster: EmbeddedCluster, admin: Admin
+) -> None:
+    with cluster.fail(ApiKey.DELETE_TOPICS, TopicAuthorizationError, topic="bills"):
+        results = await admin.delete_topics(["orders", "bills"])
+    assert list(results.succeeded) == ["orders"]
+    assert [type(error) for error in results.errors.values()] == [TopicAuthorizationError]
+    assert len(asked(cluster, ApiKey.DELETE_TOPICS)) == 1
+
+
+async def test_when_the_time_is_up_the_last_answer_is_the_cause(
+    cluster: EmbeddedCluster, admin: Admin
+) -> None:
+    with cluster.fail(ApiKey.CREATE_PARTITIONS, ThrottlingQuotaExceededError, topic="bills"):
+        results = await admin.create_partitions({"orders": 4, "bills": 4}, timeout=0.05)
+    assert list(results.succeeded) == ["orders"]
+    error = results.errors["bills"]
+    assert isinstance(error, ApiTimeoutError)
+    assert "CreatePartitions for topic bills" in str(error)
+    assert "THROTTLING_QUOTA_EXCEEDED (89)" in str(error)
+    assert isinstance(error.__cause__, ThrottlingQuotaExceededError)
+
+
+async def test_a_lost_connection_is_made_again(cluster: EmbeddedCluster, admin: Admin) -> None:
+    with cluster.drop(ApiKey.DESCRIBE_CONFIGS, times=2):
+        results = await admin.describe_configs([ConfigResource.topic("orders")])
+    assert results.ok
+
+
+async def test_records_are_deleted_at_each_leader(cluster: EmbeddedCluster, admin: Admin) -> None:
+    partitions = [TopicPartition("orders", index) for index in range(3)]
+    for partition in partitions:
+        cluster.produce("orders", [b"v"] * 5, partition=partition.partition)
+    deleted = await admin.delete_records({partitions[0]: 2, partitions[1]: -1, partitions[2]: 0})
+    assert deleted.raise_for_errors() == dict(zip(partitions, (2, 5, 0), strict=True))
+    assert len(asked(cluster, ApiKey.DELETE_RECORDS)) == 3
+
+
+@pytest.mark.parametrize("error", [NotLeaderOrFollowerError, LeaderNotAvailableError])
+async def test_a_leader_that_moved_is_found(
+    cluster: EmbeddedCluster, admin: Admin, error: type[KafkaError]
+) -> None:
+    partition = TopicPartition("orders", 0)
+    with cluster.fail(ApiKey.DELETE_RECORDS, error, times=2, topic="orders", partition=0):
+        results = await admin.delete_records({partition: 0})
+    assert results.raise_for_errors() == {partition: 0}
+
+
+async def test_one_brokers_failure_is_that_of_its_items(
+    cluster: EmbeddedCluster, admin: Admin
+) -> None:
+    with cluster.fail(ApiKey.DESCRIBE_CONFIGS, TopicAuthorizationError, broker=2):
+        resources = [ConfigResource.broker(1), ConfigResource.broker(2)]
+        results = await admin.describe_configs(resources)
+    assert list(results.succeeded) == resources[:1]
+    assert list(results.errors) == resources[1:]
+
+
+async def test_a_stopped_broker_is_waited_for_until_the_time_is_up(
+    cluster: EmbeddedCluster, admin: Admin
+) -> None:
+    cluster.stop(3)
+    resources = [ConfigResource.broker(1), ConfigResource.broker(3)]
+    results = await admin.describe_configs(resources, timeout=0.3)
+    assert list(results.succeeded) == resources[:1]
+    assert isinstance(results.errors[resources[1]], KafkaError)
+
+
+async def test_brokers_too_old_for_describe_cluster(
+    cluster: EmbeddedCluster, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster_id = (await admin.describe_cluster()).cluster_id
+    with cluster.fail(ApiKey.DESCRIBE_CLUSTER, UnsupportedVersionError):
+        described = await admin.describe_cluster()
+        with pytest.raises(UnsupportedVersionError):
+            await admin.describe_cluster(include_fenced_brokers=True)
+    assert described.cluster_id == cluster_id
+    assert [broker.node_id for broker in described.brokers] == [1, 2, 3]
+
+
+async def test_a_cancelled_call_leaves_the_client_usable(
+    cluster: EmbeddedCluster, admin: Admin
+) -> None:
+    with cluster.delay(ApiKey.CREATE_TOPICS, 5, times=1):
+        call = asyncio.create_task(admin.create_topics([NewTopic("a", 1)]))
+        await cluster.until(lambda: asked(cluster, ApiKey.CREATE_TOPICS))
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    assert "orders" in await admin.list_topics()
+
+
+async def test_after_the_end_every_call_raises(cluster: EmbeddedCluster) -> None:
+    admin = Admin.from_properties({"bootstrap.servers": cluster.bootstrap_servers})
+    async with admin:
+        assert sorted(await admin.list_topics()) == ["bills", "orders"]
+    with pytest.raises(ClosedError):
+        await admin.list_topics()
+    with pytest.raises(ClosedError):
+        await admin.create_topics([NewTopic("a")])
+
+
+async def test_connections_are_shared_with_a_client(cluster: EmbeddedCluster) -> None:
+    async with (
+        Client(bootstrap_servers=cluster.bootstrap_servers) as client,
+        Admin(client=client, default_api_timeout_ms=20_000) as admin,
+    ):
+        assert sorted(await admin.list_topics()) == ["bills", "orders"]
