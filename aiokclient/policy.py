@@ -230,6 +230,11 @@ class Action(NamedTuple):
     decision: Decision
     delay_s: float
 
+    @property
+    def again(self) -> bool:
+        """It is to be tried again, after the delay."""
+        return self.decision in AGAIN
+
 
 class Backoff(NamedTuple):
     """Exponential backoff with jitter (KIP-580), in seconds."""

@@ -184,3 +184,8 @@ def test_the_same_seed_gives_the_same_delays() -> None:
 def test_what_is_not_retried_waits_for_nothing() -> None:
     action = decide(errors.TopicAuthorizationError(), Scope.PRODUCE, 3, 9, random.Random(7))
     assert action == (Decision.FAIL, 0.0)
+    assert not action.again
+
+
+def test_what_is_retried_says_so() -> None:
+    assert decide(errors.NetworkError(), Scope.PRODUCE, 0, 9, random.Random(7)).again

@@ -103,7 +103,7 @@ class AdminBase(Lifecycle):
             if not isinstance(error, KafkaError):
                 continue
             action = decide(error, Scope.ADMIN, attempt, remaining, clock.rng, backoff)
-            if action.decision in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
+            if action.again:
                 again[key] = item
                 refresh = refresh or action.decision is Decision.REFRESH_AND_RETRY
                 delay = max(delay, action.delay_s)
