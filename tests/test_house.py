@@ -27,7 +27,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", sources(), ids=name_of)
+@pytest.mark.parametrize("path", list(sources()), ids=name_of)
 def test_sizes(path: Path) -> None:
     text = path.read_text()
     if not name_of(path).startswith(TABLES):
