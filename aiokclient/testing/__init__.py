@@ -3,15 +3,23 @@
 `EmbeddedCluster` is brokers on loopback, in a thread of their own or in the event loop.
 `Simulation` runs clients and brokers in virtual time on a network with seeded faults.
 `ProxyConnector` leads real connections through a proxy that treats them badly.
+
+Names are imported when they are first used: the pytest plugin in here is loaded by every run.
 """
 
-from aiokclient.testing.cluster import EmbeddedCluster
-from aiokclient.testing.faults import Fault
-from aiokclient.testing.loop import SimulationError
-from aiokclient.testing.network import NameFault, Weather
-from aiokclient.testing.proxy import FaultProxy, ProxyConnector, ProxyFaults
-from aiokclient.testing.requests import ReceivedRequest
-from aiokclient.testing.simulation import Simulation
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiokclient.testing.cluster import EmbeddedCluster
+    from aiokclient.testing.faults import Fault
+    from aiokclient.testing.loop import SimulationError
+    from aiokclient.testing.network import NameFault, Weather
+    from aiokclient.testing.proxy import FaultProxy, ProxyConnector, ProxyFaults
+    from aiokclient.testing.requests import ReceivedRequest
+    from aiokclient.testing.simulation import Simulation
 
 __all__ = [
     "EmbeddedCluster",
@@ -25,3 +33,25 @@ __all__ = [
     "SimulationError",
     "Weather",
 ]
+
+_MODULES = {
+    "EmbeddedCluster": "cluster",
+    "Fault": "faults",
+    "FaultProxy": "proxy",
+    "NameFault": "network",
+    "ProxyConnector": "proxy",
+    "ProxyFaults": "proxy",
+    "ReceivedRequest": "requests",
+    "Simulation": "simulation",
+    "SimulationError": "loop",
+    "Weather": "network",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

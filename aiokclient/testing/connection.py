@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient.errors import KafkaError
@@ -109,9 +110,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """Take up waiting requests until one has to wait."""
         if self._withheld is not None and not self.broker.paused:
             answer, self._withheld = self._withheld, None
-            answer()
+            self._guarded(answer)
         while self._may_take():
-            self._take(self._waiting.popleft())
+            self._guarded(partial(self._take, self._waiting.popleft()))
         transport = self._transport
         reading = len(self._waiting) < _WAITING_FRAMES
         if transport is not None and reading != self._reading and not transport.is_closing():
@@ -120,6 +121,15 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 transport.resume_reading()
             else:
                 transport.pause_reading()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Take a step; an exception is a bug of this cluster, which says so when it ends."""
+        try:
+            step()
+        except Exception:
+            _log.exception("%r failed on a request", self.broker)
+            self.broker.cluster.failed = True
+            self.abort()
 
     def _may_take(self) -> bool:
         if self._transport is None or self._busy or not self._writable or self.broker.paused:
@@ -160,13 +170,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self,
             faults,
         )
-        try:
-            reply = handler_of(api)(call)
-        except Exception:
-            _log.exception("%r failed on %r", self.broker, received.request)
-            self.broker.cluster.failed = True
-            self.abort()
-            return
+        reply = handler_of(api)(call)
         if isinstance(reply, asyncio.Future):
             self._parked = reply
             reply.add_done_callback(lambda future: self._unpark(future, received, faults))
@@ -179,13 +183,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._parked = None
         if future.cancelled() or self._transport is None:
             return
-        error = future.exception()
-        if error is not None:
-            _log.error("%r failed on %r", self.broker, received.request, exc_info=error)
-            self.broker.cluster.failed = True
-            self.abort()
-            return
-        self._finish(future.result(), received, faults)
+        self._guarded(lambda: self._finish(future.result(), received, faults))
         self.pump()
 
     def _finish(
@@ -243,7 +241,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
         def go_on() -> None:
             self._timer = None
-            then()
+            self._guarded(then)
             self.pump()
 
         self._timer = self.broker.cluster.loop.call_later(seconds, go_on)

@@ -74,7 +74,8 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         place.bind((host, port))
-    except OSError:
+    except OSError as error:
         place.close()
-        raise
+        reason = f"cannot listen at {host}:{port}: {error.strerror}"
+        raise OSError(error.errno, reason) from None
     return place

@@ -68,7 +68,8 @@ def _partition(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffse
     found = _find(partition, asked.timestamp, committed)
     if found is not None:
         answer.timestamp, answer.offset = found
-        answer.leader_epoch = _epoch(partition, asked.timestamp, found.offset)
+        if call.version >= 4:
+            answer.leader_epoch = _epoch(partition, asked.timestamp, found.offset)
     return answer
 
 

@@ -126,14 +126,14 @@ class _Produce:
         code = partition.check(self.call.broker.node_id, -1)
         if code:
             return Appended(code)
+        now_ms = self.call.cluster.clock.time_ms()
         try:
             batches = walk(data.records or b"", strict=True)
+            if len(batches) != 1:
+                return Appended(Code.INVALID_RECORD, message="one batch for each partition")
+            checked = check_batch(batches[0], partition.topic, self.call.version, now_ms)
         except KafkaError as error:
             return Appended(Code.CORRUPT_MESSAGE, message=str(error))
-        if len(batches) != 1:
-            return Appended(Code.INVALID_RECORD, message="exactly one batch for each partition")
-        now_ms = self.call.cluster.clock.time_ms()
-        checked = check_batch(batches[0], partition.topic, self.call.version, now_ms)
         if checked.code:
             return checked
         least = partition.topic.configs.number("min.insync.replicas")

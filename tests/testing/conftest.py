@@ -1,0 +1,253 @@
+"""A cluster for each test, and a client of few lines over blocking sockets to speak to it."""
+
+import socket
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from aiokclient.protocol import messages
+from aiokclient.protocol.framing import ClientPipeline
+from aiokclient.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from aiokclient.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from aiokclient.record.batch import Compression, RecordBatchBuilder, walk
+from aiokclient.testing import EmbeddedCluster
+
+SETTLED_S = 10.0
+
+
+class Connection:
+    """One connection to one broker; speaks the latest version unless told."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, SETTLED_S)
+        self.pipeline = ClientPipeline("raw")
+        self.buffer = b""
+
+    def send(self, request: Any, version: int | None = None, *, expect: bool = True) -> None:
+        if version is None:
+            version = request.max_version
+        _, segments = self.pipeline.send(request, version, expect_response=expect)
+        self.socket.sendall(b"".join(segments))
+
+    def receive(self) -> Any:
+        """The next response; EOFError when the broker closed the connection."""
+        size = int.from_bytes(self._read(4), "big")
+        return self.pipeline.receive(memoryview(self._read(size)))[2]
+
+    def _read(self, count: int) -> bytes:
+        while len(self.buffer) < count:
+            try:
+                received = self.socket.recv(1 << 16)
+            except ConnectionResetError:
+                received = b""
+            if not received:
+                raise EOFError
+            self.buffer += received
+        result, self.buffer = self.buffer[:count], self.buffer[count:]
+        return result
+
+    def request(self, request: Any, version: int | None = None) -> Any:
+        self.send(request, version)
+        return self.receive()
+
+    def silent(self) -> bool:
+        """Whether nothing has come that was not read."""
+        self.socket.setblocking(False)
+        try:
+            self.buffer += self.socket.recv(1 << 16)
+        except BlockingIOError:
+            pass
+        self.socket.settimeout(SETTLED_S)
+        return not self.buffer
+
+    def closed(self) -> bool:
+        """Waits for the broker to close it."""
+        try:
+            self._read(1)
+        except EOFError:
+            return True
+        return False
+
+    # -- requests in one line --------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str | uuid.UUID,
+        batch: Any,
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        timeout_ms: int = 5000,
+        version: int | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """The response of the only partition."""
+        data = TopicProduceData(
+            partition_data=[PartitionProduceData(index=partition, records=batch)]
+        )
+        if isinstance(topic, str):
+            data.name = topic
+            version = 12 if version is None else version
+        else:
+            data.topic_id = topic
+        request = messages.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data])
+        self.send(request, version, expect=acks != 0)
+        if acks == 0 or not wait:
+            return None
+        return self.receive().responses[0].partition_responses[0]
+
+    def fetch(self, topic: str | uuid.UUID, **options: Any) -> Any:
+        """The only partition of a fetch as `fetch_request` describes it."""
+        version = options.pop("version", 12 if isinstance(topic, str) else None)
+        response = self.request(fetch_request(topic, **options), version)
+        return response.responses[0].partitions[0]
+
+    def list_offset(
+        self,
+        topic: str,
+        timestamp: int,
+        *,
+        partition: int = 0,
+        epoch: int = -1,
+        isolation: int = 0,
+        version: int | None = None,
+    ) -> Any:
+        asked = ListOffsetsPartition(
+            partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
+        )
+        topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+        request = messages.ListOffsetsRequest(
+            replica_id=-1, isolation_level=isolation, topics=topics
+        )
+        return self.request(request, version).topics[0].partitions[0]
+
+
+def fetch_request(
+    topic: str | uuid.UUID | None,
+    offset: int = 0,
+    partitions: Sequence[int] = (0,),
+    *,
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 25,
+    partition_max_bytes: int = 1 << 20,
+    session: tuple[int, int] = (0, -1),
+    epoch: int = -1,
+    last_epoch: int = -1,
+    committed: bool = False,
+    rack: str = "",
+    forget: tuple[str | uuid.UUID, list[int]] | None = None,
+) -> messages.FetchRequest:
+    def named(cls: Any, name: str | uuid.UUID, indexes: Any) -> Any:
+        by = {"topic": name} if isinstance(name, str) else {"topic_id": name}
+        return cls(partitions=indexes, **by)
+
+    wanted = [
+        FetchPartition(
+            partition=index,
+            fetch_offset=offset,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=last_epoch,
+            partition_max_bytes=partition_max_bytes,
+        )
+        for index in partitions
+    ]
+    return messages.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=int(committed),
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[] if topic is None else [named(FetchTopic, topic, wanted)],
+        forgotten_topics_data=[] if forget is None else [named(ForgottenTopic, *forget)],
+        rack_id=rack,
+    )
+
+
+def batch_of(
+    *values: bytes | None,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+    timestamp: int = 1_000,
+    compression: Compression = Compression.NONE,
+    key: bytes | None = None,
+) -> bytes:
+    """A record batch; `producer` is id, epoch and first sequence number."""
+    builder = RecordBatchBuilder(compression=compression, limit=1 << 30)
+    for index, value in enumerate(values):
+        builder.append(timestamp + index, key, value)
+    builder.close()
+    return bytes(builder.seal(*producer, transactional=transactional))
+
+
+def values_of(answer: Any) -> list[bytes | None]:
+    """The values in the records of a fetched partition."""
+    return [
+        record.value
+        for batch in walk(answer.records or b"")
+        if not batch.is_control
+        for record in batch.records("", 0)
+    ]
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=3, topics={"orders": 3}, seed=7) as cluster:
+        yield cluster
+
+
+class Wire:
+    """Opens connections, to the leader of orders-0 unless told; closes them at the end."""
+
+    batch = staticmethod(batch_of)
+    values = staticmethod(values_of)
+    fetch_request = staticmethod(fetch_request)
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.connections: list[Connection] = []
+
+    def to(self, broker: int) -> Connection:
+        return self.at(self.cluster.address(broker))
+
+    def at(self, address: tuple[str, int]) -> Connection:
+        connection = Connection(address)
+        self.connections.append(connection)
+        return connection
+
+    def leader(self, topic: str = "orders", partition: int = 0) -> Connection:
+        return self.to(self.cluster.leader(topic, partition))
+
+    def follower(self, topic: str = "orders", partition: int = 0) -> Connection:
+        leader = self.cluster.leader(topic, partition)
+        replicas = self.cluster.replicas(topic, partition)
+        return self.to(next(each for each in replicas if each != leader))
+
+    def close(self) -> None:
+        for each in self.connections:
+            each.socket.close()
+
+
+@pytest.fixture
+def wire(cluster: EmbeddedCluster) -> Iterator[Wire]:
+    wire = Wire(cluster)
+    yield wire
+    wire.close()
+
+
+@pytest.fixture
+def wire_to() -> Iterator[Any]:
+    """For a cluster of the test's own: `wire_to(cluster)`."""
+    made: list[Wire] = []
+
+    def make(cluster: EmbeddedCluster) -> Wire:
+        made.append(Wire(cluster))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

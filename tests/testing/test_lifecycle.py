@@ -1,0 +1,134 @@
+"""Where an embedded cluster runs, how it begins and ends."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from aiokclient import errors
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.protocol.framing import ClientPipeline, FrameReader
+from aiokclient.testing import EmbeddedCluster
+
+
+async def metadata(address):
+    """The brokers that one of them names, asked in this loop."""
+    reader, writer = await asyncio.open_connection(*address)
+    pipeline, frames = ClientPipeline("raw"), FrameReader(1 << 20)
+    _, segments = pipeline.send(messages.MetadataRequest(topics=[]), 12)
+    writer.writelines(segments)
+    found = []
+    while not found:
+        data = await reader.read(1 << 12)
+        assert data, "the connection was closed"
+        buffer = frames.get_buffer()
+        buffer[: len(data)] = data
+        found = frames.received(len(data))
+    writer.close()
+    await writer.wait_closed()
+    return [each.node_id for each in pipeline.receive(found[0])[2].brokers]
+
+
+async def test_in_this_loop():
+    before = threading.active_count()
+    async with EmbeddedCluster(2, {"orders": 2}) as cluster:
+        assert threading.active_count() == before
+        assert await metadata(cluster.address(1)) == [1, 2]
+        cluster.produce("orders", [b"v"])
+        assert len(cluster.records("orders", 0)) == 1
+        # Other threads may use the controls, too.
+        assert await asyncio.to_thread(lambda: cluster.topics) == {"orders": 2}
+        cluster.stop(2)
+        assert cluster.leader("orders", 1) == 1
+        cluster.start(2)
+        await cluster.until(lambda: sorted(cluster.isr("orders", 1)) == [1, 2])
+        assert await metadata(cluster.address(2)) == [1, 2]
+        assert await cluster.until(lambda: len(cluster.requests) == 2)
+    assert [each for each in asyncio.all_tasks() if each is not asyncio.current_task()] == []
+
+
+async def test_in_a_thread_of_its_own():
+    with EmbeddedCluster(2) as cluster:
+        assert await metadata(cluster.address(2)) == [1, 2]
+    assert "aiokclient-embedded-cluster" not in [each.name for each in threading.enumerate()]
+    with pytest.raises(OSError, match=r".*"):
+        await metadata(cluster.address(2))
+
+
+def test_used_once():
+    cluster = EmbeddedCluster()
+    with pytest.raises(errors.IllegalStateError, match="not running"):
+        cluster.produce("x", [b"v"])
+    with cluster:
+        pass
+    with pytest.raises(errors.IllegalStateError, match="used once"), cluster:
+        pass
+
+
+def test_faults_may_outlive_it():
+    with EmbeddedCluster() as cluster:
+        fault = cluster.fail(ApiKey.FETCH, errors.NotLeaderOrFollowerError)
+    fault.remove()
+
+
+@pytest.mark.parametrize("options", [{"brokers": 0}, {"brokers": 2, "racks": ["a"]}])
+def test_bad_options(options):
+    with pytest.raises(ValueError, match="broker"):
+        EmbeddedCluster(**options)
+    with pytest.raises(ValueError, match="unknown config"):
+        EmbeddedCluster(configs={"nonsense": 1})
+
+
+def free_ports(count):
+    """The first of so many ports in a row that nobody listens on."""
+    for first in range(21000, 60000, 17):
+        places = []
+        try:
+            for port in range(first, first + count):
+                places.append(socket.create_server(("127.0.0.1", port)))
+        except OSError:
+            continue
+        else:
+            return first
+        finally:
+            for place in places:
+                place.close()
+    raise AssertionError("no ports are free")
+
+
+def test_ports_as_asked_for():
+    first = free_ports(2)
+    with EmbeddedCluster(2, port=first) as cluster:
+        assert cluster.bootstrap_servers == f"127.0.0.1:{first},127.0.0.1:{first + 1}"
+        with pytest.raises(OSError, match="cannot listen at"), EmbeddedCluster(port=first):
+            pass
+    with EmbeddedCluster(2, port=first):
+        pass
+
+
+def test_what_is_advertised():
+    with EmbeddedCluster(advertised_host="localhost") as cluster:
+        assert cluster.address(1)[0] == "localhost"
+        asyncio.run(metadata(cluster.address(1)))
+
+
+def test_the_same_seed_gives_the_same_ids():
+    def ids(seed):
+        with EmbeddedCluster(topics=["a", "b"], seed=seed) as cluster:
+            return cluster.cluster_id, cluster.topic_id("a"), cluster.topic_id("b")
+
+    assert ids(1) == ids(1)
+    assert ids(1) != ids(2)
+    assert len(ids(None)[0]) == 22
+
+
+async def test_a_start_that_fails_leaves_nothing(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="cannot listen at"):
+            async with EmbeddedCluster(port=port):
+                pass
+        with pytest.raises(OSError, match="cannot listen at"), EmbeddedCluster(port=port):
+            pass
+    assert "aiokclient-embedded-cluster" not in [each.name for each in threading.enumerate()]

@@ -1,0 +1,100 @@
+"""The fixtures and the command that come with the package."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from aiokclient.protocol import messages
+
+
+@pytest.fixture
+def run_pytest(tmp_path):
+    """Runs a test file in a pytest of its own, with the plugin alone."""
+
+    def run(text):
+        (tmp_path / "test_it.py").write_text(text)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "aiokclient.testing.plugin"]
+        command += ["-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
+        command += ["-o", "asyncio_default_fixture_loop_scope=function", "-W", "error"]
+        environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
+        command += ["-p", "pytest_asyncio.plugin"]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+def test_fixtures_in_plain_and_async_tests(run_pytest):
+    done = run_pytest(
+        """
+import pytest
+
+names = []
+
+def test_plain(kafka_cluster, kafka_topic):
+    names.append(kafka_topic)
+    kafka_cluster.produce(kafka_topic, [b"v"])
+    assert len(kafka_cluster.records(kafka_topic)) == 1
+
+async def test_async(kafka_cluster, kafka_topic):
+    names.append(kafka_topic)
+    assert kafka_cluster.topics == {kafka_topic: 1}
+    assert len(kafka_cluster.brokers) == 3
+
+@pytest.mark.kafka_topic(partitions=4, configs={"retention.bytes": 1000})
+def test_marked(kafka_cluster, kafka_topic):
+    names.append(kafka_topic)
+    assert kafka_cluster.topics == {kafka_topic: 4}
+    kafka_cluster.delete_topic(kafka_topic)
+
+def test_fresh():
+    assert len(set(names)) == 3
+"""
+    )
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_plugin_is_light():
+    code = (
+        "import sys, aiokclient.testing.plugin;"
+        "print([m for m in ('aiokclient.testing.cluster', 'aiokclient.record.batch')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command(wire_to, number):
+    command = [sys.executable, "-m", "aiokclient.testing", "--brokers", "2", "--port", "0"]
+    command += ["--topic", "orders:3", "--config", "message.max.bytes=777"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            assert line.startswith("bootstrap servers: ")
+            first, second = line.split()[-1].split(",")
+            host, port = second.split(":")
+            connection = wire_to(None).at((host, int(port)))
+            response = connection.request(messages.MetadataRequest(topics=None))
+            assert [f"{each.host}:{each.port}" for each in response.brokers] == [first, second]
+            (topic,) = response.topics
+            assert (topic.name, len(topic.partitions)) == ("orders", 3)
+        finally:
+            process.send_signal(number)
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--brokers", "0"], ["--config", "nonsense=1"], ["--topic", "a:b"], ["--config", "x"]],
+)
+def test_bad_options_of_the_command(arguments):
+    command = [sys.executable, "-m", "aiokclient.testing", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert done.stderr.startswith(("python -m aiokclient.testing: ", "usage: "))
