@@ -40,17 +40,19 @@ READ_AHEAD: Final = 1 << 20
 class ProxyFaults:
     """What happens to the bytes. Seconds, bytes; None and 0 mean: not at all.
 
-    `latency_s`: added in each direction. `slice_bytes`: no delivery is larger. `reset_requests_at`,
-    `reset_responses_at`: each new connection is reset once so many bytes of that direction passed.
-    `lifetime_s`: each new connection is reset after a time in this range. `frozen`: nothing
-    passes, nothing is lost, nobody is told. `half_open`: the broker's side of each connection
-    is gone, the client's is not told. `refuse`: new connections are reset at once.
+    `latency_s`: added in each direction. `slice_bytes`: no delivery is larger.
+    `reset_requests_at`, `reset_responses_at`: each new connection is reset once so many bytes of
+    that direction passed; `reset_once`: the next new one only. `lifetime_s`: each new connection
+    is reset after a time in this range. `frozen`: nothing passes, nothing is lost, nobody is
+    told. `half_open`: the broker's side of each connection is gone, the client's is not told;
+    once so, a connection stays so. `refuse`: new connections are reset at once.
     """
 
     latency_s: float = 0.0
     slice_bytes: int | None = None
     reset_requests_at: int | None = None
     reset_responses_at: int | None = None
+    reset_once: bool = False
     lifetime_s: tuple[float, float] | None = None
     frozen: bool = False
     half_open: bool = False
@@ -120,6 +122,9 @@ class _Pair:
         self.client = _Side(self, faults.reset_requests_at)
         self.broker = _Side(self, faults.reset_responses_at)
         self.client.other, self.broker.other = self.broker, self.client
+        if faults.reset_once:
+            faults.reset_requests_at = faults.reset_responses_at = None
+        self.half_open = faults.half_open
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -133,7 +138,7 @@ class _Pair:
             return
         if faults.lifetime_s is not None:
             self._timer = loop.call_later(self.proxy.rng.uniform(*faults.lifetime_s), self.reset)
-        if not faults.half_open:
+        if not self.half_open:
             self._connecting = loop.create_task(self._connect())
 
     async def _connect(self) -> None:
@@ -145,6 +150,7 @@ class _Pair:
 
     def look(self) -> None:
         if self.proxy.faults.half_open:
+            self.half_open = True
             self.broker.reset()
         if not self.proxy.faults.frozen:
             for side in (self.client, self.broker):
@@ -155,7 +161,7 @@ class _Pair:
 
     def lost(self, side: _Side) -> None:
         """One side ended: end the other, unless it is not to know."""
-        if side is self.broker and self.proxy.faults.half_open:
+        if side is self.broker and self.half_open:
             return
         if not self.proxy.faults.frozen:
             side.other.finish()
@@ -229,7 +235,7 @@ class _Side(asyncio.Protocol):
         faults = self._pair.proxy.faults
         if self._timer is not None or not self._waiting or faults.frozen:
             return
-        if self.other.ended or faults.half_open:
+        if self.other.ended or self._pair.half_open:
             self._drop()
             return
         loop = asyncio.get_running_loop()

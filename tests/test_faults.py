@@ -1,0 +1,53 @@
+"""tests/faults.md says which faults are tested where; this holds it to the tests that there are."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+PLACES = {
+    "S": ["simulation"],
+    "P": ["proxy"],
+    "K": ["broker"],
+    "F": ["protocol", "record", "network"],
+}
+
+
+def promised() -> dict[int, str]:
+    """The letters of each row of the table."""
+    rows = re.findall(r"^\| (\d+) \|.*\| ([SPKF ]+|-) \|$", (TESTS / "faults.md").read_text(), re.M)
+    return {int(number): letters.replace(" ", "").strip("-") for number, letters in rows}
+
+
+def marked(path: Path) -> Iterator[int]:
+    """The numbers in the fault markers of a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.fault":
+            yield from (ast.literal_eval(argument) for argument in node.args)
+
+
+def in_places(letter: str) -> set[int]:
+    files = (file for place in PLACES[letter] for file in (TESTS / place).rglob("test_*.py"))
+    return {number for file in files for number in marked(file)}
+
+
+def test_the_table_is_whole() -> None:
+    assert list(promised()) == list(range(1, 57))
+
+
+def test_every_row_is_tested_where_it_says() -> None:
+    there = {letter: in_places(letter) for letter in PLACES}
+    missing = [
+        f"{number} {letter}"
+        for number, letters in promised().items()
+        for letter in letters
+        if number not in there[letter]
+    ]
+    assert missing == []
+
+
+def test_no_marker_without_a_row() -> None:
+    known = promised()
+    files = sorted(TESTS.rglob("test_*.py"))
+    assert [(file.name, n) for file in files for n in marked(file) if n not in known] == []
