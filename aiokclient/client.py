@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.lifecycle import Lifecycle, close_children, grace_of
+from aiokclient.cluster.parent import Parent
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.targets import Target
 from aiokclient.config import ClientConfig, ClientOptions
@@ -18,7 +17,7 @@ __all__ = ["Client"]
 R = TypeVar("R", bound="Response")
 
 
-class Client(Lifecycle):
+class Client(Parent):
     """One pool of connections and one picture of the cluster, for all that is made with it.
 
         async with Client(bootstrap_servers="localhost:9092") as client:
@@ -34,12 +33,6 @@ class Client(Lifecycle):
 
     def __init__(self, **options: Unpack[ClientOptions]) -> None:
         super().__init__(ClientConfig.build(options))
-        self._children: dict[Lifecycle, None] = {}
-
-    @property
-    def config(self) -> ClientConfig:
-        """The options, checked and complete."""
-        return self._config
 
     async def request(self, message: Request[R], to: Target, *, timeout: float | None = None) -> R:
         """Sends any request of the protocol and returns the decoded response.
@@ -67,27 +60,3 @@ class Client(Lifecycle):
         """
         self._check()
         return self._cluster.send(message, to, timeout=timeout)
-
-    # -- its children -----------------------------------------------------------------------
-
-    @property
-    def cluster(self) -> ClusterClient:
-        """What its children stand on; raises ClosedError or IllegalStateError unless open."""
-        if self._own_cluster is None:
-            self._refuse()
-        return self._cluster
-
-    def adopt(self, child: Lifecycle) -> None:
-        """A child that starts; from here on the client closes it. Raises unless open. Plain."""
-        self._check()
-        self._children[child] = None
-
-    def disown(self, child: Lifecycle) -> None:
-        """A child that has ended by itself. Plain."""
-        self._children.pop(child, None)
-
-    async def _shutdown(self, graceful: bool, timeout: float) -> None:
-        await close_children(self._children, graceful, timeout)
-
-    def _grace_s(self) -> float:
-        return grace_of(self._children) + super()._grace_s()

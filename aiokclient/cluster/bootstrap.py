@@ -17,7 +17,6 @@ from aiokclient.clock import Clock
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     BootstrapError,
-    ConfigError,
     InvalidMetadataError,
     KafkaError,
     error_for,
@@ -55,8 +54,6 @@ class Bootstrap:
         Raises BootstrapError, which lists every server and what came of it, when none did within
         `timeout_s` seconds, and at once the error of a server when waiting mends none of them.
         """
-        if not self._pools:
-            raise ConfigError("bootstrap_servers: none given; name at least one host:port")
         self._deadline = self._clock.monotonic() + timeout_s
         with anyio.move_on_after(timeout_s):
             async with anyio.create_task_group() as group:

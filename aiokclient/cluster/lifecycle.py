@@ -17,7 +17,7 @@ import dataclasses
 import math
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
@@ -42,7 +42,7 @@ from aiokclient.types import State
 if TYPE_CHECKING:
     from aiokclient.metrics import HistogramValue
 
-__all__ = ["ClientLike", "Health", "Lifecycle", "close_children", "grace_of"]
+__all__ = ["ClientLike", "Health", "Lifecycle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,26 +381,6 @@ class Lifecycle:
                 await own.close()
             elif self._client is not None:
                 self._client.disown(self)
-
-
-async def close_children(children: Iterable[Lifecycle], graceful: bool, timeout: float) -> None:
-    """Closes the children of a client in order, all of them within `timeout` seconds."""
-    deadline = asyncio.get_running_loop().time() + timeout
-    failed: Exception | None = None
-    youngest_first = list(children)[::-1]
-    for child in sorted(youngest_first, key=lambda child: child.closing_rank):
-        remaining = max(deadline - asyncio.get_running_loop().time(), 0.0)
-        try:
-            await child._close(graceful=graceful, timeout=min(remaining, child._grace_s()))
-        except Exception as error:
-            failed = failed or error
-    if failed is not None:
-        raise failed
-
-
-def grace_of(children: Iterable[Lifecycle]) -> float:
-    """How long the closing of these may take, in seconds."""
-    return sum(child._grace_s() for child in children)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -62,13 +62,13 @@ class Router:
 
     async def _broker(self, node_id: int, timeout: float) -> int:
         if node_id not in self._updater.snapshot.brokers:
-            await self._updater.refresh((), timeout=timeout)
+            await self._updater.refresh(timeout=timeout)
         return node_id
 
     async def _controller(self, timeout: float) -> int:
         snapshot = self._updater.snapshot
         if snapshot.controller_id not in snapshot.brokers:
-            snapshot = await self._updater.refresh((), timeout=timeout)
+            snapshot = await self._updater.refresh(timeout=timeout)
         if snapshot.controller_id not in snapshot.brokers:
             raise InvalidMetadataError("no controller is known")
         return snapshot.controller_id

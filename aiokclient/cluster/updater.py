@@ -226,12 +226,18 @@ class MetadataUpdater:
         everything = full and bool(self._everything)
         waiters = self._take_waiters(topics, full, everything)
         auto_create = any(wanted.get(topic, False) for topic in topics)
+        # What is asked for from here on is asked for again.
+        self._ask_all = self._ask_all and not full
+        for topic in asked:
+            del self._asked[topic]
         try:
             answer = await self._fetch(None if everything else topics, auto_create)
             if not answer.brokers:
                 raise InvalidMetadataError("the answer names no broker", api="Metadata")
             new = merged(self.snapshot, answer, complete=full)
         except KafkaError as error:
+            self._ask_all = self._ask_all or full
+            self._asked.update(dict.fromkeys(asked))
             self._failed(error, waiters)
             return
         except BaseException:
@@ -267,7 +273,6 @@ class MetadataUpdater:
         delay = action.delay_s if retrying else self._backoff.maximum_s
         self._failures += 1
         self._retry_at = self._clock.monotonic() + delay
-        self._ask_all = True
         if retrying:
             self._waiters += waiters
             return
@@ -279,7 +284,6 @@ class MetadataUpdater:
         self.last_error = None
         self._failures = 0
         if full:
-            self._ask_all = False
             self._next_full = self._clock.monotonic() + self._max_age_s
 
     def _note(
@@ -292,9 +296,9 @@ class MetadataUpdater:
     ) -> None:
         """Which topics to ask for again, and when."""
         now = self._clock.monotonic()
-        self._pacing.asked(None, now, settled=new is not old) if full else None
+        if full:
+            self._pacing.asked(None, now, settled=new is not old)
         for topic in topics:
-            self._asked.pop(topic, None)
             info = new.topic(topic)
             error = _trouble(topic, info)
             settled = error is None and info != old.topic(topic)

@@ -1,0 +1,66 @@
+"""The life of what others stand on: a client closes its children before itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.config import ClientConfig
+
+__all__ = ["Parent"]
+
+
+class Parent(Lifecycle):
+    """Has a cluster client of its own, which its children use."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        super().__init__(config)
+        self._children: dict[Lifecycle, None] = {}
+
+    @property
+    def config(self) -> ClientConfig:
+        """The options, checked and complete."""
+        return self._config
+
+    @property
+    def cluster(self) -> ClusterClient:
+        """What its children stand on; raises ClosedError or IllegalStateError unless open."""
+        if self._own_cluster is None:
+            self._refuse()
+        return self._cluster
+
+    def adopt(self, child: Lifecycle) -> None:
+        """A child that starts; from here on it is closed first. Raises unless open. Plain."""
+        self._check()
+        self._children[child] = None
+
+    def disown(self, child: Lifecycle) -> None:
+        """A child that has ended by itself. Plain."""
+        self._children.pop(child, None)
+
+    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+        # Shielded, as each child has to be closed even if there is no time left: each ends by the
+        # bound that it is given.
+        failed: Exception | None = None
+        youngest_first = list(self._children)[::-1]
+        with anyio.CancelScope(shield=True):
+            for child in sorted(youngest_first, key=lambda child: child.closing_rank):
+                remaining = max(self._close_bound - asyncio.get_running_loop().time(), 0.0)
+                try:
+                    await child._close(graceful=graceful, timeout=min(remaining, child._grace_s()))
+                except Exception as error:
+                    failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _grace_s(self) -> float:
+        return sum((child._grace_s() for child in self._children), super()._grace_s())
+
+    def _bound_close(self, timeout: float) -> None:
+        super()._bound_close(timeout)
+        for child in self._children:
+            if child._closing is not None:
+                child._bound_close(timeout)

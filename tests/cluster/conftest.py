@@ -1,0 +1,46 @@
+"""Clients of scripted brokers."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from scripted import ScriptedBroker
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.config import ClientConfig
+
+QUICK = {
+    "retry_backoff_ms": 1,
+    "retry_backoff_max_ms": 5,
+    "reconnect_backoff_ms": 1,
+    "reconnect_backoff_max_ms": 5,
+}
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ScriptedBroker]:
+    async with ScriptedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def quick() -> dict[str, Any]:
+    """Options that make a client retry at once."""
+    return dict(QUICK)
+
+
+@pytest.fixture
+async def open_client(broker: ScriptedBroker) -> AsyncIterator[Callable[..., Any]]:
+    """Opens cluster clients of the scripted broker, and closes them after the test."""
+    opened: list[ClusterClient] = []
+
+    async def made(**options: Any) -> ClusterClient:
+        config = ClientConfig(**{"bootstrap_servers": broker.place, **QUICK, **options})
+        client = ClusterClient(config)
+        opened.append(client)
+        await client.start()
+        return client
+
+    yield made
+    for client in opened:
+        await client.close()

@@ -1,0 +1,326 @@
+"""Routing, the retry loop, deadlines; over a scripted broker."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from scripted import ScriptedBroker
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader, Target
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    ConfigError,
+    DisconnectedError,
+    GroupAuthorizationError,
+    InvalidMetadataError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokclient.network.pool import Purpose
+from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
+from aiokclient.protocol.messages.find_coordinator import (
+    Coordinator as CoordinatorEntry,
+)
+from aiokclient.protocol.messages.find_coordinator import (
+    FindCoordinatorResponse,
+)
+from aiokclient.protocol.messages.list_groups import (
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+Open = Callable[..., Awaitable[ClusterClient]]
+LIST = ApiKey.LIST_GROUPS
+
+
+def script(broker: ScriptedBroker, *answers: Any) -> None:
+    """Answers to ListGroups, the last one for ever."""
+    left = list(answers)
+
+    def answer(request: Any, version: int) -> Any:
+        code = left.pop(0) if len(left) > 1 else left[0]
+        return ListGroupsResponse(error_code=code) if isinstance(code, int) else code
+
+    broker.handlers[LIST] = answer
+
+
+@pytest.mark.parametrize(
+    "to", [AnyBroker(), Broker(1), Controller(), Leader("orders", 0), Coordinator("group", "g")]
+)
+async def test_every_target(broker: ScriptedBroker, open_client: Open, to: Target) -> None:
+    broker.topics["orders"] = [1]
+    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request, version: FindCoordinatorResponse(
+        coordinators=[CoordinatorEntry(key="g", node_id=1, host="127.0.0.1", port=broker.port)]
+    )
+    script(broker, 0)
+    client = await open_client()
+    response = await client.request(ListGroupsRequest(), to)
+    assert isinstance(response, ListGroupsResponse)
+    assert broker.opened == 1, "the bootstrap connection is the broker's"
+
+
+async def test_a_retriable_error_is_retried(broker: ScriptedBroker, open_client: Open) -> None:
+    script(broker, 15, 14, 7, 0)
+    client = await open_client()
+    await client.request(ListGroupsRequest(), AnyBroker())
+    assert broker.count(LIST) == 4
+    retries = {name: value for name, value in client.metrics.snapshot().items() if value}
+    assert sum(retries.values()) == 3  # type: ignore[arg-type]
+
+
+async def test_a_fatal_error_is_raised_with_its_place(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    script(broker, 30)
+    client = await open_client()
+    with pytest.raises(GroupAuthorizationError) as caught:
+        await client.request(ListGroupsRequest(), AnyBroker())
+    assert (caught.value.api, caught.value.broker) == ("ListGroups", 1)
+    assert broker.count(LIST) == 1
+
+
+async def test_a_lost_connection_is_retried(broker: ScriptedBroker, open_client: Open) -> None:
+    script(broker, ConnectionError, ConnectionError, 0)
+    client = await open_client()
+    await client.request(ListGroupsRequest(), AnyBroker())
+    assert broker.count(LIST) == 3
+
+
+async def test_an_attempt_without_answer_is_retried(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    script(broker, None, 0)
+    client = await open_client(request_timeout_ms=20)
+    await client.request(ListGroupsRequest(), AnyBroker())
+    assert broker.count(LIST) == 2
+    assert broker.opened == 2, "the connection without an answer was closed"
+
+
+async def test_the_deadline_names_the_last_error(broker: ScriptedBroker, open_client: Open) -> None:
+    script(broker, 15)
+    client = await open_client()
+    with pytest.raises(ApiTimeoutError) as caught:
+        await client.request(ListGroupsRequest(), AnyBroker(), timeout=0.05)
+    assert isinstance(caught.value.__cause__, KafkaError)
+    assert caught.value.__cause__.code == 15
+    assert caught.value.api == "ListGroups"
+
+
+async def test_the_deadline_of_a_call_leaves_the_connection(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    script(broker, None, 0)
+    client = await open_client()
+    with pytest.raises(ApiTimeoutError):
+        await client.request(ListGroupsRequest(), AnyBroker(), timeout=0.02)
+    assert client.connected(1, Purpose.CONTROL) is not None
+
+
+async def test_a_check_finds_errors_inside(broker: ScriptedBroker, open_client: Open) -> None:
+    script(broker, 0)
+    client = await open_client()
+    errors: list[KafkaError | None] = [InvalidMetadataError("inside"), None]
+    await client.request(ListGroupsRequest(), AnyBroker(), check=lambda _: errors.pop(0))
+    assert broker.count(LIST) == 2
+
+
+async def test_a_leader_that_moved(broker: ScriptedBroker, open_client: Open) -> None:
+    broker.topics["orders"] = [1]
+    client = await open_client()
+    async with ScriptedBroker(node_id=2) as second:
+        broker.brokers[2] = second.port
+        script(second, 0)
+
+        def moved(request: Any, version: int) -> Any:
+            broker.topics["orders"], broker.epoch = [2], 2
+            return ListGroupsResponse(error_code=6)
+
+        broker.handlers[LIST] = moved
+        await client.request(ListGroupsRequest(), Leader("orders", 0))
+        assert (broker.count(LIST), second.count(LIST)) == (1, 1)
+
+
+async def test_a_topic_that_does_not_exist(broker: ScriptedBroker, open_client: Open) -> None:
+    client = await open_client()
+    with pytest.raises(ApiTimeoutError) as caught:
+        await client.request(ListGroupsRequest(), Leader("nope", 0), timeout=0.05)
+    assert isinstance(caught.value.__cause__, UnknownTopicOrPartitionError)
+
+
+async def test_a_broker_that_does_not_exist(broker: ScriptedBroker, open_client: Open) -> None:
+    client = await open_client()
+    with pytest.raises(ApiTimeoutError) as caught:
+        await client.request(ListGroupsRequest(), Broker(7), timeout=0.05)
+    assert "broker 7" in str(caught.value.__cause__)
+
+
+async def test_an_api_that_the_broker_lacks(broker: ScriptedBroker, open_client: Open) -> None:
+    client = await open_client()
+    with pytest.raises(UnsupportedVersionError, match="no API DescribeGroups"):
+        await client.request(DescribeGroupsRequest(groups=["g"]), AnyBroker())
+
+
+@pytest.mark.fault(33)
+async def test_versions_that_go_down_with_a_restart(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    script(broker, 0)
+    client = await open_client()
+    await client.request(ListGroupsRequest(), AnyBroker())
+    broker.versions[LIST] = (0, 2)
+    broker.cut()
+    await client.request(ListGroupsRequest(), AnyBroker())
+    versions = [
+        r.header.request_api_version for r in broker.seen if r.header.request_api_key == LIST
+    ]
+    assert versions == [5, 2]
+
+
+@pytest.mark.fault(19)
+async def test_an_answer_out_of_order_is_retried_on_a_new_connection(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    script(broker, b"\x00\x00\x00\x08\x00\x00\x00\x63\x00\x00\x00\x00", 0)
+    client = await open_client()
+    await client.request(ListGroupsRequest(), AnyBroker())
+    assert broker.opened == 2
+
+
+async def test_a_coordinator_that_moved_is_looked_up_again(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    def coordinator(request: Any, version: int) -> Any:
+        assert request.key_type == 0
+        entries = [
+            CoordinatorEntry(key=key, node_id=1, host="127.0.0.1", port=broker.port)
+            for key in request.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=entries)
+
+    broker.handlers[ApiKey.FIND_COORDINATOR] = coordinator
+    script(broker, 0, 16, 0)
+    client = await open_client()
+    for _ in range(2):
+        await client.request(ListGroupsRequest(), Coordinator("group", "g"))
+    assert broker.count(ApiKey.FIND_COORDINATOR) == 2
+
+
+async def test_lookups_of_one_coordinator_share_a_request(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    broker.versions[ApiKey.FIND_COORDINATOR] = (0, 3)
+    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request, version: FindCoordinatorResponse(
+        node_id=1, host="127.0.0.1", port=broker.port
+    )
+    client = await open_client()
+    found = await asyncio.gather(*(client.coordinators.locate("group", "g") for _ in range(5)))
+    assert found == [1] * 5
+    assert broker.count(ApiKey.FIND_COORDINATOR) == 1
+    many = await client.coordinators.locate_many("group", ["a", "b"])
+    assert set(many) == {"a", "b"}
+    assert broker.count(ApiKey.FIND_COORDINATOR) == 3
+
+
+async def test_a_kind_of_coordinator_that_there_is_not(open_client: Open) -> None:
+    client = await open_client()
+    with pytest.raises(ConfigError, match="group, transaction, share"):
+        await client.request(ListGroupsRequest(), Coordinator("grup", "g"))
+
+
+async def test_a_handle_can_be_awaited_again(broker: ScriptedBroker, open_client: Open) -> None:
+    script(broker, 0)
+    client = await open_client()
+    handle = client.send(ListGroupsRequest(), AnyBroker())
+    assert not handle.done()
+    with pytest.raises(asyncio.InvalidStateError):
+        handle.result()
+    impatient = asyncio.ensure_future(handle)
+    await asyncio.sleep(0)
+    impatient.cancel()
+    first = await handle
+    assert await handle is first
+    assert handle.exception() is None
+    called: list[Any] = []
+    handle.add_done_callback(called.append)
+    await asyncio.sleep(0)
+    assert called == [handle]
+
+
+async def test_handles_fail_when_the_client_closes(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    script(broker, None)
+    client = await open_client()
+    handle = client.send(ListGroupsRequest(), AnyBroker())
+    await broker.until(lambda: broker.count(LIST) == 1)
+    await client.close()
+    with pytest.raises(ClosedError):
+        await handle
+    with pytest.raises(ClosedError):
+        await client.request(ListGroupsRequest(), AnyBroker())
+
+
+async def test_a_handle_holds_its_error(broker: ScriptedBroker, open_client: Open) -> None:
+    script(broker, 30)
+    client = await open_client()
+    handle = client.send(ListGroupsRequest(), AnyBroker())
+    for _ in range(2):
+        with pytest.raises(GroupAuthorizationError):
+            await handle
+
+
+async def test_reachability(broker: ScriptedBroker, open_client: Open) -> None:
+    client = await open_client()
+    assert client.is_reachable(1)
+    assert client.troubles() == []
+    await broker.stop()
+    with pytest.raises(DisconnectedError):
+        await client.connect(1, Purpose.PRODUCE)
+    assert not client.is_reachable(1)
+    assert "no broker can be reached" in client.troubles()
+    assert not client.is_reachable(99)
+
+
+async def test_a_new_address_of_a_broker_is_followed(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    client = await open_client()
+    script(broker, 0)
+    async with ScriptedBroker() as moved:
+        broker.brokers[1] = moved.port
+        script(moved, 0)
+        await client.updater.refresh(timeout=5)
+        await client.request(ListGroupsRequest(), Broker(1))
+        assert (broker.count(LIST), moved.count(LIST)) == (0, 1)
+
+
+async def test_owned_connections_are_released(broker: ScriptedBroker, open_client: Open) -> None:
+    client = await open_client()
+    owner = object()
+    fetching = await client.connect(1, Purpose.FETCH, owner)
+    assert client.connected(1, Purpose.FETCH, owner) is fetching
+    client.release(owner)
+    assert fetching.closed
+    assert client.connected(1, Purpose.FETCH, owner) is None
+
+
+@pytest.mark.fault(35)
+async def test_a_cancelled_request_leaves_the_client_usable(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    script(broker, None, 0)
+    client = await open_client()
+    asked = asyncio.create_task(client.request(ListGroupsRequest(), AnyBroker()))
+    await broker.until(lambda: broker.count(LIST) == 1)
+    asked.cancel()
+    await asyncio.wait([asked])
+    assert asked.cancelled()
+    script(broker, 0)
+    # The first request is still unanswered; what is behind it must not be lost.
+    broker.cut()
+    await client.request(ListGroupsRequest(), AnyBroker())

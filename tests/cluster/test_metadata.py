@@ -1,0 +1,195 @@
+"""How an answer changes the snapshot."""
+
+import uuid
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata, hinted, learned, merged
+from aiokclient.errors import ProtocolError
+from aiokclient.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+ONE, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
+BROKERS = (1, 2, 3)
+
+
+def topic(
+    name: str = "orders",
+    partitions: Sequence[tuple[int, int, int]] = ((0, 1, 5),),
+    topic_id: uuid.UUID = ONE,
+    error: int = 0,
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=name,
+        topic_id=topic_id,
+        error_code=error,
+        partitions=[
+            MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=epoch)
+            for index, leader, epoch in partitions
+        ],
+    )
+
+
+def answer(
+    *topics: MetadataResponseTopic, brokers: Sequence[int] = BROKERS, controller: int = 1
+) -> MetadataResponse:
+    return MetadataResponse(
+        cluster_id="c",
+        controller_id=controller,
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=f"b{node_id}", port=9092)
+            for node_id in brokers
+        ],
+        topics=list(topics),
+    )
+
+
+def known(*topics: MetadataResponseTopic) -> ClusterMetadata:
+    return merged(ClusterMetadata(), answer(*topics), complete=True)
+
+
+def test_a_first_answer() -> None:
+    snapshot = known(topic(partitions=[(1, 2, 7), (0, 1, 5)]))
+    assert snapshot.cluster_id == "c"
+    assert snapshot.brokers[2] == BrokerInfo(2, "b2", 9092)
+    assert [info.index for info in snapshot.topics["orders"].partitions] == [0, 1]
+    assert snapshot.leader("orders", 1) == 2
+    assert snapshot.leader_epoch("orders", 1) == 7
+    assert snapshot.names == {ONE: "orders"}
+    assert snapshot.version == 1
+
+
+def test_what_is_not_there() -> None:
+    snapshot = known(topic())
+    assert snapshot.topic("other") is None
+    assert snapshot.leader("orders", 1) == -1
+    assert snapshot.leader("orders", -1) == -1
+    assert snapshot.leader("other", 0) == -1
+    assert snapshot.leader_epoch("other", 0) == -1
+
+
+def test_the_same_answer_again_is_the_same_snapshot() -> None:
+    snapshot = known(topic())
+    assert merged(snapshot, answer(topic()), complete=True) is snapshot
+    assert merged(snapshot, answer(topic()), complete=False) is snapshot
+
+
+@pytest.mark.fault(27)
+def test_no_brokers_no_change() -> None:
+    snapshot = known(topic())
+    assert merged(snapshot, answer(brokers=()), complete=True) is snapshot
+
+
+@pytest.mark.fault(4)
+def test_an_older_epoch_does_not_replace_a_newer() -> None:
+    snapshot = known(topic(partitions=[(0, 1, 5), (1, 1, 5)]))
+    after = merged(snapshot, answer(topic(partitions=[(0, 2, 4), (1, 2, 6)])), complete=False)
+    assert (after.leader("orders", 0), after.leader_epoch("orders", 0)) == (1, 5)
+    assert (after.leader("orders", 1), after.leader_epoch("orders", 1)) == (2, 6)
+
+
+def test_without_epochs_the_last_answer_counts() -> None:
+    snapshot = known(topic(partitions=[(0, 1, -1)]))
+    after = merged(snapshot, answer(topic(partitions=[(0, 2, -1)])), complete=False)
+    assert after.leader("orders", 0) == 2
+
+
+@pytest.mark.fault(24)
+def test_another_id_is_another_topic() -> None:
+    snapshot = known(topic(partitions=[(0, 1, 5), (1, 1, 5)]))
+    again = topic(partitions=[(0, 2, 0)], topic_id=OTHER)
+    after = merged(snapshot, answer(again), complete=False)
+    assert after.leader_epoch("orders", 0) == 0
+    assert len(after.topics["orders"].partitions) == 1
+    assert after.names == {OTHER: "orders"}
+
+
+@pytest.mark.fault(20)
+def test_partitions_missing_and_there_twice() -> None:
+    snapshot = known(topic(partitions=[(0, 1, 5), (1, 2, 5)]))
+    after = merged(snapshot, answer(topic(partitions=[(1, 3, 6), (1, 1, 4)])), complete=False)
+    assert after.leader("orders", 0) == 1
+    assert after.leader("orders", 1) == 3
+
+
+@pytest.mark.fault(20)
+def test_a_gap_is_a_partition_without_leader() -> None:
+    snapshot = known(topic(partitions=[(2, 1, 5)]))
+    assert [info.leader for info in snapshot.topics["orders"].partitions] == [-1, -1, 1]
+
+
+@pytest.mark.fault(31)
+@pytest.mark.parametrize("index", [-1, 2**31 - 1])
+def test_partition_numbers_that_cannot_be(index: int) -> None:
+    with pytest.raises(ProtocolError):
+        known(topic(partitions=[(index, 1, 1)]))
+
+
+def test_an_error_keeps_what_was_known() -> None:
+    snapshot = known(topic())
+    failed = topic(partitions=(), error=3, topic_id=uuid.UUID(int=0))
+    after = merged(snapshot, answer(failed), complete=False)
+    assert after.topics["orders"].error == 3
+    assert after.leader("orders", 0) == 1
+    healed = merged(after, answer(topic()), complete=False)
+    assert healed.topics == snapshot.topics
+
+
+def test_a_topic_that_was_never_there_has_its_error() -> None:
+    snapshot = known(topic(partitions=(), error=3, topic_id=uuid.UUID(int=0)))
+    assert snapshot.topics["orders"].error == 3
+    assert snapshot.topics["orders"].partitions == ()
+    assert snapshot.names == {}
+
+
+def test_partial_answers_keep_other_topics_and_complete_ones_do_not() -> None:
+    snapshot = known(topic(), topic("audit", topic_id=OTHER))
+    assert set(merged(snapshot, answer(topic()), complete=False).topics) == {"orders", "audit"}
+    assert set(merged(snapshot, answer(topic()), complete=True).topics) == {"orders"}
+
+
+def test_a_topic_asked_for_by_id_alone() -> None:
+    snapshot = known(topic())
+    entry = topic(partitions=[(0, 3, 9)])
+    entry.name = None
+    assert merged(snapshot, answer(entry), complete=False).leader("orders", 0) == 3
+
+
+def test_a_hint_is_used_if_it_is_newer_and_leads_somewhere() -> None:
+    snapshot = known(topic())
+    after = hinted(snapshot, "orders", 0, 2, 6)
+    assert (after.leader("orders", 0), after.leader_epoch("orders", 0)) == (2, 6)
+    assert snapshot.leader("orders", 0) == 1
+    assert hinted(snapshot, "orders", 0, 2, 5) is snapshot
+    assert hinted(snapshot, "orders", 0, 2, -1) is snapshot
+    assert hinted(snapshot, "orders", 1, 2, 6) is snapshot
+    assert hinted(snapshot, "other", 0, 2, 6) is snapshot
+    assert hinted(snapshot, "orders", 0, 9, 6) is snapshot
+    endpoint = BrokerInfo(9, "b9", 9092, "r")
+    assert hinted(snapshot, "orders", 0, 9, 6, [endpoint]).brokers[9] == endpoint
+
+
+def test_an_address_learned_elsewhere() -> None:
+    snapshot = known()
+    assert learned(snapshot, BrokerInfo(2, "b2", 9092)) is snapshot
+    assert learned(snapshot, BrokerInfo(4, "b4", 9092)).brokers[4].host == "b4"
+
+
+epochs = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 9)), max_size=6)
+
+
+@given(answers=st.lists(epochs, max_size=8))
+def test_epochs_never_go_back(answers: list[list[tuple[int, int, int]]]) -> None:
+    snapshot = ClusterMetadata()
+    for partitions in answers:
+        before = snapshot
+        snapshot = merged(snapshot, answer(topic(partitions=partitions)), complete=False)
+        for index in range(4):
+            assert snapshot.leader_epoch("orders", index) >= before.leader_epoch("orders", index)

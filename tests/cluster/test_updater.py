@@ -1,0 +1,289 @@
+"""When metadata is asked for, and who gets it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from aiokclient.clock import SystemClock
+from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.updater import MetadataUpdater
+from aiokclient.config import ClientConfig
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClusterAuthorizationError,
+    DisconnectedError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+OWNER = object()
+
+
+class Cluster:
+    """Answers metadata requests; `asked` has the topics of each, `gate` holds them back."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[str, int] = {}
+        self.epoch = 1
+        self.asked: list[list[str] | None] = []
+        self.created: list[bool] = []
+        self.error: KafkaError | None = None
+        self.brokers = [MetadataResponseBroker(node_id=1, host="b1", port=9092)]
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.changed = asyncio.Event()
+
+    async def fetch(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+        self.asked.append(topics)
+        self.created.append(auto_create)
+        self.changed.set()
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        names = self.leaders if topics is None else topics
+        return MetadataResponse(brokers=self.brokers, topics=[self._topic(name) for name in names])
+
+    async def until(self, count: int) -> None:
+        while len(self.asked) < count:
+            self.changed.clear()
+            await self.changed.wait()
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        if name not in self.leaders:
+            return MetadataResponseTopic(name=name, error_code=3)
+        partition = MetadataResponsePartition(
+            partition_index=0, leader_id=self.leaders[name], leader_epoch=self.epoch
+        )
+        return MetadataResponseTopic(name=name, partitions=[partition])
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+async def make(cluster: Cluster) -> AsyncIterator[Callable[..., MetadataUpdater]]:
+    """An updater that has its first snapshot and runs."""
+    tasks: list[asyncio.Task[None]] = []
+
+    def made(**options: Any) -> MetadataUpdater:
+        options = {
+            "bootstrap_servers": "b1:9092",
+            "retry_backoff_ms": 1,
+            "retry_backoff_max_ms": 5,
+            **options,
+        }
+        updater = MetadataUpdater(ClientConfig(**options), SystemClock(), cluster.fetch)
+        updater.begin(MetadataResponse(brokers=cluster.brokers))
+        tasks.append(asyncio.create_task(updater.run()))
+        return updater
+
+    yield made
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+Make = Callable[..., MetadataUpdater]
+
+
+async def test_a_refresh_brings_what_was_asked(cluster: Cluster, make: Make) -> None:
+    cluster.leaders["orders"] = 1
+    updater = make()
+    snapshot = await updater.refresh(["orders"], timeout=5)
+    assert snapshot.leader("orders", 0) == 1
+    assert snapshot is updater.snapshot
+    assert cluster.asked == [["orders"]]
+
+
+async def test_requests_are_collected_while_one_is_under_way(cluster: Cluster, make: Make) -> None:
+    cluster.leaders.update(a=1, b=1, c=1)
+    updater = make()
+    cluster.gate.clear()
+    updater.request_update(["a"])
+    await cluster.until(1)
+    updater.request_update(["b"])
+    updater.request_update(["c"])
+    updater.request_update(["b"])
+    cluster.gate.set()
+    await cluster.until(2)
+    assert cluster.asked == [["a"], ["b", "c"]]
+
+
+async def test_a_refresh_waits_for_an_update_that_began_after_it(
+    cluster: Cluster, make: Make
+) -> None:
+    cluster.leaders["orders"] = 1
+    updater = make()
+    cluster.gate.clear()
+    updater.request_update(["orders"])
+    await cluster.until(1)
+    refreshed = asyncio.create_task(updater.refresh(["orders"], timeout=5))
+    await asyncio.sleep(0)
+    cluster.gate.set()
+    await refreshed
+    assert len(cluster.asked) == 2
+
+
+async def test_the_age_of_a_snapshot_is_bounded(cluster: Cluster, make: Make) -> None:
+    cluster.leaders["orders"] = 1
+    updater = make(metadata_max_age_ms=10)
+    updater.want("orders", OWNER)
+    await cluster.until(4)
+    assert cluster.asked[-1] == ["orders"]
+
+
+@pytest.mark.fault(4)
+async def test_a_stale_answer_costs_no_storm(cluster: Cluster, make: Make) -> None:
+    cluster.leaders["orders"] = 1
+    updater = make(retry_backoff_ms=20, retry_backoff_max_ms=1000)
+    await updater.refresh(["orders"], timeout=5)
+    deadline = asyncio.get_running_loop().time() + 0.09
+    while asyncio.get_running_loop().time() < deadline:
+        updater.request_update(["orders"])
+        await asyncio.sleep(0)
+    assert len(cluster.asked) <= 5
+
+
+async def test_a_change_is_told_once(cluster: Cluster, make: Make) -> None:
+    cluster.leaders["orders"] = 1
+    updater = make()
+    seen: list[tuple[ClusterMetadata, ClusterMetadata]] = []
+    end = updater.subscribe(lambda old, new: seen.append((old, new)))
+    await updater.refresh(["orders"], timeout=5)
+    await updater.refresh(["orders"], timeout=5)
+    assert [(old.leader("orders", 0), new.leader("orders", 0)) for old, new in seen] == [(-1, 1)]
+    end()
+    end()
+    cluster.leaders["orders"], cluster.epoch = 2, 2
+    await updater.refresh(["orders"], timeout=5)
+    assert len(seen) == 1
+
+
+async def test_a_hint_is_told_too(cluster: Cluster, make: Make) -> None:
+    cluster.leaders["orders"] = 1
+    updater = make()
+    await updater.refresh(["orders"], timeout=5)
+    seen: list[int] = []
+    updater.subscribe(lambda old, new: seen.append(new.leader_epoch("orders", 0)))
+    assert updater.apply_hint("orders", 0, 1, 7)
+    assert not updater.apply_hint("orders", 0, 1, 7)
+    assert seen == [7]
+
+
+async def test_a_missing_topic_is_asked_for_until_it_is_there(cluster: Cluster, make: Make) -> None:
+    updater = make()
+    updater.want("orders", OWNER)
+    await cluster.until(3)
+    assert isinstance(updater.errors["orders"], UnknownTopicOrPartitionError)
+    since = updater.error_since("orders")
+    cluster.leaders["orders"] = 1
+    count = len(cluster.asked)
+    await cluster.until(count + 1)
+    await updater.refresh(["orders"], timeout=5)
+    assert "orders" not in updater.errors
+    assert since is not None
+    assert updater.error_since("orders") is None
+
+
+async def test_a_partition_without_leader_is_asked_for_again(cluster: Cluster, make: Make) -> None:
+    cluster.leaders["orders"] = -1
+    updater = make()
+    updater.want("orders", OWNER)
+    await cluster.until(3)
+    assert "no leader" in str(updater.errors["orders"])
+
+
+async def test_interest_that_ended(cluster: Cluster, make: Make) -> None:
+    updater = make()
+    updater.want("orders", OWNER)
+    await cluster.until(2)
+    updater.unwant(OWNER)
+    assert updater.errors == {}
+    await updater.refresh(timeout=5)
+    assert cluster.asked[-1] == []
+    assert updater.snapshot.topics == {}
+
+
+async def test_creation_is_allowed_if_one_owner_does(cluster: Cluster, make: Make) -> None:
+    updater = make()
+    updater.want("orders", OWNER)
+    updater.want("orders", object(), auto_create=True)
+    await cluster.until(1)
+    assert cluster.created == [True]
+
+
+async def test_all_topics(cluster: Cluster, make: Make) -> None:
+    cluster.leaders.update(a=1, b=2)
+    updater = make()
+    updater.want_all(OWNER)
+    await updater.refresh(timeout=5)
+    assert cluster.asked[-1] is None
+    assert set(updater.snapshot.topics) == {"a", "b"}
+
+
+async def test_failures_are_retried_and_waited_for(cluster: Cluster, make: Make) -> None:
+    cluster.error = DisconnectedError("gone")
+    updater = make()
+    refreshed = asyncio.create_task(updater.refresh(timeout=5))
+    await cluster.until(3)
+    assert updater.last_error is cluster.error
+    cluster.error = None
+    await refreshed
+    assert updater.last_error is None
+
+
+async def test_what_waiting_does_not_mend_is_raised(cluster: Cluster, make: Make) -> None:
+    cluster.error = ClusterAuthorizationError()
+    updater = make()
+    with pytest.raises(ClusterAuthorizationError):
+        await updater.refresh(timeout=5)
+    cluster.error = None
+    await updater.refresh(timeout=5)
+
+
+async def test_a_refresh_ends_by_its_timeout(cluster: Cluster, make: Make) -> None:
+    cluster.error = DisconnectedError("gone")
+    updater = make()
+    with pytest.raises(ApiTimeoutError) as caught:
+        await updater.refresh(timeout=0.02)
+    assert caught.value.__cause__ is cluster.error
+    cluster.error = None
+    cluster.gate.clear()
+    with pytest.raises(ApiTimeoutError):
+        await updater.refresh(timeout=0.02)
+
+
+@pytest.mark.fault(27)
+async def test_no_brokers_keeps_the_old_and_asks_again(cluster: Cluster, make: Make) -> None:
+    cluster.leaders["orders"] = 1
+    updater = make()
+    before = await updater.refresh(["orders"], timeout=5)
+    brokers, cluster.brokers = cluster.brokers, []
+    refreshed = asyncio.create_task(updater.refresh(["orders"], timeout=5))
+    await cluster.until(4)
+    assert updater.snapshot is before
+    cluster.brokers = brokers
+    await refreshed
+
+
+@pytest.mark.fault(35)
+async def test_a_cancelled_refresh_leaves_nothing(cluster: Cluster, make: Make) -> None:
+    updater = make()
+    cluster.gate.clear()
+    refreshed = asyncio.create_task(updater.refresh(timeout=5))
+    await cluster.until(1)
+    refreshed.cancel()
+    await asyncio.wait([refreshed])
+    cluster.gate.set()
+    await updater.refresh(timeout=5)
+    assert updater._waiters == []
