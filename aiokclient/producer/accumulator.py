@@ -38,6 +38,8 @@ __all__ = ["Accumulator"]
 
 THREAD_BYTES = 64 * 1024
 """Batches from this size on are compressed in a thread."""
+EARLY_S = 0.0001
+"""The loop rings timers early by the resolution of its clock."""
 BATCH_OVERHEAD = 61
 """The header of a record batch."""
 
@@ -286,7 +288,7 @@ class Accumulator:
 
     def _lingered(self) -> None:
         self._linger_timer = None
-        now = self._clock.monotonic()
+        now = self._clock.monotonic() + EARLY_S
         lingering = self._lingering
         while lingering and (lingering[0][0] <= now or lingering[0][1].ready):
             batch = lingering.popleft()[1]

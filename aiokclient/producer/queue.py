@@ -101,7 +101,9 @@ class PartitionQueue(Account):
 
         `idle`: nothing is under way to the broker, so that an awaited batch need not linger.
         """
-        if self.blocked or self.under_way >= limit or self.sequences.state is State.CALMING:
+        if self.blocked or self.sequences.state is State.CALMING:
+            return None
+        if self.under_way >= (1 if self.sequences.single else limit):
             return None
         if self.under_way < len(self.sent):
             return self.sent[self.under_way]

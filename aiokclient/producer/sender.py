@@ -38,6 +38,7 @@ __all__ = ["Sender"]
 
 SILENCE_S = 1.0
 """A broker that leaves requests unanswered for so long counts as one that cannot be sent to."""
+TICK_S = 0.010
 RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
@@ -245,7 +246,7 @@ class Sender:
         if quiet >= SILENCE_S:
             self._set_silent(True)
             quiet = 0.0
-        self._watch = self._loop.call_later(SILENCE_S - quiet, self._listen)
+        self._watch = self._loop.call_later(max(SILENCE_S - quiet, TICK_S), self._listen)
 
     def _set_silent(self, silent: bool) -> None:
         if self.silent is not silent:

@@ -20,8 +20,14 @@ idempotent producer need not agree. Past the last epoch a partition takes a new 
 
 If the lowest batch was not refused, the partition goes on: its batches are sent again in order,
 with their numbers. If all that was numbered is lost, and the last of it was not acknowledged, the
-next number is uncertain, and the partition restarts as well. A topic created again under its name
-has no history: its partitions restart, and what was refused by the old topic goes to the new one.
+next number is uncertain, and the partition restarts as well.
+
+A leader that knows nothing of a producer accepts any first number. So the first batch of an epoch,
+and the first one after a calm, travels alone: were it refused for another reason and the second
+one taken, the order would be lost.
+
+A topic created again under its name has no history: its partitions restart, and what was refused
+by the old topic goes to the new one.
 """
 
 from __future__ import annotations
@@ -125,7 +131,7 @@ def advance(sequence: int, count: int) -> int:
 class PartitionSequences:
     """The numbers of one partition."""
 
-    __slots__ = ("acknowledged", "epoch", "next", "producer_id", "recreated", "state")
+    __slots__ = ("acknowledged", "epoch", "next", "producer_id", "proven", "recreated", "state")
 
     def __init__(self) -> None:
         self.producer_id = -1
@@ -133,6 +139,8 @@ class PartitionSequences:
         self.next = 0
         self.acknowledged = 0
         """The sequence after the last one that is known to be written."""
+        self.proven = False
+        """The leader has taken a batch since these numbers began, or since the last calm."""
         self.recreated = False
         self.state = State.FLOWING
 
@@ -152,6 +160,7 @@ class PartitionSequences:
         """The leader has the batch with these numbers."""
         if numbers.producer_id != self.producer_id or numbers.epoch != self.epoch:
             return
+        self.proven = True
         end = advance(numbers.sequence, count)
         if (end - self.acknowledged) % MODULUS < MODULUS // 2:
             self.acknowledged = end
@@ -164,6 +173,7 @@ class PartitionSequences:
         """
         if self.state is not State.CALMING:
             return self.state
+        self.proven = False
         unnumbered = self.producer_id < 0
         uncertain = head_refused if left else self.next != self.acknowledged
         if self.recreated or (uncertain and not unnumbered):
@@ -171,6 +181,11 @@ class PartitionSequences:
         else:
             self.step(Event.CALM_IN_ORDER)
         return self.state
+
+    @property
+    def single(self) -> bool:
+        """Only one batch may be under way."""
+        return self.producer_id >= 0 and not self.proven
 
     @property
     def exhausted(self) -> bool:
@@ -188,6 +203,6 @@ class PartitionSequences:
     def _begin(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch
         self.next = self.acknowledged = 0
-        self.recreated = False
+        self.proven = self.recreated = False
         if self.state is State.RESTARTING:
             self.step(Event.RESTARTED)
