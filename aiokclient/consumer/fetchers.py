@@ -5,6 +5,7 @@ It listens to the subscription and to the metadata; nobody calls it but the fetc
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable
@@ -27,6 +28,8 @@ __all__ = ["Fetchers"]
 
 logger = logging.getLogger("aiokclient.consumer")
 
+REPLICA_IDLE_S: Final = 10.0
+"""A replica that gives no record for so long may be behind: the leader is asked again."""
 REPLICA_REST_S: Final = 30.0
 """How long a partition is read from its leader after the preferred replica was of no use."""
 
@@ -174,6 +177,8 @@ class Fetchers:
 
     def keep(self, fetch: PartitionFetch) -> None:
         """Buffers what came for a partition."""
+        if fetch.state.preferred >= 0:
+            fetch.state.preferred_idle = self.cluster.clock.monotonic() + REPLICA_IDLE_S
         self._buffer.add(fetch)
 
     def out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
@@ -239,6 +244,7 @@ class Fetchers:
             return
         if replica in self.cluster.metadata.brokers and state.no_replica_until <= now:
             state.preferred, state.preferred_until = replica, now + self._preferred_s
+            state.preferred_idle = now + REPLICA_IDLE_S
         else:
             self._rest_replica(state, now)
             delay = self._backoff.delay(state.attempts, self.cluster.clock.rng)
@@ -259,7 +265,10 @@ class Fetchers:
 
     def _node(self, state: PartitionState, now: float) -> int:
         if state.preferred >= 0:
-            if now < state.preferred_until and state.preferred in self.cluster.metadata.brokers:
+            until = min(state.preferred_until, state.preferred_idle)
+            if now < until and state.preferred in self.cluster.metadata.brokers:
                 return state.preferred
             state.preferred = -1
+            # The leader's fetcher may be asleep, or not even there.
+            asyncio.get_running_loop().call_soon(self.changed)
         return state.leader

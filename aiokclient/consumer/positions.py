@@ -87,6 +87,7 @@ class PartitionState:
         "position",
         "position_epoch",
         "preferred",
+        "preferred_idle",
         "preferred_until",
         "processed",
         "reset",
@@ -113,7 +114,8 @@ class PartitionState:
         self.attempts = 0  # failures in a row
         self.retry_at = 0.0  # on the monotonic clock; nothing is asked for before
         self.preferred = -1  # the replica to read from instead of the leader (KIP-392)
-        self.preferred_until = 0.0
+        self.preferred_until = 0.0  # then the leader is asked again
+        self.preferred_idle = 0.0  # likewise, but records put it off
         self.no_replica_until = 0.0
         self.damaged_at = -1  # the offset of a batch that is fetched for the second time
         self.high_watermark = -1
