@@ -300,7 +300,7 @@ class MetadataUpdater:
             self._pacing.asked(None, now, settled=new is not old)
         for topic in topics:
             info = new.topic(topic)
-            error = _trouble(topic, info)
+            error = _trouble(topic, info, new.brokers)
             settled = error is None and info != old.topic(topic)
             self._pacing.asked(topic, now, settled=settled)
             if topic not in wanted or error is None:
@@ -316,13 +316,16 @@ class MetadataUpdater:
         self._since.pop(topic, None)
 
 
-def _trouble(topic: str, info: TopicInfo | None) -> KafkaError | None:
+def _trouble(
+    topic: str, info: TopicInfo | None, brokers: Mapping[int, BrokerInfo]
+) -> KafkaError | None:
     if info is None:
         return InvalidMetadataError("the answer leaves the topic out", resource=topic)
     if info.error:
         return error_for(info.error, api="Metadata", resource=topic)
     for partition in info.partitions:
-        if partition.leader < 0:
+        # A broker that has just died may still be named as a leader, though not as a broker.
+        if partition.leader not in brokers:
             return InvalidMetadataError(
                 f"partition {partition.index} has no leader", api="Metadata", resource=topic
             )
