@@ -117,8 +117,8 @@ async def read(consumer: Consumer[bytes, bytes], ledger: Ledger) -> None:
         for record in records:
             ledger.check(record.partition, record.value)
         ledger.read += len(records)
-        last = records[-1]
-        ledger.ends[TopicPartition(last.topic, last.partition)] = last.offset + 1
+        for tp, position in records.offsets().items():
+            ledger.ends[tp] = position.offset
         ledger.changed.set()
 
 
@@ -160,7 +160,7 @@ async def job(
     console = Console()
     async with AsyncExitStack() as stack:
         producer: Producer[bytes, bytes] = await stack.enter_async_context(
-            Producer(bootstrap_servers=bootstrap, linger_ms=20)
+            Producer(bootstrap_servers=bootstrap, linger_ms=20, buffer_memory=4 << 20)
         )
         readers: list[Consumer[bytes, bytes]] = []
         for number in range(READERS):
