@@ -1,0 +1,113 @@
+"""An older Kafka, 3.9.1: what it cannot do is negotiated away, all else works as ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_harness import ExternalKafka, KafkaCluster
+
+from aiokclient import (
+    Admin,
+    AnyBroker,
+    Client,
+    Consumer,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
+from aiokclient.errors import TopicExistsError, UnknownTopicOrPartitionError
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.protocol.messages.api_versions import ApiVersionsRequest
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+NEWEST_OF_3_9 = {ApiKey.PRODUCE: 11, ApiKey.FETCH: 17, ApiKey.METADATA: 12, ApiKey.API_VERSIONS: 4}
+
+
+def reading(kafka: ExternalKafka, **options: Any) -> Any:
+    return {"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest"} | options
+
+
+async def test_it_is_older_than_this_client(kafka_old: KafkaCluster) -> None:
+    async with Client(bootstrap_servers=kafka_old.bootstrap) as client:
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        response = await client.request(request, AnyBroker())
+    spoken = {entry.api_key: entry.max_version for entry in response.api_keys}
+    assert {key: spoken[key] for key in NEWEST_OF_3_9} == NEWEST_OF_3_9
+    assert messages.ProduceRequest.max_version > NEWEST_OF_3_9[ApiKey.PRODUCE]
+    assert messages.FetchRequest.max_version > NEWEST_OF_3_9[ApiKey.FETCH]
+    assert messages.MetadataRequest.max_version > NEWEST_OF_3_9[ApiKey.METADATA]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_what_is_produced_is_consumed(kafka_old: KafkaCluster, codec: str) -> None:
+    topic = kafka_old.create_topic(partitions=3)
+    async with Producer(bootstrap_servers=kafka_old.bootstrap, compression_type=codec) as producer:
+        sent = [
+            producer.send(topic, b"%d" % n, b"%d" % n, headers=[("n", b"%d" % n)], timestamp=n)
+            for n in range(300)
+        ]
+        places = await producer.gather(sent)
+    async with Consumer(topic, **reading(kafka_old)) as consumer:
+        read = {
+            (r.partition, r.offset): (r.value, r.key, list(r.headers), r.timestamp)
+            async for r in consumer.until_end()
+        }
+    assert read == {
+        (place.partition, place.offset): (b"%d" % n, b"%d" % n, [("n", b"%d" % n)], n)
+        for n, place in enumerate(places)
+    }
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+async def test_acknowledgements(kafka_old: KafkaCluster, acks: int | str) -> None:
+    topic = kafka_old.create_topic()
+    async with Producer(bootstrap_servers=kafka_old.bootstrap, acks=acks) as producer:
+        result = await producer.send(topic, b"v")
+    assert result.offset == (-1 if acks == 0 else 0)
+    async with Consumer(topic, **reading(kafka_old)) as consumer:
+        record = await consumer.get(timeout=30)
+    assert record is not None
+    assert record.value == b"v"
+
+
+async def test_offsets_and_seeking(kafka_old: KafkaCluster) -> None:
+    topic = kafka_old.create_topic()
+    place = TopicPartition(topic, 0)
+    async with Producer(bootstrap_servers=kafka_old.bootstrap) as producer:
+        for n in range(10):
+            await producer.send(topic, b"%d" % n, timestamp=1000 * n)
+    async with Consumer(**reading(kafka_old, isolation_level="read_committed")) as consumer:
+        consumer.assign([place])
+        assert await consumer.beginning_offsets([place]) == {place: 0}
+        assert await consumer.end_offsets([place]) == {place: 10}
+        found = (await consumer.offsets_for_times({place: 4500}))[place]
+        assert found is not None
+        assert (found.offset, found.timestamp) == (5, 5000)
+        consumer.seek(place, 7)
+        assert [record.value async for record in consumer.until_end()] == [b"7", b"8", b"9"]
+        assert await consumer.lag() == {place: 0}
+
+
+async def test_a_topic_that_is_not_there(kafka_old: KafkaCluster) -> None:
+    options: Any = {"bootstrap_servers": kafka_old.bootstrap, "max_block_ms": 500}
+    async with Producer(**options) as producer:
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await producer.send("nobody-made-this", b"v")
+
+
+async def test_admin(kafka_old: KafkaCluster) -> None:
+    async with Admin(bootstrap_servers=kafka_old.bootstrap) as admin:
+        name = kafka_old.create_topic()
+        again = await admin.create_topics([NewTopic(name, 1, 1)])
+        assert isinstance(again[name], TopicExistsError)
+        (await admin.create_partitions({name: 2})).raise_for_errors()
+        described = (await admin.describe_topics([name])).raise_for_errors()
+        assert len(described[name].partitions) == 2
+        place = TopicPartition(name, 0)
+        async with Producer(bootstrap_servers=kafka_old.bootstrap) as producer:
+            await producer.gather(producer.send(name, b"v", partition=0) for _ in range(3))
+        (await admin.delete_records({place: 2})).raise_for_errors()
+        async with Consumer(name, **reading(kafka_old)) as consumer:
+            assert [record.offset async for record in consumer.until_end()] == [2]
+        (await admin.delete_topics([name])).raise_for_errors()
