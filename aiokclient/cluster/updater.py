@@ -310,6 +310,11 @@ class MetadataUpdater:
             self._since.setdefault(topic, now)
             if decide(error, Scope.METADATA, 0, 1.0, self._clock.rng).decision in RETRYING:
                 self._asked[topic] = None
+        # The answer may no longer name a broker that leads partitions of other topics.
+        asked_of = dict.fromkeys(topics)
+        for topic in wanted:
+            if topic not in asked_of and _trouble(topic, new.topic(topic), new.brokers):
+                self._asked[topic] = None
 
     def _forget(self, topic: str) -> None:
         self.errors.pop(topic, None)
