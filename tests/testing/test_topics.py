@@ -6,9 +6,14 @@ import pytest
 
 from aiokclient import errors
 from aiokclient.protocol import messages
-from aiokclient.protocol.messages import alter_configs, create_partitions, create_topics
+from aiokclient.protocol.messages import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    describe_configs,
+    describe_topic_partitions,
+)
 from aiokclient.protocol.messages import delete_records as deletion
-from aiokclient.protocol.messages import describe_configs, describe_topic_partitions
 from aiokclient.protocol.messages import incremental_alter_configs as incremental
 from aiokclient.protocol.messages.delete_topics import DeleteTopicState
 from aiokclient.protocol.messages.metadata import MetadataRequestTopic
