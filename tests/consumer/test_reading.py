@@ -1,0 +1,387 @@
+"""Reading: one by one, in lists, as Arrow; what is in hand; one reader; stop and close."""
+
+import asyncio
+import contextlib
+import threading
+from typing import Any
+
+import anyio
+import pytest
+from world import World, simulate
+
+from aiokclient import Consumer, TopicPartition
+from aiokclient.errors import ClosedError, ConcurrentReadError, IllegalStateError
+
+T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
+THREE = {"t": 3}
+
+
+def fill(world: World, count: int = 10, partition: int = 0, batch: int = 4) -> None:
+    """Values "partition:offset", in small batches."""
+    start = world.cluster.offsets("t", partition)[1]
+    for first in range(start, start + count, batch):
+        values = [
+            b"%d:%d" % (partition, i) for i in range(first, min(first + batch, start + count))
+        ]
+        world.cluster.produce("t", values, partition=partition)
+
+
+def check(records: Any) -> None:
+    """Each record is where its value says."""
+    assert all(r.value == b"%d:%d" % (r.partition, r.offset) for r in records)
+
+
+def test_one_by_one_to_the_end() -> None:
+    async def scenario(world: World) -> None:
+        for partition in range(3):
+            fill(world, 50, partition)
+        async with world.consumer("t") as consumer:
+            records = [record async for record in consumer.until_end()]
+            check(records)
+            assert len(records) == 150
+            assert {tp: o.offset for tp, o in consumer.consumed().items()} == dict.fromkeys(
+                (T0, T1, T2), 50
+            )
+            assert [record async for record in consumer.until_end()] == []
+
+    simulate(scenario, brokers=3, topics=THREE)
+
+
+def test_the_end_is_that_of_the_beginning() -> None:
+    """What is written during an iteration to the end comes after it; nothing is lost by it."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        fill(world, 10, 1)
+        async with world.consumer("t") as consumer:
+            seen = []
+            async for record in consumer.until_end():
+                if not seen:
+                    fill(world, 10, batch=10)
+                    fill(world, 2_000, 1, batch=500)
+                seen.append(record)
+            assert len(seen) == 20
+            rest: list[Any] = []
+            while len(rest) < 2_010:
+                rest += await consumer.poll()
+            check(rest)
+            assert sorted({r.offset for r in rest if r.partition == 0}) == list(range(10, 20))
+
+    simulate(scenario, brokers=3, topics=THREE)
+
+
+def test_to_the_end_from_the_end_and_of_nothing() -> None:
+    async def scenario(world: World) -> None:
+        fill(world)
+        async with world.consumer("t", auto_offset_reset="latest") as consumer:
+            assert [r async for r in consumer.until_end()] == []
+            consumer.unsubscribe()
+            assert [r async for r in consumer.until_end()] == []
+
+    simulate(scenario, topics=THREE)
+
+
+def test_lists() -> None:
+    async def scenario(world: World) -> None:
+        for partition in range(3):
+            fill(world, 30, partition)
+        async with world.consumer("t") as consumer:
+            lists = [rs async for rs in consumer.batches(max_records=7, until_end=True)]
+            assert all(1 <= len(rs) <= 7 for rs in lists)
+            assert sum(map(len, lists)) == 90
+            for rs in lists:
+                check(rs)
+            consumer.seek_to_beginning()
+            lists = [rs async for rs in consumer.batches(7, by_partition=True, until_end=True)]
+            assert all(len(rs.by_partition()) == 1 for rs in lists)
+            assert sum(map(len, lists)) == 90
+
+    simulate(scenario, brokers=3, topics=THREE)
+
+
+def test_lists_wait_to_grow() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 2)
+        async with world.consumer("t") as consumer:
+            began = world.now
+            asyncio.get_running_loop().call_later(0.5, fill, world, 3)
+            async for records in consumer.batches(max_records=100, max_wait=2.0):
+                assert len(records) == 5
+                assert 1.9 < world.now - began < 2.5
+                break
+            asyncio.get_running_loop().call_later(0.5, fill, world, 3)
+            began = world.now
+            async for records in consumer.batches(max_records=3, max_wait=9.0):
+                assert len(records) == 3
+                assert world.now - began < 1.5
+                break
+
+    simulate(scenario)
+
+
+def test_poll_and_get() -> None:
+    async def scenario(world: World) -> None:
+        async with world.consumer("t", max_poll_records=6) as consumer:
+            began = world.now
+            assert await consumer.poll(timeout=3.0) == []
+            assert 2.9 < world.now - began < 3.1
+            assert await consumer.get(timeout=0.1) is None
+            fill(world, 10)
+            assert len(await consumer.poll()) <= 6
+            record = await consumer.get()
+            assert record is not None
+            check([record])
+            while record.offset < 9:
+                assert (record := await consumer.get()) is not None
+            assert await consumer.poll(timeout=0.0) == []
+            with pytest.raises(IllegalStateError):
+                await consumer.poll(max_records=0)
+
+    simulate(scenario)
+
+
+def test_arrow() -> None:
+    pytest.importorskip("pyarrow")
+
+    async def scenario(world: World) -> None:
+        for partition in range(3):
+            fill(world, 30, partition)
+        async with world.consumer("t") as consumer:
+            consumer.seek(T1, 13)
+            seen: list[tuple[int, int, bytes]] = []
+            async for table in consumer.arrow_batches():
+                columns = (
+                    table.column(name).to_pylist() for name in ("partition", "offset", "value")
+                )
+                seen += zip(*columns, strict=True)
+                assert table.num_rows
+                if len(seen) == 77:
+                    break
+            assert all(value == b"%d:%d" % (partition, at) for partition, at, value in seen)
+            assert consumer.consumed()[T1].offset == 30
+            assert min(at for partition, at, _ in seen if partition == 1) == 13
+
+    simulate(scenario, brokers=3, topics=THREE)
+
+
+def test_ways_of_reading_follow_each_other() -> None:
+    """Leaving one way of reading in the middle of a list loses nothing for the next."""
+    pytest.importorskip("pyarrow")
+
+    async def scenario(world: World) -> None:
+        fill(world, 100, batch=50)
+        async with world.consumer("t") as consumer:
+            offsets: list[int] = []
+            for _ in range(3):
+                async for record in consumer:
+                    offsets.append(record.offset)
+                    if len(offsets) % 7 == 0:
+                        break
+                record = await consumer.get()
+                assert record is not None
+                offsets.append(record.offset)
+                offsets += [r.offset for r in await consumer.poll(max_records=5)]
+                async for records in consumer.batches(max_records=3):
+                    offsets += [r.offset for r in records]
+                    break
+            async for table in consumer.arrow_batches():
+                offsets += table.column("offset").to_pylist()
+                if len(offsets) >= 100:
+                    break
+            assert offsets == list(range(100))
+
+    simulate(scenario)
+
+
+def processed(consumer: Consumer[Any, Any]) -> int:
+    consumer.consumed()
+    return consumer._subscription[T0].processed
+
+
+def test_a_record_is_processed_once_the_next_is_asked_for() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 20)
+        async with world.consumer("t") as consumer:
+            async for record in consumer:
+                assert processed(consumer) == record.offset
+                assert consumer.consumed()[T0].offset == record.offset + 1
+                assert await consumer.position(T0) == record.offset + 1
+                if record.offset == 9:
+                    break
+            assert processed(consumer) == 9
+            assert len(await consumer.poll(max_records=4)) == 4
+            assert processed(consumer) == 10
+            assert consumer.consumed()[T0].offset == 14
+            with pytest.raises(ZeroDivisionError):
+                async for record in consumer:
+                    assert record.offset == 14
+                    raise ZeroDivisionError
+            assert processed(consumer) == 14
+            consumer.seek(record)
+            assert processed(consumer) == 14
+            assert (await consumer.get()) == record
+            assert processed(consumer) == 14
+
+    simulate(scenario)
+
+
+def test_one_reader_at_a_time() -> None:
+    async def scenario(world: World) -> None:
+        async with world.consumer("t") as consumer:
+            waiting = asyncio.create_task(consumer.poll(timeout=5.0))
+            await asyncio.sleep(0.1)
+            for second in (consumer.poll(), consumer.get(), anext(consumer.__aiter__())):
+                with pytest.raises(ConcurrentReadError, match="Another task"):
+                    await second
+            fill(world, 1)
+            assert len(await waiting) == 1
+
+            entered, go_on = asyncio.Event(), asyncio.Event()
+
+            async def loop() -> None:
+                async for _ in consumer:
+                    entered.set()
+                    await go_on.wait()
+                    return
+
+            looping = asyncio.create_task(loop())
+            fill(world, 2)
+            await entered.wait()
+            with pytest.raises(ConcurrentReadError):
+                await consumer.poll()
+            with pytest.raises(ConcurrentReadError):
+                await anext(aiter(consumer.batches()))
+            go_on.set()
+            await looping
+            assert len(await consumer.poll()) == 1
+
+    simulate(scenario)
+
+
+def test_stop_ends_what_is_running_after_what_is_in_hand() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10, batch=10)
+        async with world.consumer("t") as consumer:
+            offsets = []
+            async for record in consumer:
+                offsets.append(record.offset)
+                if record.offset == 3:
+                    consumer.stop()
+            assert offsets == [0, 1, 2, 3]
+            assert await consumer.poll(timeout=50) == []
+            assert [rs async for rs in consumer.batches()] == []
+            assert [r async for r in consumer] == []
+
+    simulate(scenario)
+
+
+async def test_stop_from_another_thread(kafka_cluster: Any, kafka_topic: str) -> None:
+    servers = kafka_cluster.bootstrap_servers
+    async with Consumer(kafka_topic, bootstrap_servers=servers) as consumer:
+        waiting = asyncio.create_task(consumer.poll(timeout=60))
+        await asyncio.sleep(0)
+        thread = threading.Thread(target=consumer.stop)
+        thread.start()
+        assert await waiting == []
+        thread.join()
+
+
+def test_close_ends_a_running_loop() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 3)
+        consumer = await world.consumer("t")
+        offsets: list[int] = []
+        caught_up = asyncio.Event()
+
+        async def loop() -> None:
+            async for record in consumer:
+                offsets.append(record.offset)
+                if record.offset == 2:
+                    caught_up.set()
+
+        looping = asyncio.create_task(loop())
+        await caught_up.wait()
+        await asyncio.sleep(1)
+        await consumer.close()
+        await looping
+        assert offsets == [0, 1, 2]
+        with pytest.raises(ClosedError):
+            await consumer.poll()
+        with pytest.raises(ClosedError):
+            aiter(consumer)
+        consumer.stop()
+        await consumer.close()
+
+    simulate(scenario)
+
+
+def test_before_the_start() -> None:
+    async def scenario(world: World) -> None:
+        consumer = world.consumer()
+        consumer.assign([T0])
+        consumer.seek(T0, 2)
+        consumer.pause([T0])
+        assert consumer.assignment() == consumer.paused() == {T0}
+        with pytest.raises(IllegalStateError, match="not started"):
+            await consumer.poll()
+        with pytest.raises(IllegalStateError, match="not started"):
+            consumer.stop()
+        fill(world, 5)
+        async with consumer:
+            assert await consumer.poll() == []
+            consumer.resume([T0])
+            assert [r.offset for r in await consumer.poll()][0] == 2
+
+    simulate(scenario)
+
+
+def test_an_iteration_gives_way_to_the_loop() -> None:
+    """A program that never awaits anything else still lets timeouts in."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 5_000, batch=5_000)
+        async with world.consumer("t") as consumer:
+            ticks = 0
+
+            async def tick() -> None:
+                nonlocal ticks
+                while True:
+                    await asyncio.sleep(0.001)
+                    ticks += 1
+
+            ticking = asyncio.create_task(tick())
+            seen = 0
+            async for record in consumer:
+                if seen == 0:
+                    ticks = 0
+                seen += 1
+                # A slow program, in virtual time.
+                world.sim.loop.leap(0.001)
+                if record.offset == 1_999:
+                    break
+            # A tick is three turns: its timer, its wake-up, and the one that it missed.
+            assert ticks >= 2_000 / 10 / 3 - 5
+            ticking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ticking
+
+    simulate(scenario)
+
+
+def test_a_timeout_around_a_loop_that_never_waits() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 50_000, batch=10_000)
+        async with world.consumer("t") as consumer:
+            offsets: list[int] = []
+            with anyio.move_on_after(0.1):
+                async for record in consumer:
+                    offsets.append(record.offset)
+                    world.sim.loop.leap(0.0001)
+            assert 0 < len(offsets) < 2_000
+            async for record in consumer:
+                offsets.append(record.offset)
+                if record.offset == 49_999:
+                    break
+            assert offsets == list(range(50_000))
+
+    simulate(scenario)
