@@ -71,9 +71,10 @@ class KafkaCluster(ExternalKafka):
     """``brokers`` nodes 1, 2, ...: one combined node, or brokers with a controller of their own.
 
     A separate controller (node 100) means that killing a broker never moves the quorum.
-    ``properties`` go to every node. ``formatted_by`` an older version, whose metadata both
-    know, lets `change_version` go back to that version. Use it as a context manager; it ends
-    with SIGKILL and leaves no files.
+    ``properties`` go to every node. ``listeners`` are further ones of the brokers, by name with
+    their security protocol; `listener` tells where they are. ``formatted_by`` an older version,
+    whose metadata both know, lets `change_version` go back to that version. Use it as a context
+    manager; it ends with SIGKILL and leaves no files.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class KafkaCluster(ExternalKafka):
         *,
         port: int = 0,
         properties: Mapping[str, object] | None = None,
+        listeners: Mapping[str, str] | None = None,
         jvm: tuple[str, ...] = (),
         archive: bool = True,
         formatted_by: Distribution | None = None,
@@ -95,6 +97,8 @@ class KafkaCluster(ExternalKafka):
         self._jvm = (*shared, *jvm)
         self._ports = {i: ReservedPort(port + i - 1 if port else 0) for i in range(1, brokers + 1)}
         self._controller_port = ReservedPort()
+        self._protocols = dict(listeners or {})
+        self._further = {name: {i: ReservedPort() for i in self._ports} for name in self._protocols}
         servers = ",".join(f"127.0.0.1:{self._ports[i].port}" for i in self._ports)
         super().__init__(servers)
 
@@ -117,8 +121,13 @@ class KafkaCluster(ExternalKafka):
     def close(self) -> None:
         for node in self.nodes.values():
             node.remove()
-        for port in (*self._ports.values(), self._controller_port):
+        further = [port for ports in self._further.values() for port in ports.values()]
+        for port in (*self._ports.values(), self._controller_port, *further):
             port.release()
+
+    def listener(self, name: str) -> str:
+        """The bootstrap servers at a further listener."""
+        return ",".join(f"127.0.0.1:{port.port}" for port in self._further[name].values())
 
     def start(self, node: int, timeout: float = 60) -> None:
         """Start a stopped or killed node again and wait until it serves."""
@@ -202,6 +211,11 @@ class KafkaCluster(ExternalKafka):
             folder=str(folder / "data"),
             port=port,
             controllers=controllers,
+            listeners={
+                name: (protocol, self._further[name][node_id].port)
+                for name, protocol in self._protocols.items()
+                if node_id in self._ports
+            },
         )
         node = KafkaNode(self.distribution, folder, properties | self._extra, self._jvm)
         self.nodes[node_id] = node

@@ -43,21 +43,29 @@ def node_properties(
     folder: str,
     port: int,
     controllers: Mapping[int, int],
+    listeners: Mapping[str, tuple[str, int]],
 ) -> dict[str, object]:
-    """The properties of one node. ``controllers``: the quorum's node ids and ports."""
+    """The properties of one node.
+
+    ``controllers``: the quorum's node ids and ports. ``listeners``: further ones of a broker, by
+    name with security protocol and port.
+    """
     replication, in_sync = min(3, brokers), min(2, brokers)
-    listeners = []
+    places = {name: place for name, (_, place) in listeners.items()}
     if "broker" in roles:
-        listeners.append(f"PLAINTEXT://127.0.0.1:{port}")
+        places["PLAINTEXT"] = port
     if "controller" in roles:
-        listeners.append(f"CONTROLLER://127.0.0.1:{controllers[node_id]}")
+        places["CONTROLLER"] = controllers[node_id]
+    protocols = {name: protocol for name, (protocol, _) in listeners.items()}
+    protocols |= {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
     properties: dict[str, object] = {
         "node.id": node_id,
         "process.roles": roles,
         "log.dirs": folder,
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(f"{i}@127.0.0.1:{p}" for i, p in controllers.items()),
-        "listeners": ",".join(listeners),
+        "listeners": ",".join(f"{name}://127.0.0.1:{place}" for name, place in places.items()),
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
         "default.replication.factor": replication,
         "offsets.topic.replication.factor": replication,
         "transaction.state.log.replication.factor": replication,
