@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -252,8 +252,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- the transport's side ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not an assertion: uvloop's transport for TLS is no subclass.
+        self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         self._buffer = self._reader.get_buffer()
@@ -277,7 +277,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = f"the connection broke: {exc}" if exc else "the connection was closed"
-        self.close(DisconnectedError(why, broker=self.node_id))
+        error = DisconnectedError(why, broker=self.node_id)
+        error.__cause__ = exc
+        self.close(error)
         if not self._lost.done():
             self._lost.set_result(None)
 

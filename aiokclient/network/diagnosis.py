@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 
 from aiokclient.errors import ConnectionSetupError, DisconnectedError
@@ -38,6 +39,9 @@ NOT_TLS = (
 )
 """What OpenSSL calls it when the other side does not speak TLS."""
 
+REFUSAL = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)")
+"""OpenSSL's names for the alerts by which a client's certificate is refused."""
+
 
 def not_kafka(place: str, head: bytes) -> ConnectionSetupError:
     """For an answer that is no frame of Kafka's; `head` is how it begins."""
@@ -69,6 +73,11 @@ def tls_failure(place: str, error: ssl.SSLError) -> ConnectionSetupError:
         )
     if error.reason in NOT_TLS:
         return plaintext_port(place)
+    if REFUSAL.search(error.reason or ""):
+        return ConnectionSetupError(
+            f"{place} wants another certificate of the client's, or one at all ({error.reason}): "
+            "give Tls() the certfile and keyfile that the broker's authority signed"
+        )
     return ConnectionSetupError(
         f"the TLS handshake with {place} failed ({error.reason or error}): check the versions and "
         "ciphers of both sides, and the client's certificate if the broker asks for one"

@@ -62,7 +62,6 @@ class ConnectionSettings:
     tls: ssl.SSLContext | None
     receive_max: int
     idle_s: float | None
-    use_all_addresses: bool = True
 
 
 async def open_connection(
@@ -145,7 +144,7 @@ async def _resolve(
         raise DisconnectedError(f"the name {host} cannot be resolved ({text})") from error
     if not addresses:
         raise DisconnectedError(f"the name {host} has no address")
-    return addresses if settings.use_all_addresses else addresses[:1]
+    return addresses
 
 
 async def _connect(
@@ -209,6 +208,9 @@ async def _ask(
     try:
         frame = await connection.exchange(segments)
     except DisconnectedError as error:
+        # In TLS 1.3 a client's certificate is refused when its side of the handshake is over.
+        if isinstance(error.__cause__, ssl.SSLError):
+            raise diagnosis.tls_failure(connection.place, error.__cause__) from error
         raise diagnosis.closed_early(connection.place, tls=False) from error
     try:
         answered, code = _ANSWER.unpack_from(frame)
