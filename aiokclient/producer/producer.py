@@ -9,6 +9,7 @@ from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
 
+from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
@@ -71,6 +72,7 @@ class Producer(Lifecycle, Generic[K, V]):
         config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)
         super().__init__(config, client)
         self._options = config
+        self._clock: Clock = SystemClock() if config.clock is None else config.clock
         self._key_serializer = bound(config.key_serializer, "key")
         self._value_serializer = bound(config.value_serializer, "value")
         self._raw = self._key_serializer is None and self._value_serializer is None
@@ -116,7 +118,7 @@ class Producer(Lifecycle, Generic[K, V]):
         engine = self._engine
         assert engine is not None
         if timestamp is None:
-            timestamp = self._cluster.clock.time_ms()
+            timestamp = self._clock.time_ms()
         try:
             size = record_size(raw_key, raw_value, headers)
             if size > self._largest or partition is not None:
@@ -178,7 +180,7 @@ class Producer(Lifecycle, Generic[K, V]):
         if self._raw and partitioner.function is None and bulk.are_plain(values):
             largest, total = bulk.value_sizes(values)
             self._require(place, None, largest)
-            now = self._cluster.clock.time_ms()
+            now = self._clock.time_ms()
             deliveries = bulk.send_values(
                 place, values, total, now, engine.accumulator, partitioner
             )
@@ -258,8 +260,7 @@ class Producer(Lifecycle, Generic[K, V]):
         milliseconds, and cancelling it leaves the records on their way.
         """
         self._check_loop()
-        clock = self._cluster.clock
-        return await gather(deliveries, clock, return_exceptions=return_exceptions)
+        return await gather(deliveries, self._clock, return_exceptions=return_exceptions)
 
     async def flush(self) -> None:
         """Until all that was sent before has its outcome; at most `delivery_timeout_ms`.
@@ -282,14 +283,13 @@ class Producer(Lifecycle, Generic[K, V]):
         producer. Cancelling it changes nothing.
         """
         self._check()
-        clock = self._cluster.clock
         if self._last is not None and pace.parked(self._last):
             await pace.unparked(self._last)
             self._check()
-            self._turn = clock.monotonic()
-        elif clock.monotonic() - self._turn >= pace.SLICE_S:
+            self._turn = self._clock.monotonic()
+        elif self._clock.monotonic() - self._turn >= pace.SLICE_S:
             await asyncio.sleep(0)
-            self._turn = clock.monotonic()
+            self._turn = self._clock.monotonic()
 
     async def prepare(self, topic: str, timeout: float | None = None) -> None:
         """Fetch what sends to a topic need: its metadata, and the serializers' schemas.
@@ -365,9 +365,7 @@ class Producer(Lifecycle, Generic[K, V]):
         place = self._topic(topic)
         key, value = self._serialized(topic, key, value, headers)
         try:
-            for content in (key, value, *(content for _, content in headers)):
-                if content is not None and not isinstance(content, bytes):
-                    raise TypeError(f"{type(content).__name__} is not bytes")
+            _require_bytes(key, value, headers)
             size = record_size(key, value, headers)
         except (TypeError, AttributeError, ValueError) as error:
             raise self._unfit(topic, error) from error
@@ -378,7 +376,7 @@ class Producer(Lifecycle, Generic[K, V]):
             chosen = partition is not None
             queue = place.queues[partition or 0] if chosen else partitioner.choose(place, key, size)
         if timestamp is None:
-            timestamp = self._cluster.clock.time_ms()
+            timestamp = self._clock.time_ms()
         at = -1 if partition is None else partition
         return bulk.Prepared(queue, timestamp, key, value, headers, at, size)
 
@@ -417,3 +415,13 @@ class Producer(Lifecycle, Generic[K, V]):
 
     def _grace_s(self) -> float:
         return (self._options.delivery_timeout_ms + self._config.close_timeout_ms) / 1000
+
+
+def _require_bytes(key: Any, value: Any, headers: Headers) -> None:
+    """Raise TypeError or ValueError for what cannot be encoded."""
+    for name, _ in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"the header name {name!r} is not str")
+    for content in (key, value, *(content for _, content in headers)):
+        if content is not None and not isinstance(content, bytes):
+            raise TypeError(f"{type(content).__name__} is not bytes")

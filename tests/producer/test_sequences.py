@@ -44,11 +44,11 @@ def test_every_pair_is_in_the_table_or_impossible(pair: tuple[State, Event]) -> 
 
 def test_the_codes_about_sequences() -> None:
     out_of_order, duplicate, unknown_producer_id = 45, 46, 59
-    assert CODES == {
+    assert {
         out_of_order: Event.REFUSED,
         unknown_producer_id: Event.REFUSED,
         duplicate: Event.WRITTEN,
-    }
+    } == CODES
 
 
 def test_numbers_wrap_as_in_java() -> None:
