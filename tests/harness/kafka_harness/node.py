@@ -9,10 +9,14 @@ import socket
 import subprocess
 import weakref
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .distribution import JVM_OPTIONS, Distribution
 from .properties import text
+
+spawner = ThreadPoolExecutor(1, "kafka-spawner")
+"""Its thread lives as long as the tests: a node dies with the thread that started it."""
 
 
 class ReservedPort:
@@ -70,14 +74,15 @@ class KafkaNode:
         assert not self.alive, "the node runs already"
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KAFKA_")}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = spawner.submit(
+                subprocess.Popen,
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
                 env=environment,
-            )
+            ).result()
 
     def signal(self, number: int) -> None:
         if self.alive:
