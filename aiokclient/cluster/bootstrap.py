@@ -8,7 +8,9 @@ to be something that waiting will not mend.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING
 
 import anyio
@@ -22,13 +24,14 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.network.pool import ConnectionPool, Purpose
+from aiokclient.network.transport import Connector
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["Bootstrap"]
+__all__ = ["Bootstrap", "servers_of"]
 
 logger = logging.getLogger("aiokclient")
 
@@ -118,6 +121,27 @@ class Bootstrap:
             return action.delay_s
         self._hopeless[place] = error
         return None
+
+
+async def servers_of(config: ClientConfig, connector: Connector) -> list[tuple[str, int]]:
+    """Names and ports of the bootstrap servers, as `client_dns_lookup` says.
+
+    With `resolve_canonical_bootstrap_servers_only` each address of a name is a server of its own,
+    under its canonical name. A name that cannot be resolved stays as it is.
+    """
+    if config.client_dns_lookup == "use_all_dns_ips":
+        return list(config.bootstrap_servers)
+    loop = asyncio.get_running_loop()
+    servers: dict[tuple[str, int], None] = {}
+    for host, port in config.bootstrap_servers:
+        try:
+            async with asyncio.timeout(config.socket_connection_setup_timeout_ms / 1000):
+                for address in await connector.resolve(host, port):
+                    name, _ = await loop.getnameinfo(address, socket.NI_NUMERICSERV)
+                    servers[name, port] = None
+        except OSError:
+            servers[host, port] = None
+    return list(servers)
 
 
 def _place(pool: ConnectionPool) -> str:

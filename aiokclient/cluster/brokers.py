@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.config import ClientConfig
@@ -15,6 +15,9 @@ from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff
 
 __all__ = ["Brokers"]
+
+HANGING_S = 1.0
+"""A broker that has left a request unanswered for so long is asked only if there is no other."""
 
 CLOSE_S = 1.0
 """How long connections that still write may take to close before they are cut."""
@@ -33,13 +36,14 @@ class Brokers:
         self._rng = rng
         self._pools: dict[int, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
+        self._named: Mapping[int, BrokerInfo] = {}
 
     # -- which brokers there are ------------------------------------------------------------
 
-    def bootstrap(self) -> list[ConnectionPool]:
-        """New pools for the bootstrap servers, in the order in which to try them."""
+    def bootstrap(self, servers: Iterable[tuple[str, int]]) -> list[ConnectionPool]:
+        """New pools for bootstrap servers, in the order in which to try them."""
         pools = []
-        for index, (host, port) in enumerate(self._config.bootstrap_servers, start=1):
+        for index, (host, port) in enumerate(servers, start=1):
             self._drop(-index)
             self._pools[-index] = pool = self._pool(-index, host, port)
             pools.append(pool)
@@ -47,7 +51,12 @@ class Brokers:
         return pools
 
     def update(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        """Follows a new snapshot: new addresses, and bootstrap servers that are now known."""
+        """Follows a new snapshot: new addresses, and bootstrap servers that are now known.
+
+        A broker that is not named any more keeps its connections until they close: it may come
+        back, and what is in flight there may still be answered.
+        """
+        self._named = brokers
         for node_id, info in brokers.items():
             pool = self._pools.get(node_id)
             if pool is not None and (pool.host, pool.port) != (info.host, info.port):
@@ -55,9 +64,10 @@ class Brokers:
                 pool = None
             if pool is None:
                 self._pools[node_id] = self._adopted(info) or self._pool(*info[:3])
-        for node_id in [node_id for node_id in self._pools if node_id < 0]:
-            self._drop(node_id)
-        self._retired = [pool for pool in self._retired if pool.connections()]
+        for node_id, pool in list(self._pools.items()):
+            if node_id < 0 or (node_id not in brokers and not pool.busy):
+                self._drop(node_id)
+        self._retired = [pool for pool in self._retired if pool.busy]
 
     def _adopted(self, info: BrokerInfo) -> ConnectionPool | None:
         for node_id, pool in self._pools.items():
@@ -115,18 +125,26 @@ class Brokers:
     def choose(self) -> ConnectionPool:
         """The broker for a request that any can answer.
 
-        A connected one with the least in flight; else one that has not failed; else the one whose
-        reconnect backoff ends first. Raises InvalidMetadataError if there is none at all.
+        A connected one with the least in flight, if it answers; else one that has not failed; else
+        the one whose reconnect backoff ends first. A broker that the cluster does not name any
+        more is none of them. Raises InvalidMetadataError if there is none at all.
         """
-        pools = list(self._pools.values())
+        pools = [
+            pool for node_id, pool in self._pools.items() if node_id < 0 or node_id in self._named
+        ]
         if not pools:
             raise InvalidMetadataError("no broker is known")
         self._rng.shuffle(pools)
         connected = [pool for pool in pools if pool.ready(Purpose.CONTROL) is not None]
+        answering = [pool for pool in connected if _silent_for(pool) < HANGING_S]
+        if answering:
+            return min(answering, key=lambda pool: pool.in_flight)
+        untried = [pool for pool in pools if pool.reachable and pool not in connected]
+        if untried:
+            return untried[0]
         if connected:
-            return min(connected, key=lambda pool: pool.in_flight)
-        reachable = [pool for pool in pools if pool.reachable]
-        return reachable[0] if reachable else min(pools, key=lambda pool: pool.not_before)
+            return min(connected, key=_silent_for)
+        return min(pools, key=lambda pool: pool.not_before)
 
     def states(self) -> dict[int, str]:
         """What each broker is to this client, for people to read."""
@@ -155,6 +173,12 @@ class Brokers:
                 for connection in connections:
                     connection.abort()
                 await asyncio.wait(waits, timeout=CLOSE_S)
+
+
+def _silent_for(pool: ConnectionPool) -> float:
+    """Seconds for which its control connection has left a request unanswered."""
+    connection = pool.ready(Purpose.CONTROL)
+    return 0.0 if connection is None else connection.unanswered_for()
 
 
 def _state(pool: ConnectionPool) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient.clock import Clock, SystemClock
-from aiokclient.cluster.bootstrap import Bootstrap
+from aiokclient.cluster.bootstrap import Bootstrap, servers_of
 from aiokclient.cluster.brokers import Brokers
 from aiokclient.cluster.coordinator import CoordinatorLocator
 from aiokclient.cluster.metadata import ClusterMetadata
@@ -39,6 +39,9 @@ __all__ = ["ClusterClient"]
 
 R = TypeVar("R", bound="Response")
 
+PATIENCE_S = 3.0
+"""How long a first answer to a metadata request is waited for before another broker is asked."""
+
 Check = Callable[[Any], KafkaError | None]
 
 
@@ -57,13 +60,15 @@ class ClusterClient:
         )
         self.metrics = Metrics()
         self.supervisor = Supervisor(config.client_id)
-        self.updater = MetadataUpdater(config, self.clock, self._fetch_metadata)
+        self.updater = MetadataUpdater(config, self.clock, self._fetch_or_bootstrap)
         self.coordinators = CoordinatorLocator(
             self._connect_any, self.updater.learn, config.request_timeout_ms / 1000
         )
         self._router = Router(self.updater, self.coordinators)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._brokers: Brokers | None = None
+        self._metadata_attempts = 0
+        self._failing_since: float | None = None
         self._pending: dict[asyncio.Future[Any], None] = {}
 
     # -- beginning and ending ---------------------------------------------------------------
@@ -82,7 +87,8 @@ class ClusterClient:
             spawn, rng = self.supervisor.spawn, self.clock.rng
             self._brokers = brokers = Brokers(config, settings, spawn, rng)
             self.updater.subscribe(lambda old, new: brokers.update(new.brokers))
-            bootstrap = Bootstrap(config, self.clock, brokers.bootstrap())
+            pools = brokers.bootstrap(await servers_of(config, self.connector))
+            bootstrap = Bootstrap(config, self.clock, pools)
             self.updater.begin(await bootstrap.reach(config.default_api_timeout_ms / 1000))
             self.supervisor.spawn(self.updater.run, name="metadata")
         except BaseException:
@@ -98,6 +104,8 @@ class ClusterClient:
         for future in pending:
             if not future.done():
                 future.set_exception(ClosedError("the client was closed before the answer came"))
+                # Closing is no accident: whoever does not look any more need not be told.
+                future.exception()
         brokers, self._brokers = self._brokers, None
         try:
             if brokers is not None:
@@ -117,7 +125,6 @@ class ClusterClient:
             tls=tls,
             receive_max=config.receive_message_max_bytes,
             idle_s=idle_ms / 1000 if idle_ms >= 0 else None,
-            use_all_addresses=config.client_dns_lookup == "use_all_dns_ips",
         )
 
     @property
@@ -274,16 +281,47 @@ class ClusterClient:
     async def _fetch_metadata(
         self, topics: list[str] | None, auto_create: bool
     ) -> MetadataResponse:
+        self._metadata_attempts += 1
         connection = await self._connect_any()
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=t) for t in topics],
             allow_auto_topic_creation=auto_create,
         )
-        timeout_s = self.config.request_timeout_ms / 1000
-        response: MetadataResponse = await connection.send(request, timeout_s=timeout_s)
+        request_s = self.config.request_timeout_ms / 1000
+        answered = connection.send(request, timeout_s=request_s)
+        # A broker that hangs must not hold up the news about itself: the next attempt goes to one
+        # that has fewer requests unanswered.
+        patience_s = min(PATIENCE_S * 2 ** min(self._metadata_attempts - 1, 10), request_s)
+        await asyncio.wait([answered], timeout=patience_s)
+        if not answered.done():
+            answered.cancel()
+            text = f"no answer within {patience_s:.1f} s"
+            raise ApiTimeoutError(text, api="Metadata", broker=connection.node_id)
+        response: MetadataResponse = answered.result()
         error = error_for(response.error_code, api="Metadata", broker=connection.node_id)
         if error is not None:
             raise error
+        self._metadata_attempts = 0
+        return response
+
+    async def _fetch_or_bootstrap(
+        self, topics: list[str] | None, auto_create: bool
+    ) -> MetadataResponse:
+        try:
+            response = await self._fetch_metadata(topics, auto_create)
+        except KafkaError:
+            now = self.clock.monotonic()
+            self._failing_since = self._failing_since or now
+            trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+            rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
+            if rebootstraps and now - self._failing_since >= trigger_s:
+                # KIP-1102: the brokers that are known may all be gone for good.
+                self._failing_since = now
+                self.brokers.bootstrap(await servers_of(self.config, self.connector))
+            raise
+        if self._failing_since is not None:
+            self._failing_since = None
+            self.brokers.update(self.metadata.brokers)
         return response
 
 

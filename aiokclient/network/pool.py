@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 import aiokclient.network.diagnosis as diagnosis
-from aiokclient.errors import ClosedError, KafkaError
+from aiokclient.errors import ClosedError, DisconnectedError, KafkaError
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.policy import Backoff
@@ -99,6 +99,7 @@ class ConnectionPool:
         self._failures = 0
         self._not_before = 0.0
         self._rung = 0
+        self._retired = False
         self._closed = False
 
     def __repr__(self) -> str:
@@ -153,6 +154,11 @@ class ConnectionPool:
         """When the next attempt may be made, on the loop's clock; in the past if it may be now."""
         return self._not_before
 
+    @property
+    def busy(self) -> bool:
+        """It has connections, or makes one."""
+        return any(slot.connecting or slot.connection for slot in self._slots.values())
+
     def connections(self) -> list[BrokerConnection]:
         return [s.connection for s in self._slots.values() if s.connection is not None]
 
@@ -187,6 +193,9 @@ class ConnectionPool:
         if self._closed or slot.released:
             connection.close()
             return ClosedError("the client is closed")
+        if self._retired:
+            connection.close()
+            return DisconnectedError("the broker has another address now", broker=self.node_id)
         slot.connection = connection
         self.reachable, self._failures, self._not_before = True, 0, 0.0
         self.last_error = None
@@ -224,6 +233,7 @@ class ConnectionPool:
 
     def retire(self) -> None:
         """The broker has another address now: each connection closes when nothing is in flight."""
+        self._retired = True
         for connection in self.connections():
             connection.close_when_idle()
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from scripted import ScriptedBroker, raw_server
 
+from aiokclient.cluster.bootstrap import servers_of
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.config import ClientConfig
 from aiokclient.errors import BootstrapError, ConfigError, ConnectionSetupError
@@ -146,6 +148,16 @@ async def test_certificates_that_cannot_be_read(broker: ScriptedBroker, quick: Q
     client = client_of(broker.place, quick=quick, security=Tls(cafile="/nonexistent/ca.pem"))
     with pytest.raises(ConfigError, match="ca\\.pem"):
         await client.start()
+
+
+async def test_canonical_names(broker: ScriptedBroker, quick: Quick) -> None:
+    lookup = "resolve_canonical_bootstrap_servers_only"
+    client = client_of(f"127.0.0.1:{broker.port}", quick=quick, client_dns_lookup=lookup)
+    servers = await servers_of(client.config, TcpConnector())
+    name = socket.getnameinfo(("127.0.0.1", broker.port), 0)[0]
+    assert servers == [(name, broker.port)]
+    await client.start()
+    await client.close()
 
 
 @pytest.mark.fault(35)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from scripted import ScriptedBroker
 
+from aiokclient.cluster import brokers as cluster_brokers
+from aiokclient.cluster import client as cluster_client
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader, Target
 from aiokclient.errors import (
@@ -324,3 +326,50 @@ async def test_a_cancelled_request_leaves_the_client_usable(
     # The first request is still unanswered; what is behind it must not be lost.
     broker.cut()
     await client.request(ListGroupsRequest(), AnyBroker())
+
+
+async def test_a_hanging_broker_does_not_hold_up_metadata(
+    broker: ScriptedBroker, open_client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_client, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(cluster_brokers, "HANGING_S", 0.01)
+    async with ScriptedBroker(node_id=2) as second:
+        broker.brokers[2] = second.port
+        second.brokers = broker.brokers
+        client = await open_client()
+        broker.handlers[ApiKey.METADATA] = lambda *_: None
+        await client.updater.refresh(timeout=5)
+        assert second.count(ApiKey.METADATA) == 1
+        assert client.connected(1, Purpose.CONTROL) is not None, "it may still answer"
+
+
+async def test_a_broker_that_is_not_named_any_more_is_not_asked(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    async with ScriptedBroker(node_id=2) as second:
+        script(broker, 0)
+        broker.brokers[2] = second.port
+        second.brokers = broker.brokers
+        client = await open_client()
+        leaving = await client.connect(2, Purpose.CONTROL)
+        del broker.brokers[2]
+        await client.updater.refresh(timeout=5)
+        for _ in range(20):
+            await client.request(ListGroupsRequest(), AnyBroker())
+        assert second.count(LIST) == 0
+        assert not leaving.closed
+
+
+async def test_a_cluster_that_moved_away_is_found_by_its_bootstrap_servers(
+    broker: ScriptedBroker, open_client: Open, unused_tcp_port: int
+) -> None:
+    script(broker, 0)
+    port = broker.brokers[1]
+    client = await open_client(metadata_recovery_rebootstrap_trigger_ms=10)
+    broker.brokers[1] = unused_tcp_port
+    await client.updater.refresh(timeout=5)
+    assert client.metadata.brokers[1].port == unused_tcp_port
+    broker.brokers[1] = port
+    broker.cut()
+    await client.updater.refresh(timeout=5)
+    await client.request(ListGroupsRequest(), Broker(1), timeout=5)
