@@ -1,0 +1,228 @@
+"""Memory: parking, drain, and that what cannot be sent starves nobody; on a simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient.errors import (
+    BufferExhaustedError,
+    DeliveryTimeoutError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.protocol import ApiKey
+
+MEMORY = 200_000
+VALUE = b"x" * 950
+
+
+def memory_of(producer: Any) -> Any:
+    return producer._engine.accumulator.memory
+
+
+def fill(producer: Any, topic: str, partition: int | None = None) -> tuple[list[Any], list[Any]]:
+    """Send until send refuses: the deliveries taken at once, and those that were parked."""
+    taken: list[Any] = []
+    parked: list[Any] = []
+    while True:
+        try:
+            delivery = producer.send(topic, VALUE, partition=partition)
+        except BufferExhaustedError:
+            return taken, parked
+        (parked if producer.full else taken).append(delivery)
+
+
+@pytest.mark.fault(39)
+def test_buffer_parking_and_no_more() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(buffer_memory=MEMORY) as producer:
+            await producer.send("t", b"warm up")
+            with world.cluster.delay(ApiKey.PRODUCE, 0.5, times=3):
+                taken, parked = fill(producer, "t")
+                # They take a little less than a thousand bytes each.
+                assert len(taken) in range(195, 208)
+                assert len(parked) in range(195, 208)
+                assert memory_of(producer).peak <= 2 * MEMORY
+                for _ in range(3):
+                    with pytest.raises(BufferExhaustedError, match=r"drain\(\)"):
+                        producer.send("t", VALUE)
+                assert producer.full
+                await producer.drain()
+                assert not producer.full
+                assert not parked[-1].done(), "it has left the parking, not been delivered"
+            results = await producer.gather(taken + parked)
+        assert [result.offset for result in results] == list(range(1, len(results) + 1))
+        assert len(world.cluster.records("t")) == len(results) + 1
+
+    simulate(scenario)
+
+
+def test_moving_in_begins_below_three_quarters() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(buffer_memory=MEMORY) as producer:
+            await producer.send("t", b"warm up")
+            memory = memory_of(producer)
+            with world.cluster.delay(ApiKey.PRODUCE, 0.1):
+                taken, parked = fill(producer, "t")
+                assert memory.buffer.in_use > MEMORY * 0.9
+                await taken[0]
+                assert memory.buffer.in_use > MEMORY * 0.75
+                assert parked[0]._located().parked
+                await taken[-1]
+                assert not parked[0]._located().parked
+                await producer.flush()
+
+    simulate(scenario)
+
+
+def test_drain_is_for_the_record_sent_last() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(buffer_memory=MEMORY) as producer:
+            await producer.send("t", b"warm up", partition=0)
+            world.cluster.pause(1)
+            fill(producer, "t", 0)
+            waiting = asyncio.ensure_future(producer.drain())
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert producer.full
+            world.cluster.resume(1)
+            await producer.drain()
+            await producer.flush()
+
+    simulate(scenario, topics={"t": 2})
+
+
+def test_drain_gives_way_when_there_is_nothing_to_wait_for() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer() as producer:
+            turns = 0
+
+            async def others() -> None:
+                nonlocal turns
+                while True:
+                    await asyncio.sleep(0)
+                    turns += 1
+
+            task = asyncio.create_task(others())
+            for _ in range(20):
+                producer.send("t", b"x")
+                world.sim.loop.leap(0.004)  # four milliseconds of the user's work
+                await producer.drain()
+            task.cancel()
+            assert turns >= 4
+
+    simulate(scenario)
+
+
+def test_a_record_larger_than_the_buffer() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(buffer_memory=1000) as producer:
+            with pytest.raises(RecordTooLargeError, match="buffer_memory"):
+                producer.send("t", b"x" * 1000)
+
+    simulate(scenario)
+
+
+class Flood:
+    """Sends three times the memory to a place that takes nothing, each task draining for itself."""
+
+    def __init__(self, producer: Any, topic: str, partitions: list[int | None]) -> None:
+        self.producer, self.topic, self.partitions = producer, topic, partitions
+        self.deliveries: list[Any] = []
+        self.refused = 0
+
+    async def run(self) -> None:
+        size = 3 * MEMORY // len(self.partitions)
+        async with asyncio.TaskGroup() as group:
+            for partition in self.partitions:
+                group.create_task(self.send(partition, size))
+
+    async def send(self, partition: int | None, size: int) -> None:
+        for _ in range(size // len(VALUE)):
+            while True:
+                try:
+                    delivery = self.producer.send(self.topic, VALUE, partition=partition)
+                    break
+                except BufferExhaustedError:
+                    self.refused += 1
+                    await asyncio.sleep(0.05)
+            self.deliveries.append(delivery)
+            if self.producer.full:
+                await self.producer.drain()
+
+
+async def others_keep_their_rate(producer: Any, alive: list[int], count: int = 400) -> None:
+    """Another topic takes its records, one round of ten after the other; none waits for room."""
+    for turn in range(count // 10):
+        partition = alive[turn % len(alive)]
+        deliveries = [producer.send("alive", b"y" * 500, partition=partition) for _ in range(10)]
+        assert not producer.full
+        await producer.gather(deliveries)
+
+
+@pytest.mark.fault(14, 39)
+@pytest.mark.parametrize("dead", ["leaderless", "missing", "stopped"])
+def test_what_cannot_be_sent_holds_up_nobody(dead: str) -> None:
+    async def scenario(world: World) -> None:
+        cluster = world.cluster
+        led = led_by_two(world)
+        alive = [partition for partition in range(4) if cluster.leader("alive", partition) == 1]
+        async with world.producer(
+            buffer_memory=MEMORY, delivery_timeout_ms=20_000, max_block_ms=20_000
+        ) as producer:
+            await producer.prepare("alive")
+            await producer.prepare("dead")
+            await producer.gather([producer.send("dead", b"x", partition=p) for p in led])
+            topic, partitions = "dead", list[int | None](led)
+            if dead == "missing":
+                topic, partitions = "nowhere", [None]
+            elif dead == "leaderless":
+                cluster.stop(2, failover_after=0)
+                await producer.gather([producer.send("alive", b"x", partition=alive[0])])
+                await asyncio.sleep(2)
+            else:
+                cluster.pause(2)
+            flood = Flood(producer, topic, partitions)
+            task = asyncio.create_task(flood.run())
+            await asyncio.sleep(1.5)
+            began = world.now
+            await others_keep_their_rate(producer, alive)
+            assert world.now - began < 2
+            assert not any(delivery.done() for delivery in flood.deliveries)
+            assert memory_of(producer).peak <= 3 * MEMORY
+            await check_end(world, dead, producer, task, flood)
+
+    simulate(scenario, brokers=2, topics={})
+
+
+async def check_end(world: World, dead: str, producer: Any, task: Any, flood: Flood) -> None:
+    """After the healing all is delivered; what waits for no topic fails and says so."""
+    if dead == "missing":
+        await task
+        results = await producer.gather(flood.deliveries, return_exceptions=True)
+        assert {type(result) for result in results} == {UnknownTopicOrPartitionError}
+        return
+    world.cluster.resume(2)
+    if dead == "leaderless":
+        world.cluster.start(2)
+    await task
+    results = await producer.gather(flood.deliveries, return_exceptions=True)
+    late = [result for result in results if isinstance(result, DeliveryTimeoutError)]
+    assert not late, f"{len(late)} of {len(results)} were late: {late[0]}"
+    assert len(results) == 6 * (3 * MEMORY // 6 // len(VALUE))
+
+
+def led_by_two(world: World) -> list[int]:
+    """The six partitions of a topic that broker 2 leads, having the only replica."""
+    world.cluster.create_topic("dead", 12, replication=1)
+    world.cluster.create_topic("alive", 4, replication=1)
+    led = [partition for partition in range(12) if world.cluster.leader("dead", partition) == 2]
+    assert len(led) == 6
+    return led
