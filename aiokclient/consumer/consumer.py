@@ -134,7 +134,7 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
-            self._engine.stop()
+            await self._engine.stop(timeout if graceful else 0.0)
 
     def _failed(self, error: BaseException) -> None:
         if self._engine is not None:

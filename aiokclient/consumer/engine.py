@@ -28,6 +28,9 @@ __all__ = ["Engine"]
 SETTLE_S = 5.0
 """How long a start waits for positions that brokers do not tell."""
 
+FAREWELL_S = 0.5
+"""How long a close waits for brokers to take note of it."""
+
 
 class Engine:
     """Made when a consumer starts, and ended with it; the subscription outlives it."""
@@ -83,6 +86,8 @@ class Engine:
         Partitions whose leader does not answer are waited for only shortly.
         """
         subscription = self._subscription
+        for state in subscription.partitions.values():
+            state.begin_again()  # A start before this one may have been cut short.
         self._unsubscribe = self.cluster.updater.subscribe(self._observe)
         subscription.listen(self.moved.set)
         subscription.listen(self._want_assigned)
@@ -102,13 +107,18 @@ class Engine:
         self.moved.set()
         self._follower.assigned.set()
 
-    def stop(self) -> None:
-        """Ends it; the tasks are ended by their supervisor. Plain."""
+    async def stop(self, timeout: float) -> None:
+        """Ends it within `timeout` seconds; the tasks are ended by their supervisor."""
         self._unsubscribe()
-        self.fetchers.stop()
         self.reader.stop()
         self._subscription.unlisten()
         self.buffer.clear()
+        try:
+            await self.fetchers.stop(min(timeout, FAREWELL_S))
+        finally:
+            self._release()
+
+    def _release(self) -> None:
         self.cluster.updater.unwant(self._follower)
         self.cluster.updater.unwant(self)
         self.cluster.release(self.fetchers)

@@ -152,14 +152,15 @@ class BrokerFetcher:
             delay_s = self._fetchers.longest_backoff_s
         await asyncio.sleep(delay_s)
 
-    def end_session(self) -> None:
-        """Tells the broker that it may forget the session, if that costs no wait. Plain."""
+    def end_session(self) -> asyncio.Future[FetchResponse] | None:
+        """Tells the broker that it may forget the session; None if a fetch is in the way. Plain."""
         connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._fetchers)
         if connection is None or connection.in_flight:
-            return
+            return None
         request = self._session.final_request()
-        if request is not None:
-            connection.send(request, timeout_s=self._fetchers.request_timeout_s)
+        if request is None:
+            return None
+        return connection.send(request, timeout_s=self._fetchers.request_timeout_s)
 
     # -- answers
 

@@ -76,11 +76,13 @@ class Fetchers:
         self._subscription.listen(self.changed)
         self.observe(self.cluster.metadata)
 
-    def stop(self) -> None:
-        """Begins nothing any more, and ends the sessions."""
+    async def stop(self, timeout: float) -> None:
+        """Begins nothing any more; tells idle brokers so, within `timeout` seconds."""
         self._started = False
-        for fetcher in self._fetchers.values():
-            fetcher.end_session()
+        ends = [fetcher.end_session() for fetcher in self._fetchers.values()]
+        told = [end for end in ends if end is not None]
+        if told and timeout > 0:
+            await asyncio.wait(told, timeout=timeout)
 
     # -- changes
 

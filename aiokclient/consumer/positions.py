@@ -194,6 +194,12 @@ class PartitionState:
         self.generation += 1
         self.fetch_offset = self.position
 
+    def begin_again(self) -> None:
+        """Nothing is buffered and nothing is asked for any more."""
+        self.rewind()
+        self.succeeded()
+        self.held = False
+
     def back_off(self, until: float) -> None:
         """Asks for nothing of this partition until then."""
         self.attempts += 1

@@ -1,0 +1,367 @@
+"""Brokers that refuse, move, lag and go: the reader comes through, and without haste."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import Consumer, TopicPartition
+from aiokclient.errors import (
+    FencedLeaderEpochError,
+    InvalidFetchSizeError,
+    KafkaStorageError,
+    LogTruncationError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+    TopicAuthorizationError,
+    UnknownLeaderEpochError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.protocol.messages.fetch import EpochEndOffset
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def fill(world: World, count: int = 10, partition: int = 0) -> None:
+    world.cluster.produce("t", [b"%d" % i for i in range(count)], partition=partition)
+
+
+async def offsets(consumer: Consumer[Any, Any], count: int) -> list[int]:
+    found: list[int] = []
+    async with asyncio.timeout(60):
+        while len(found) < count:
+            found += [r.offset for r in await consumer.poll(max_records=count - len(found))]
+    return found
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotLeaderOrFollowerError,
+        UnknownTopicOrPartitionError,
+        KafkaStorageError,
+        FencedLeaderEpochError,
+        UnknownLeaderEpochError,
+        OffsetNotAvailableError,
+        UnknownServerError,
+    ],
+)
+def test_an_error_that_passes(error: Any) -> None:
+    """It is tried again, with a growing wait, and nobody hears of it."""
+
+    async def scenario(world: World) -> None:
+        fill(world)
+        async with world.consumer("t") as consumer:
+            with world.cluster.fail(ApiKey.FETCH, error):
+                began = world.now
+                assert await consumer.poll(timeout=20.0) == []
+                assert len(world.requests(ApiKey.FETCH, since=began)) < 40
+            assert await offsets(consumer, 10) == list(range(10))
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.parametrize("error", [TopicAuthorizationError, InvalidFetchSizeError])
+@pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
+def test_an_error_that_does_not_pass(error: Any, api: ApiKey) -> None:
+    """It is raised, again and again at most once a second, and reading goes on when it is over."""
+
+    async def scenario(world: World) -> None:
+        fill(world)
+        with world.cluster.fail(api, error):
+            async with world.consumer("t") as consumer:
+                for _ in range(3):
+                    with pytest.raises(error) as raised:
+                        await consumer.poll(timeout=30.0)
+                    assert raised.value.topic_partition == T0
+                assert len(world.requests(api)) < 10
+                world.cluster.reset()
+                assert await offsets(consumer, 10) == list(range(10))
+
+    simulate(scenario)
+
+
+def test_a_topic_that_may_not_be_read() -> None:
+    def forbid(request: Any, response: Any) -> Any:
+        for topic in response.topics:
+            topic.error_code, topic.partitions = 29, []
+        return response
+
+    async def scenario(world: World) -> None:
+        with world.cluster.alter(ApiKey.METADATA, forbid):
+            async with world.consumer("t") as consumer:
+                with pytest.raises(TopicAuthorizationError):
+                    await consumer.poll(timeout=30.0)
+
+    simulate(scenario)
+
+
+def test_a_leader_that_is_named_is_used_at_once() -> None:
+    """KIP-951: no metadata has to come, and no backoff to pass."""
+
+    async def scenario(world: World) -> None:
+        fill(world)
+        async with world.consumer("t") as consumer:
+            assert await offsets(consumer, 10) == list(range(10))
+            world.cluster.move_leader("t")
+            fill(world)
+            began = world.now
+            assert await offsets(consumer, 10) == list(range(10, 20))
+            assert world.now - began < 0.09
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.parametrize("limits", [(4, 4), (4, 11), (4, 12), (13, 15), (16, 18)])
+def test_every_way_to_name_topics_and_leaders(limits: tuple[int, int]) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.limit_versions({ApiKey.FETCH: limits})
+        async with world.consumer("t", metadata_max_age_ms=1_000) as consumer:
+            for first in range(0, 40, 10):
+                fill(world)
+                assert await offsets(consumer, 10) == list(range(first, first + 10))
+                world.cluster.move_leader("t")
+            assert {r.version for r in world.requests(ApiKey.FETCH)} == {limits[1]}
+
+    simulate(scenario, brokers=3)
+
+
+def test_a_broker_that_is_gone_holds_up_no_other() -> None:
+    async def scenario(world: World) -> None:
+        fill(world)
+        fill(world, partition=1)
+        dead = world.cluster.leader("t", 1)
+        assert dead != world.cluster.leader("t", 0)
+        async with world.consumer("t", request_timeout_ms=5_000) as consumer:
+            await offsets(consumer, 20)
+            world.cluster.pause(dead)
+            for first in range(10, 50, 10):
+                fill(world)
+                began = world.now
+                assert await offsets(consumer, 10) == list(range(first, first + 10))
+                assert world.now - began < 1
+                await asyncio.sleep(3)
+            fill(world, partition=1)
+            world.cluster.resume(dead)
+            assert await offsets(consumer, 10) == list(range(10, 20))
+
+    simulate(scenario, brokers=2, topics={"t": 2}, replication=1)
+
+
+def test_a_start_does_not_wait_long_for_a_broker_that_is_gone() -> None:
+    async def scenario(world: World) -> None:
+        fill(world)
+        world.cluster.pause(world.cluster.leader("t", 1))
+        consumer = world.consumer("t", bootstrap_servers=world.place(world.cluster.leader("t", 0)))
+        began = world.now
+        async with consumer:
+            assert world.now - began < 6
+            assert await offsets(consumer, 10) == list(range(10))
+            world.cluster.resume(world.cluster.leader("t", 1))
+
+    simulate(scenario, brokers=2, topics={"t": 2}, replication=1)
+
+
+def test_what_is_sent_after_the_start_is_read_from_latest() -> None:
+    async def scenario(world: World) -> None:
+        fill(world)
+        with world.cluster.delay(ApiKey.LIST_OFFSETS, 1.0):
+            async with world.consumer("t", auto_offset_reset="latest") as consumer:
+                fill(world, 5)
+                assert await offsets(consumer, 5) == list(range(10, 15))
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(21)
+def test_a_truncated_log_with_a_reset_policy(caplog: pytest.LogCaptureFixture) -> None:
+    """The position goes back to where the logs part, and what stands there now is read."""
+
+    async def scenario(world: World) -> None:
+        for _ in range(10):
+            fill(world)
+        async with world.consumer("t", metadata_max_age_ms=1_000) as consumer:
+            await offsets(consumer, 100)
+            world.cluster.truncate("t", to=50)
+            world.cluster.produce("t", [b"another"] * 100)
+            records = await consumer.poll(timeout=10.0)
+            assert (records[0].offset, records[0].value) == (50, b"another")
+            assert consumer.metrics()["consumer_truncations{topic=t}"] == 1
+
+    simulate(scenario, brokers=3)
+    assert "goes back from 100 to 50" in caplog.text
+
+
+@pytest.mark.fault(21)
+def test_a_truncation_behind_what_is_buffered() -> None:
+    """Records fetched from the old log and not handed out are not handed out any more."""
+
+    async def scenario(world: World) -> None:
+        for _ in range(10):
+            fill(world)
+        async with world.consumer("t", auto_offset_reset="none") as consumer:
+            consumer.seek(T0, 0)
+            await offsets(consumer, 60)
+            await asyncio.sleep(1)
+            world.cluster.truncate("t", to=50)
+            world.cluster.produce("t", [b"another"] * 100)
+            await asyncio.sleep(5)
+            with pytest.raises(LogTruncationError) as raised:
+                await offsets(consumer, 1)
+            assert raised.value.offset == 60
+            assert raised.value.diverging_offset == 50
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(21)
+def test_a_leader_change_without_truncation_is_confirmed() -> None:
+    async def scenario(world: World) -> None:
+        fill(world)
+        async with world.consumer("t") as consumer:
+            await offsets(consumer, 5)
+            world.cluster.move_leader("t")
+            fill(world)
+            assert await offsets(consumer, 15) == list(range(5, 20))
+            assert world.requests(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(21)
+@pytest.mark.parametrize("policy", ["none", "earliest"])
+def test_a_diverging_epoch_in_an_answer(policy: str) -> None:
+    def diverge(request: Any, response: Any) -> Any:
+        for topic in response.responses:
+            for partition in topic.partitions:
+                partition.records = b""
+                partition.diverging_epoch = EpochEndOffset(epoch=0, end_offset=4)
+        return response
+
+    async def scenario(world: World) -> None:
+        fill(world)
+        async with world.consumer(auto_offset_reset=policy) as consumer:
+            consumer.assign([T0])
+            consumer.seek(T0, 8)
+            with world.cluster.alter(ApiKey.FETCH, diverge, times=1):
+                if policy == "none":
+                    with pytest.raises(LogTruncationError):
+                        await consumer.poll(timeout=5.0)
+                else:
+                    assert await offsets(consumer, 6) == list(range(4, 10))
+
+    simulate(scenario)
+
+
+RACKS = {"brokers": 3, "racks": ["a", "b", "c"]}
+
+
+def readers(world: World) -> dict[int, int]:
+    """Fetch requests by broker."""
+    counts: dict[int, int] = {}
+    for request in world.requests(ApiKey.FETCH):
+        if request.message.session_epoch < 0:
+            continue  # The end of a session fetches nothing.
+        counts[request.broker] = counts.get(request.broker, 0) + 1
+    return counts
+
+
+def follower(world: World) -> tuple[int, str]:
+    leader = world.cluster.leader("t")
+    node = next(b for b in world.cluster.replicas("t") if b != leader)
+    return node, "abc"[node - 1]
+
+
+def test_the_replica_in_the_same_rack_is_read() -> None:
+    async def scenario(world: World) -> None:
+        fill(world)
+        node, rack = follower(world)
+        async with world.consumer("t", client_rack=rack) as consumer:
+            assert await offsets(consumer, 10) == list(range(10))
+            for _ in range(5):
+                fill(world)
+                await offsets(consumer, 10)
+            assert readers(world)[world.cluster.leader("t")] == 1
+            assert readers(world)[node] >= 5
+
+    simulate(scenario, **RACKS)
+
+
+@pytest.mark.fault(54)
+def test_a_replica_that_dies_is_left_for_the_leader() -> None:
+    async def scenario(world: World) -> None:
+        fill(world)
+        node, rack = follower(world)
+        async with world.consumer("t", client_rack=rack) as consumer:
+            await offsets(consumer, 10)
+            world.cluster.stop(node)
+            for _ in range(5):
+                fill(world)
+                began = world.now
+                await offsets(consumer, 10)
+                assert world.now - began < 5
+            assert sum(readers(world).values()) < 40
+
+    simulate(scenario, **RACKS)
+
+
+@pytest.mark.fault(54)
+def test_a_replica_that_is_behind_does_not_reset_the_position() -> None:
+    """Out of range at a follower says nothing about the log."""
+
+    async def scenario(world: World) -> None:
+        fill(world)
+        node, rack = follower(world)
+
+        def out_of_range(request: Any, response: Any) -> Any:
+            for topic in response.responses:
+                for partition in topic.partitions:
+                    partition.error_code, partition.records = 1, b""
+            return response
+
+        with world.cluster.alter(ApiKey.FETCH, out_of_range, broker=node):
+            async with world.consumer("t", client_rack=rack, auto_offset_reset="none") as consumer:
+                consumer.seek(T0, 2)
+                assert await offsets(consumer, 8) == list(range(2, 10))
+                fill(world)
+                assert await offsets(consumer, 10) == list(range(10, 20))
+        assert sum(readers(world).values()) < 20
+
+    simulate(scenario, **RACKS)
+
+
+@pytest.mark.fault(19)
+def test_an_unexpected_correlation_id_in_a_fetch() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 50)
+        armed = [3]
+
+        def tamper(connection: Any, to_server: bool, data: memoryview) -> bytes | memoryview:
+            large = not to_server and len(data) > 1_000
+            if not large or not armed[0]:
+                return data
+            armed[0] -= 1
+            return bytes(data[:4]) + b"\x7f\xff\xff\xff" + bytes(data[8:])
+
+        async with world.consumer("t", max_partition_fetch_bytes=2_000) as consumer:
+            world.network.tamper = tamper
+            fill(world, 50)
+            assert await offsets(consumer, 100) == list(range(100))
+
+    simulate(scenario)
+
+
+def test_the_session_ends_with_the_consumer() -> None:
+    async def scenario(world: World) -> None:
+        async with world.consumer("t") as consumer:
+            fill(world)
+            await offsets(consumer, 10)
+            consumer.pause([T0])
+            await asyncio.sleep(2)
+        await asyncio.sleep(1)
+        assert world.requests(ApiKey.FETCH)[-1].message.session_epoch == -1
+
+    simulate(scenario)
