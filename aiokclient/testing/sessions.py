@@ -145,7 +145,7 @@ class FetchSessions:
             self._sessions.pop(request.session_id, None)
             session = FetchSession(NO_SESSION, by_id, now)
             session.update(request)
-            if request.session_epoch == FIRST_EPOCH and session.partitions:
+            if request.session_epoch == FIRST_EPOCH:
                 session.id = self._admit(session)
             return FetchContext(session, incremental=False)
         kept = self._sessions.get(request.session_id)

@@ -173,6 +173,8 @@ class ClusterState:
         header = received.header
         if header.request_api_key == ApiKey.API_VERSIONS:
             return True
+        if received.request is None:
+            return False
         span = self._span(ApiKey(header.request_api_key), broker.node_id)
         return span is not None and span[0] <= header.request_api_version <= span[1]
 

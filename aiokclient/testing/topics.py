@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from aiokclient.record.batch import RecordBatch, with_append_time, with_offset
-from aiokclient.record.compression import Compression
 from aiokclient.testing.codes import Code
 from aiokclient.testing.configs import Configs
 from aiokclient.testing.log import PartitionLog
@@ -226,38 +225,3 @@ class Topic:
         for partition in self.partitions:
             partition.deleted = True
             partition.notify(ANYTHING)
-
-
-def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> Appended:
-    """Whether a broker takes this batch from a client, as far as its header tells."""
-    code, message = Code.NONE, None
-    configs = topic.configs
-    if batch.magic != 2:
-        code, message = Code.INVALID_RECORD, "only batches of magic 2 are taken"
-    elif batch.compression == Compression.ZSTD and version < 7:
-        code = Code.UNSUPPORTED_COMPRESSION_TYPE
-    elif not batch.check_crc():
-        code, message = Code.CORRUPT_MESSAGE, "the batch fails its checksum"
-    elif batch.is_control:
-        code, message = Code.INVALID_RECORD, "clients may not write control records"
-    elif batch.count <= 0 or batch.count != batch.last_offset - batch.base_offset + 1:
-        code, message = Code.INVALID_RECORD, "the count of records and their offsets differ"
-    elif batch.producer_id >= 0 and batch.base_sequence < 0:
-        code, message = Code.INVALID_RECORD, "a producer id without a sequence number"
-    elif batch.size > configs.number("max.message.bytes"):
-        code, message = Code.MESSAGE_TOO_LARGE, "larger than the topic's max.message.bytes"
-    elif not topic.log_append_time and not _timely(batch, configs, now_ms):
-        code, message = Code.INVALID_TIMESTAMP, "outside the topic's message.timestamp limits"
-    elif "compact" in configs["cleanup.policy"] and _without_key(batch):
-        code, message = Code.INVALID_RECORD, "a compacted topic takes no record without a key"
-    return Appended(code, message=message)
-
-
-def _timely(batch: RecordBatch, configs: Configs, now_ms: int) -> bool:
-    after = configs.number("message.timestamp.after.max.ms")
-    before = configs.number("message.timestamp.before.max.ms")
-    return batch.max_timestamp - now_ms <= after and now_ms - batch.base_timestamp <= before
-
-
-def _without_key(batch: RecordBatch) -> bool:
-    return any(record.key is None for record in batch.records("", 0))

@@ -1,14 +1,18 @@
 """A cluster for each test, and a client of few lines over blocking sockets to speak to it."""
 
+import itertools
 import socket
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
 from aiokclient.protocol.framing import ClientPipeline
+from aiokclient.protocol.messages import create_topics
 from aiokclient.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from aiokclient.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
@@ -251,3 +255,76 @@ def wire_to() -> Iterator[Any]:
     yield make
     for each in made:
         each.close()
+
+
+_names = itertools.count()
+
+
+def error_name(code: int) -> str | None:
+    return ERRORS_BY_CODE[code].name if code else "ok"
+
+
+class Place:
+    """One broker: a connection to it, fresh topics, the requests of `wire` in one line."""
+
+    def __init__(self, wire, address):
+        self.wire, self.address = wire, address
+        self.connection = wire.at(address)
+        self.request = self.connection.request
+
+    def again(self):
+        return self.wire.at(self.address)
+
+    def topic(self, partitions=1, **configs):
+        """The name and the id of a new topic that can be used."""
+        name = f"parity-{next(_names)}-{uuid.uuid4().hex[:6]}"
+        values = [
+            create_topics.CreatableTopicConfig(name=key.replace("_", "."), value=str(value))
+            for key, value in configs.items()
+        ]
+        topic = create_topics.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=values
+        )
+        (made,) = self.request(messages.CreateTopicsRequest(topics=[topic])).topics
+        assert made.error_code == 0, made
+        deadline = time.monotonic() + 10
+        for partition in range(partitions):
+            while self.connection.list_offset(name, -1, partition=partition).error_code:
+                assert time.monotonic() < deadline
+        return name, made.topic_id
+
+    def produced(self, topic, *values, **options):
+        answer = self.connection.produce(topic, self.wire.batch(*values, **options))
+        return error_name(answer.error_code), answer.base_offset
+
+    def list_offset(self, topic, timestamp, **options):
+        answer = self.connection.list_offset(topic, timestamp, **options)
+        return error_name(answer.error_code), answer.offset, answer.timestamp, answer.leader_epoch
+
+    def fetched(self, topic, **options):
+        answer = self.connection.fetch(topic, **options)
+        return (
+            error_name(answer.error_code),
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+            answer.diverging_epoch.end_offset,
+            len(answer.records or b""),
+        )
+
+
+@pytest.fixture
+def parity(kafka: Any, wire_to: Any) -> Any:
+    """Runs a scenario on the embedded cluster and on a real broker; both must see the same."""
+    host, port = kafka.bootstrap.split(",")[0].split(":")
+
+    def compare(scenario: Callable[[Place], Any]) -> None:
+        with EmbeddedCluster() as cluster:
+            wire = wire_to(cluster)
+            ours = scenario(Place(wire, cluster.address(1)))
+        theirs = scenario(Place(wire, (host, int(port))))
+        if isinstance(ours, list):
+            assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
+        assert ours == theirs
+
+    return compare

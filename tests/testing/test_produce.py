@@ -136,13 +136,13 @@ class TestChecks:
         batch[22] |= 5
         batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
         answer = leader.produce("orders", bytes(batch))
-        assert answer.error_code == errors.CorruptRecordError.code
+        assert answer.error_code == errors.UnknownServerError.code
 
     @pytest.mark.parametrize(
         ("spoil", "error"),
         [
             (lambda batch: batch[:-1] + b"?", errors.CorruptRecordError),
-            (lambda batch: batch[:-1], errors.CorruptRecordError),
+            (lambda batch: batch[:-1], errors.InvalidRecordError),
             (lambda batch: b"rubbish" * 20, errors.CorruptRecordError),
             (lambda batch: batch + batch, errors.InvalidRecordError),
             (lambda batch: b"", errors.InvalidRecordError),

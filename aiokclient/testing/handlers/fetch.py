@@ -15,7 +15,8 @@
   epoch of the last record it has: if the log parted from it before the fetch offset, the
   answer says where.
 * `read_committed` ends at the last stable offset and names the aborted transactions.
-* Errors name the leader from version 12 on and its address from 16 on (KIP-951).
+* From version 16 on NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader and its
+  address (KIP-951).
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class _Fetch:
             aborted_transactions=None,
             records=b"",
         )
-        if partition is not None and code in _NAMES_LEADER and self.call.version >= 12:
+        if partition is not None and code in _NAMES_LEADER and self.call.version >= 16:
             answer.current_leader = LeaderIdAndEpoch(
                 leader_id=partition.leader, leader_epoch=partition.leader_epoch
             )
@@ -235,8 +236,6 @@ class _Fetch:
 
     def _endpoints(self) -> list[NodeEndpoint]:
         alive = self.call.cluster.alive
-        if self.call.version < 16:
-            return []
         named = [alive[node] for node in self._hints if node in alive]
         return [
             NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)

@@ -3,8 +3,9 @@
 * No topics named (null; in version 0 an empty list) means all of them.
 * Brokers that are down are not named; a partition that only they have has leader -1 and
   LEADER_NOT_AVAILABLE. Every replica that is down is offline.
-* From version 10 on topics have ids, from 12 on they may be asked for by id alone; an id that
-  is not known is UNKNOWN_TOPIC_ID.
+* From version 10 on topics have ids, from 12 on they may be asked for by id; an id that is not
+  known is UNKNOWN_TOPIC_ID. A request that has an id is taken to be about ids alone: topics in
+  it that have a name only are left out.
 * A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, or made, where both the cluster
   (`auto.create.topics.enable`, off by default) and the request allow it; the first answer is
   then LEADER_NOT_AVAILABLE, as in Kafka. A name that is not legal is INVALID_TOPIC_EXCEPTION.
@@ -19,7 +20,6 @@ from uuid import UUID
 
 from aiokclient.protocol.messages import MetadataRequest, MetadataResponse
 from aiokclient.protocol.messages.metadata import (
-    MetadataRequestTopic,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
@@ -54,21 +54,23 @@ def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
         return [_known(call, topic) for topic in call.cluster.topics.values()]
-    return [_asked(call, each) for each in wanted]
+    if any(each.topic_id != _NO_ID for each in wanted):
+        return [_by_id(call, each.topic_id) for each in wanted if each.topic_id != _NO_ID]
+    return [_by_name(call, each.name or "") for each in wanted]
 
 
-def _asked(call: Call, asked: MetadataRequestTopic) -> MetadataResponseTopic:
-    cluster = call.cluster
-    if asked.topic_id != _NO_ID:
-        by_id = cluster.topics_by_id.get(asked.topic_id)
-        if by_id is not None:
-            return _known(call, by_id)
-        name = None if call.version >= 12 else ""
-        return MetadataResponseTopic(
-            error_code=Code.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id
-        )
-    name = asked.name or ""
-    topic = cluster.topics.get(name)
+def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
+    topic = call.cluster.topics_by_id.get(topic_id)
+    if topic is not None:
+        return _known(call, topic)
+    name = None if call.version >= 12 else ""
+    return MetadataResponseTopic(
+        error_code=call.refused() or Code.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id
+    )
+
+
+def _by_name(call: Call, name: str) -> MetadataResponseTopic:
+    topic = call.cluster.topics.get(name)
     if topic is not None:
         return _known(call, topic)
     return MetadataResponseTopic(error_code=call.refused(name) or _missing(call, name), name=name)

@@ -2,7 +2,7 @@
 
 * Versions 0 to 2 are announced, as Kafka does for old clients that look for them, and cut off.
 * One batch of magic 2 for each partition; it is checked by its header and checksum
-  (`topics.check_batch`), not record by record. The log decides on sequence numbers.
+  (`validation.py`), not record by record. The log decides on sequence numbers.
 * A batch that is one of its producer's last five is answered with the offset that it has.
 * acks 0 is not answered (an error closes the connection), 1 as soon as it is in the log, -1
   once all in-sync replicas have it: REQUEST_TIMED_OUT after `timeout_ms`, NOT_ENOUGH_REPLICAS
@@ -17,7 +17,6 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aiokclient.errors import KafkaError
 from aiokclient.protocol.messages import ProduceRequest, ProduceResponse
 from aiokclient.protocol.messages.produce import (
     LeaderIdAndEpoch,
@@ -27,10 +26,10 @@ from aiokclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from aiokclient.record.batch import walk
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
-from aiokclient.testing.topics import Appended, Partition, Topic, check_batch
+from aiokclient.testing.topics import Appended, Partition, Topic
+from aiokclient.testing.validation import check_batch, the_batch
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Response
@@ -126,20 +125,17 @@ class _Produce:
         code = partition.check(self.call.broker.node_id, -1)
         if code:
             return Appended(code)
+        batch = the_batch(data.records)
+        if isinstance(batch, Appended):
+            return batch
         now_ms = self.call.cluster.clock.time_ms()
-        try:
-            batches = walk(data.records or b"", strict=True)
-            if len(batches) != 1:
-                return Appended(Code.INVALID_RECORD, message="one batch for each partition")
-            checked = check_batch(batches[0], partition.topic, self.call.version, now_ms)
-        except KafkaError as error:
-            return Appended(Code.CORRUPT_MESSAGE, message=str(error))
+        checked = check_batch(batch, partition.topic, self.call.version, now_ms)
         if checked.code:
             return checked
         least = partition.topic.configs.number("min.insync.replicas")
         if acks == _ALL and len(partition.isr) < min(least, len(partition.replicas)):
             return Appended(Code.NOT_ENOUGH_REPLICAS)
-        return partition.append(batches[0], now_ms)
+        return partition.append(batch, now_ms)
 
     def endpoints(self) -> list[NodeEndpoint]:
         alive = self.call.cluster.alive

@@ -1,0 +1,80 @@
+"""What a broker takes from a producer, as far as headers and checksums tell.
+
+The order of the checks is Kafka's, since a batch with several faults is refused for the first.
+Records are not looked at, but for the keys that a compacted topic asks for.
+"""
+
+from __future__ import annotations
+
+from aiokclient.errors import KafkaError
+from aiokclient.record.batch import Compression, RecordBatch, walk
+from aiokclient.testing.codes import Code
+from aiokclient.testing.configs import Configs
+from aiokclient.testing.topics import Appended, Topic
+
+_MAGIC = 2
+_MAGIC_AT = 16
+_LENGTH = slice(8, 12)
+_SHORTEST = 14
+_ZSTD_SINCE = 7
+
+
+def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
+    """The only batch in what a producer sent for a partition, or why it is refused.
+
+    What is left behind a whole batch is ignored if it is no whole batch itself.
+    """
+    if records is None or len(records) <= _MAGIC_AT:
+        return _invalid("there is no batch")
+    length = int.from_bytes(records[_LENGTH], "big", signed=True)
+    if length < _SHORTEST or records[_MAGIC_AT] > _MAGIC:
+        return Appended(Code.CORRUPT_MESSAGE, message="this is no record batch")
+    try:
+        batches = walk(records)
+    except KafkaError as error:
+        return _invalid(error.message)
+    if len(batches) != 1:
+        return _invalid(f"{len(batches)} whole batches, where one is wanted")
+    if batches[0].magic != _MAGIC:
+        return _invalid("only batches of magic 2 are taken")
+    return batches[0]
+
+
+def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> Appended:
+    """Whether a broker takes this batch from a client for this topic."""
+    configs = topic.configs
+    try:
+        codec = batch.compression
+    except KafkaError as error:
+        return Appended(Code.UNKNOWN_SERVER_ERROR, message=error.message)
+    if codec == Compression.ZSTD and version < _ZSTD_SINCE:
+        return Appended(Code.UNSUPPORTED_COMPRESSION_TYPE)
+    if batch.size > configs.number("max.message.bytes"):
+        return Appended(Code.MESSAGE_TOO_LARGE, message="over the topic's max.message.bytes")
+    if not batch.check_crc():
+        return Appended(Code.CORRUPT_MESSAGE, message="the batch fails its checksum")
+    if batch.is_control:
+        return _invalid("clients may not write control records")
+    if batch.count <= 0 or batch.count != batch.next_offset - batch.base_offset:
+        return _invalid("the count of records and their offsets differ")
+    if batch.producer_id >= 0 and batch.base_sequence < 0:
+        return _invalid("a producer id without a sequence number")
+    if not topic.log_append_time and not _timely(batch, configs, now_ms):
+        return Appended(Code.INVALID_TIMESTAMP, message="outside of message.timestamp.*.max.ms")
+    if "compact" in configs["cleanup.policy"] and _without_key(batch):
+        return _invalid("a compacted topic takes no record without a key")
+    return Appended(Code.NONE)
+
+
+def _invalid(message: str) -> Appended:
+    return Appended(Code.INVALID_RECORD, message=message)
+
+
+def _timely(batch: RecordBatch, configs: Configs, now_ms: int) -> bool:
+    after = configs.number("message.timestamp.after.max.ms")
+    before = configs.number("message.timestamp.before.max.ms")
+    return batch.max_timestamp - now_ms <= after and now_ms - batch.base_timestamp <= before
+
+
+def _without_key(batch: RecordBatch) -> bool:
+    return any(key is None for _, _, key, _, _ in batch.rows())

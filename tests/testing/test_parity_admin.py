@@ -1,0 +1,259 @@
+"""The same raw requests to the embedded cluster and to a real Kafka: the same answers.
+
+Each scenario speaks to one broker and returns what it saw; what both say must be equal. Where a
+scenario leaves something out of what it returns, the two may differ in it.
+Topics and the cluster are the subject here.
+"""
+
+import time
+import uuid
+
+import pytest
+
+from aiokclient.errors import ERRORS_BY_CODE
+from aiokclient.protocol import messages
+from aiokclient.protocol.messages import create_partitions, create_topics, describe_configs
+from aiokclient.protocol.messages import delete_records as deletion
+from aiokclient.protocol.messages import incremental_alter_configs as incremental
+from aiokclient.protocol.messages.delete_topics import DeleteTopicState
+from aiokclient.protocol.messages.metadata import MetadataRequestTopic
+
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def named(code):
+    return ERRORS_BY_CODE[code].name if code else "ok"
+
+
+@scenario
+def metadata(place):
+    topic, topic_id = place.topic(2)
+    missing = uuid.uuid4()
+    seen = []
+    for version in (0, 1, 4, 8, 9, 10, 12, 13):
+        asked = [MetadataRequestTopic(name=each) for each in (topic, "nothing", "a b")]
+        if version >= 12:
+            asked += [
+                MetadataRequestTopic(topic_id=each, name=None) for each in (topic_id, missing)
+            ]
+        request = messages.MetadataRequest(topics=asked)
+        request.allow_auto_topic_creation = version < 4
+        response = place.request(request, version)
+        answers = {(each.name, each.topic_id): each for each in response.topics}
+        seen.append(
+            sorted(
+                (
+                    (name or "").replace(topic, "topic"),
+                    found == topic_id,
+                    found == missing,
+                    named(each.error_code),
+                    [
+                        (p.partition_index, named(p.error_code), p.leader_epoch, p.isr_nodes)
+                        for p in sorted(each.partitions, key=lambda p: p.partition_index)
+                    ],
+                )
+                for (name, found), each in answers.items()
+            )
+        )
+        seen.append(len(response.brokers))
+    seen.append(place.request(messages.MetadataRequest(topics=[])).topics)
+    return seen
+
+
+@scenario
+def create_and_delete_topics(place):
+    taken, _ = place.topic()
+
+    def create(name, partitions=1, replication=1, configs=(), brokers=(), validate=False):
+        topic = create_topics.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication,
+            configs=[create_topics.CreatableTopicConfig(name=n, value=v) for n, v in configs],
+            assignments=[
+                create_topics.CreatableReplicaAssignment(partition_index=i, broker_ids=each)
+                for i, each in enumerate(brokers)
+            ],
+        )
+        request = messages.CreateTopicsRequest(topics=[topic], validate_only=validate)
+        (result,) = place.request(request).topics
+        return named(result.error_code), result.num_partitions, result.replication_factor
+
+    fresh = f"fresh-{uuid.uuid4().hex[:6]}"
+    seen = [
+        create(taken),
+        create("a b"),
+        create(".."),
+        create("x" * 250),
+        create(fresh, partitions=0),
+        create(fresh, partitions=-2),
+        create(fresh, replication=0),
+        create(fresh, replication=5),
+        create(fresh, configs=[("nonsense", "1")]),
+        create(fresh, configs=[("retention.bytes", "much")]),
+        create(fresh, brokers=[[1]]),
+        create(fresh, -1, -1, brokers=[[9]]),
+        create(fresh, -1, -1, brokers=[[1, 1]]),
+        create(fresh, 3, validate=True),
+        create(fresh, 3),
+        create(fresh, 3),
+    ]
+
+    def delete(**named_by):
+        request = messages.DeleteTopicsRequest(
+            topics=[DeleteTopicState(**named_by)], timeout_ms=5000
+        )
+        (result,) = place.request(request).responses
+        return named(result.error_code)
+
+    seen += [delete(name=fresh), delete(name=fresh), delete(topic_id=uuid.uuid4())]
+    seen.append(delete(name=taken, topic_id=uuid.uuid4()))
+    return seen
+
+
+@scenario
+def create_partitions_and_delete_records(place):
+    topic, _ = place.topic(2)
+
+    def add(name, count, brokers=None):
+        if brokers is not None:
+            brokers = [create_partitions.CreatePartitionsAssignment(broker_ids=b) for b in brokers]
+        wanted = create_partitions.CreatePartitionsTopic(
+            name=name, count=count, assignments=brokers
+        )
+        (result,) = place.request(
+            messages.CreatePartitionsRequest(topics=[wanted], timeout_ms=5000)
+        ).results
+        return named(result.error_code)
+
+    seen = [add(topic, 1), add(topic, 2), add(topic, 0), add("nothing", 3)]
+    seen += [add(topic, 4, [[1]]), add(topic, 3, [[9]]), add(topic, 3, [[]]), add(topic, 3)]
+    place.produced(topic, b"a", b"b", b"c")
+    for offset in (1, 0, 4, -1, -2):
+        partition = deletion.DeleteRecordsPartition(partition_index=0, offset=offset)
+        topics = [deletion.DeleteRecordsTopic(name=topic, partitions=[partition])]
+        answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+        (result,) = answer.topics[0].partitions
+        seen.append((named(result.error_code), result.low_watermark))
+    seen += [place.fetched(topic, offset=each) for each in (0, 1, 3)]
+    return seen
+
+
+@scenario
+def configs(place):
+    topic, _ = place.topic()
+
+    def change(kind, name, *changes):
+        wanted = [
+            incremental.AlterableConfig(name=n, config_operation=operation, value=value)
+            for n, operation, value in changes
+        ]
+        resource = incremental.AlterConfigsResource(
+            resource_type=kind, resource_name=name, configs=wanted
+        )
+        request = messages.IncrementalAlterConfigsRequest(resources=[resource])
+        return named(place.request(request).responses[0].error_code)
+
+    def describe(kind, name, *keys):
+        resource = describe_configs.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+        )
+        (result,) = place.request(messages.DescribeConfigsRequest(resources=[resource])).results
+        listed = [(c.name, c.value, c.config_source, c.config_type) for c in result.configs]
+        return named(result.error_code), listed if keys else bool(listed)
+
+    return [
+        change(2, topic, ("retention.ms", 0, "5")),
+        describe(2, topic, "retention.ms"),
+        change(2, topic, ("nonsense", 0, "5")),
+        change(2, topic, ("retention.ms", 0, "x")),
+        change(2, topic, ("retention.ms", 2, "5")),
+        change(2, topic, ("cleanup.policy", 2, "compact")),
+        describe(2, topic, "cleanup.policy", "retention.ms", "nonsense"),
+        change(2, topic, ("retention.ms", 1, None)),
+        change(2, "nothing", ("retention.ms", 0, "5")),
+        change(99, topic, ("retention.ms", 0, "5")),
+        describe(2, "nothing"),
+        describe(4, "77"),
+        describe(4, "1"),
+        describe(99, "x"),
+    ]
+
+
+@scenario
+def api_versions(place):
+    def ask(version=5, name="test", **fields):
+        request = messages.ApiVersionsRequest(
+            client_software_name=name, client_software_version="1", **fields
+        )
+        response = place.request(request, version)
+        return named(response.error_code), bool(response.api_keys)
+
+    seen = [ask(version) for version in range(6)]
+    seen += [ask(name="")]
+    seen += [ask(name="-x"), ask(cluster_id="x"), ask(node_id=1), ask(cluster_id="x", node_id=1)]
+    seen.append(ask(4))
+    place.connection.socket.sendall(bytes.fromhex("0000000b0012006300000000ffff00"))
+    size = int.from_bytes(place.connection._read(4), "big")
+    answer = messages.ApiVersionsResponse.decode(place.connection._read(size)[4:], 0)
+    own = [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys]
+    return [*seen, named(answer.error_code), own]
+
+
+@scenario
+def coordinators_and_clusters(place):
+    def find(kind, key="a", version=6):
+        request = messages.FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
+        (found,) = place.request(request, version).coordinators
+        return named(found.error_code)
+
+    for kind in (0, 1):
+        deadline = time.monotonic() + 20
+        while find(kind) != "ok":
+            assert time.monotonic() < deadline
+    seen = [find(0), find(1)]
+    for endpoint in (1, 2, 3):
+        request = messages.DescribeClusterRequest(endpoint_type=endpoint)
+        response = place.request(request)
+        seen.append((named(response.error_code), len(response.brokers)))
+    for fields in ({"producer_epoch": 1}, {"producer_id": 1}, {}):
+        request = messages.InitProducerIdRequest(transactional_id=None, **fields)
+        response = place.request(request, 5)
+        seen.append((named(response.error_code), response.producer_epoch))
+    return seen
+
+
+@scenario
+def what_is_no_request(place):
+    def closes(data):
+        connection = place.again()
+        connection.socket.sendall(data)
+        return connection.closed()
+
+    return [
+        closes(b"\xff\xff\xff\xff"),
+        closes(b"GET / HTTP/1.1\r\n\r\n"),
+        closes(bytes.fromhex("0000000a03e7000000000000ffff")),
+        closes(bytes.fromhex("0000000a0003006300000000ffff")),
+    ]
+
+
+@scenario
+def a_long_poll_holds_back_what_is_behind_it(place):
+    topic, topic_id = place.topic()
+    waiting = place.again()
+    waiting.send(place.wire.fetch_request(topic_id, wait_ms=300))
+    waiting.send(messages.MetadataRequest(topics=[]))
+    place.produced(topic, b"v")
+    first, second = waiting.receive(), waiting.receive()
+    return type(first).__name__, type(second).__name__
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_answers_as_kafka_does(name, parity):
+    parity(SCENARIOS[name])
