@@ -19,9 +19,14 @@ from aiokclient.clock import Clock
 from aiokclient.errors import ConfigError
 from aiokclient.option import (
     BOOLEAN,
+    CLOCK,
+    CONNECTOR,
+    DESERIALIZER,
     FUNCTION,
     OPTIONAL_BOOLEAN,
     OPTIONAL_TEXT,
+    SECURITY,
+    SERIALIZER,
     TEXT,
     Addresses,
     Choice,
@@ -81,7 +86,7 @@ class ClientConfig:
         Choice.of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), "use_all_dns_ips"
     )
 
-    security: Security = option(FUNCTION, Plaintext())
+    security: Security = option(SECURITY, Plaintext())
     security_protocol: str | None = option(OPTIONAL_TEXT, None)
     ssl_truststore_type: str | None = option(OPTIONAL_TEXT, None)
     ssl_truststore_location: str | None = option(OPTIONAL_TEXT, None)
@@ -108,8 +113,8 @@ class ClientConfig:
     metadata_recovery_rebootstrap_trigger_ms: int = option(MILLISECONDS, 300_000)
     receive_message_max_bytes: int = option(Integer(1024), 100 * 1024 * 1024)
 
-    connector: Any = option(FUNCTION, None)
-    clock: Clock | None = option(FUNCTION, None)
+    connector: Any = option(CONNECTOR, None)
+    clock: Clock | None = option(CLOCK, None)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -203,8 +208,8 @@ class ProducerConfig(ClientConfig):
     partitioner_availability_timeout_ms: int = option(MILLISECONDS, 0)
     transactional_id: str | None = option(OPTIONAL_TEXT, None)
     transaction_timeout_ms: int = option(POSITIVE, 60_000)
-    key_serializer: Any = option(FUNCTION, None)
-    value_serializer: Any = option(FUNCTION, None)
+    key_serializer: Any = option(SERIALIZER, None)
+    value_serializer: Any = option(SERIALIZER, None)
     on_delivery_error: Callable[[Any], object] | None = option(FUNCTION, None)
 
     def _check_together(self) -> None:
@@ -242,8 +247,8 @@ class ConsumerConfig(ClientConfig):
     check_crcs: bool = option(BOOLEAN, True)
     allow_auto_create_topics: bool = option(BOOLEAN, True)
     exclude_internal_topics: bool = option(BOOLEAN, True)
-    key_deserializer: Any = option(FUNCTION, None)
-    value_deserializer: Any = option(FUNCTION, None)
+    key_deserializer: Any = option(DESERIALIZER, None)
+    value_deserializer: Any = option(DESERIALIZER, None)
     on_record_error: Callable[[Any], Any] | None = option(FUNCTION, None)
 
     @property
@@ -302,7 +307,10 @@ def _fold_security(config: ClientConfig) -> None:
     if isinstance(security, ssl.SSLContext):
         security = Tls(context=security)
     if not isinstance(security, Plaintext | Tls):
-        raise ConfigError("security: it must be Plaintext(), Tls(...) or an ssl.SSLContext")
+        raise ConfigError(
+            f"security: {security!r} is not allowed; it must be Plaintext(), Tls(...) or an "
+            "ssl.SSLContext (as a text Kafka's security_protocol says it)"
+        )
     given = [name for name in _fields(ClientConfig) if _is_tls_option(config, name)]
     protocol = _protocol(config.security_protocol)
     if protocol == "ssl":

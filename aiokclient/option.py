@@ -13,9 +13,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = [
     "BOOLEAN",
+    "CLOCK",
+    "CONNECTOR",
+    "DESERIALIZER",
     "FUNCTION",
     "OPTIONAL_BOOLEAN",
     "OPTIONAL_TEXT",
+    "SECURITY",
+    "SERIALIZER",
     "TEXT",
     "Addresses",
     "Choice",
@@ -169,15 +174,23 @@ class Names:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Function:
-    """An object of the program, which no properties file can hold."""
+class Given:
+    """An object of the program, which no properties file can hold; None for none.
+
+    It has this method; without one to name, it is a function.
+    """
+
+    what: str
+    method: str = "__call__"
+    or_function: bool = False
 
     @property
     def allowed(self) -> str:
-        return "given as an argument of the program, not as a text"
+        return f"{self.what}, given as an argument of the program, not as a text"
 
     def check(self, value: Any) -> Any:
-        if isinstance(value, str):
+        fits = hasattr(value, self.method) or (self.or_function and callable(value))
+        if value is not None and not fits:
             raise ValueError
         return value
 
@@ -272,4 +285,9 @@ BOOLEAN = Boolean()
 OPTIONAL_BOOLEAN = Boolean(optional=True)
 TEXT = Text()
 OPTIONAL_TEXT = Text(optional=True)
-FUNCTION = Function()
+FUNCTION = Given("a function")
+SERIALIZER = Given("a function, or an object with serialize()", "serialize", or_function=True)
+DESERIALIZER = Given("a function, or an object with deserialize()", "deserialize", or_function=True)
+SECURITY = Given("Plaintext(), Tls(...) or an ssl.SSLContext", "__class__")
+CONNECTOR = Given("an object with resolve() and connect()", "connect")
+CLOCK = Given("an object with monotonic(), time_ms() and rng", "monotonic")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from aiokclient.admin.base import AdminBase, Answers, failure
@@ -43,6 +43,7 @@ __all__ = [
 
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class Topics(AdminBase):
         PolicyViolationError, TopicAuthorizationError. TopicExistsError may also mean that a first
         attempt succeeded whose answer was lost. Cancelling it leaves open what was created.
         """
-        wanted = _once((topic.name, _creatable(topic)) for topic in topics)
+        wanted = _once((topic.name, _creatable(topic)) for topic in _several(topics, NewTopic))
 
         async def ask(
             items: dict[str, CreatableTopic], remaining: float
@@ -155,7 +156,7 @@ class Topics(AdminBase):
         Usual errors: UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError,
         TopicDeletionDisabledError. Cancelling it leaves open what was deleted.
         """
-        wanted = _once((topic, topic) for topic in topics)
+        wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
 
         async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
             names = [topic for topic in items if isinstance(topic, str)]
@@ -188,7 +189,7 @@ class Topics(AdminBase):
         Usual errors: UnknownTopicOrPartitionError (also for a moment after the creation),
         UnknownTopicIdError, InvalidTopicError, TopicAuthorizationError.
         """
-        wanted = _once((topic, topic) for topic in topics)
+        wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
 
         async def ask(
             items: dict[Topic, Topic], remaining: float
@@ -219,6 +220,17 @@ class Topics(AdminBase):
             for topic in sorted(response.topics, key=lambda topic: topic.name)
             if internal or not topic.is_internal
         }
+
+
+def _several(topics: Iterable[T], *kinds: type) -> list[T]:
+    """What a call was given, if it is a collection of what it takes."""
+    # A text is a collection of texts, too: its letters would be taken for topics.
+    if isinstance(topics, Iterable) and not isinstance(topics, str):
+        given = list(topics)
+        if all(isinstance(topic, kinds) for topic in given):
+            return given
+    names = " or ".join(kind.__name__ for kind in kinds)
+    raise IllegalStateError(f"{topics!r} is not a collection of {names}: write it as [...]")
 
 
 def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
