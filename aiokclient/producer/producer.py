@@ -14,6 +14,7 @@ from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
     ClosedError,
+    ConfigError,
     InvalidTopicError,
     KafkaError,
     RecordTooLargeError,
@@ -70,6 +71,8 @@ class Producer(Lifecycle, Generic[K, V]):
     ) -> None:
         shared = None if client is None else client.config
         config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)
+        if config.transactional_id is not None:
+            raise ConfigError("transactional_id: transactions are not available in this version")
         super().__init__(config, client)
         self._options = config
         self._clock: Clock = SystemClock() if config.clock is None else config.clock
