@@ -41,7 +41,11 @@ class Brokers:
     # -- which brokers there are ------------------------------------------------------------
 
     def bootstrap(self, servers: Iterable[tuple[str, int]]) -> list[ConnectionPool]:
-        """New pools for bootstrap servers, in the order in which to try them."""
+        """New pools for bootstrap servers, in the order in which to try them.
+
+        Until the next snapshot `choose` chooses among them only.
+        """
+        self._named = {}
         pools = []
         for index, (host, port) in enumerate(servers, start=1):
             self._drop(-index)

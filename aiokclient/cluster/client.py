@@ -19,7 +19,13 @@ from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.cluster.targets import Target
 from aiokclient.cluster.updater import MetadataUpdater
 from aiokclient.config import ClientConfig
-from aiokclient.errors import ApiTimeoutError, ClosedError, KafkaError, error_for
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    KafkaError,
+    RebootstrapRequiredError,
+    error_for,
+)
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
@@ -41,6 +47,9 @@ R = TypeVar("R", bound="Response")
 
 PATIENCE_S = 3.0
 """How long a first answer to a metadata request is waited for before another broker is asked."""
+
+MOVED_AWAY = (RebootstrapRequiredError.code,)
+"""What a broker answers that wants its clients to begin anew with the bootstrap servers."""
 
 Check = Callable[[Any], KafkaError | None]
 
@@ -300,6 +309,8 @@ class ClusterClient:
         response: MetadataResponse = answered.result()
         error = error_for(response.error_code, api="Metadata", broker=connection.node_id)
         if error is not None:
+            if response.error_code in MOVED_AWAY:
+                self._failing_since = -math.inf
             raise error
         self._metadata_attempts = 0
         return response

@@ -31,10 +31,8 @@ from aiokclient.protocol.messages.find_coordinator import (
 from aiokclient.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
-from aiokclient.protocol.messages.list_groups import (
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from aiokclient.protocol.messages.metadata import MetadataResponse
 
 Open = Callable[..., Awaitable[ClusterClient]]
 LIST = ApiKey.LIST_GROUPS
@@ -373,3 +371,23 @@ async def test_a_cluster_that_moved_away_is_found_by_its_bootstrap_servers(
     broker.cut()
     await client.updater.refresh(timeout=5)
     await client.request(ListGroupsRequest(), Broker(1), timeout=5)
+
+
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+async def test_a_broker_may_send_its_clients_back_to_the_bootstrap_servers(
+    broker: ScriptedBroker, open_client: Open, strategy: str
+) -> None:
+    broker.versions[ApiKey.METADATA] = (0, 13)
+    async with ScriptedBroker() as old:
+        port, broker.brokers[1] = broker.port, old.port
+        old.versions[ApiKey.METADATA] = (0, 13)
+        old.handlers[ApiKey.METADATA] = lambda *_: MetadataResponse(error_code=129)
+        client = await open_client(metadata_recovery_strategy=strategy)
+        assert client.metadata.brokers[1].port == old.port
+        broker.brokers[1] = port
+        if strategy == "none":
+            with pytest.raises(ApiTimeoutError):
+                await client.updater.refresh(timeout=0.05)
+        else:
+            snapshot = await client.updater.refresh(timeout=5)
+            assert snapshot.brokers[1].port == port
