@@ -1,0 +1,75 @@
+"""Cancels a call at its n-th suspension, or at a moment, in asyncio's way or in anyio's."""
+
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, NamedTuple
+
+import anyio
+
+
+class Interrupted(NamedTuple):
+    """How often the call was suspended, whether it was cancelled, else how it ended."""
+
+    suspensions: int
+    cancelled: bool
+    error: Exception | None
+
+
+@types.coroutine
+def watched(
+    call: Coroutine[Any, Any, Any], suspended: Callable[[], None]
+) -> Generator[Any, Any, Any]:
+    """Run the call; ``suspended`` is called each time that it waits."""
+    step: Callable[..., Any] = call.send
+    value: Any = None
+    while True:
+        try:
+            waits_for = step(value)
+        except StopIteration as end:
+            return end.value
+        suspended()
+        try:
+            value = yield waits_for
+            step = call.send
+        except BaseException as error:
+            step, value = call.throw, error
+
+
+async def interrupt(
+    call: Coroutine[Any, Any, Any],
+    *,
+    way: str,
+    suspension: int | None = None,
+    moment: float | None = None,
+) -> Interrupted:
+    """Run the call and cancel it: at so many suspensions, or so many seconds after its begin.
+
+    ``way``: "asyncio" cancels its task once, "anyio" its scope, which cancels again and again
+    whatever waits in it. Returns after the call has ended, in whatever way.
+    """
+    loop, count = asyncio.get_running_loop(), 0
+    scope = anyio.CancelScope()
+
+    def suspended() -> None:
+        nonlocal count
+        count += 1
+        if count == suspension:
+            loop.call_soon(cancel)
+
+    async def run() -> None:
+        with scope:
+            await watched(call, suspended)
+
+    task = loop.create_task(run())
+    cancel: Callable[[], object] = task.cancel if way == "asyncio" else scope.cancel
+    timer = None if moment is None else loop.call_later(moment, cancel)
+    await asyncio.wait([task])
+    if timer is not None:
+        timer.cancel()
+    if task.cancelled() or scope.cancelled_caught:
+        return Interrupted(count, True, None)
+    error = task.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return Interrupted(count, False, error)
