@@ -53,11 +53,13 @@ def read_all(data: bytes) -> None:
                 pass
 
 
+@pytest.mark.fault(32)
 @given(st.binary(max_size=400))
 def test_any_bytes(data: bytes) -> None:
     read_all(data)
 
 
+@pytest.mark.fault(32)
 @given(st.binary(max_size=150), st.integers(0, 5), st.sampled_from(range(8)))
 def test_any_records_in_a_valid_batch(data: bytes, count: int, codec: int) -> None:
     builder = RecordBatchBuilder(limit=1 << 20)
