@@ -1,0 +1,74 @@
+"""The simulation as its users see it."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from aiokclient import Consumer, Producer
+from aiokclient.testing import Simulation, SimulationError
+
+EPOCH_MS = 1_700_000_000_000
+
+
+async def hello(sim: Simulation) -> tuple[bytes, str]:
+    """Send a record and read it, on a cluster that is reached by name."""
+    async with sim.cluster(brokers=3, topics={"orders": 6}) as cluster:
+        options = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "connector": sim.connector,
+            "clock": sim.clock,
+        }
+        async with Producer(**options) as producer:
+            await producer.send("orders", b"hello", partition=4)
+        async with Consumer("orders", auto_offset_reset="earliest", **options) as consumer:
+            record = await consumer.get(timeout=5.0)
+            assert record is not None
+            return record.value, sim.trace
+
+
+def test_the_example_in_its_docstring() -> None:
+    value, trace = Simulation(7).run(hello)
+    assert value == b"hello"
+    assert Simulation(7).run(hello) == (value, trace)
+    assert Simulation(8).run(hello) != (value, trace)
+
+
+def test_a_failure_names_the_seed() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.cluster():
+            await asyncio.sleep(5)
+            raise ValueError("something is wrong")
+
+    with pytest.raises(ValueError, match="something") as raised:
+        Simulation(1234).run(main)
+    assert "simulation seed 1234, at 5.000 virtual seconds" in raised.value.__notes__[0]
+
+
+def test_a_program_that_never_ends_is_stopped() -> None:
+    async def main(sim: Simulation) -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(60)
+
+    with pytest.raises(SimulationError, match="still running"):
+        Simulation(1, limit_s=3600).run(main)
+
+
+def test_clusters_have_addresses_and_ids_of_their_own() -> None:
+    async def main(sim: Simulation) -> int:
+        async with sim.cluster(brokers=2) as one, sim.cluster(brokers=2) as other:
+            addresses = f"{one.bootstrap_servers},{other.bootstrap_servers}".split(",")
+            assert one.cluster_id != other.cluster_id
+            return len(set(addresses))
+
+    assert Simulation(1).run(main) == 4
+
+
+def test_the_wall_clock_is_set_and_the_monotonic_is_not() -> None:
+    async def main(sim: Simulation) -> list[float]:
+        await asyncio.sleep(2)
+        before = sim.clock.time_ms() - EPOCH_MS
+        sim.clock.jump(-60)
+        return [before, sim.clock.time_ms() - EPOCH_MS, sim.clock.monotonic()]
+
+    assert Simulation(1).run(main) == [2_000, -58_000, 2.0]
