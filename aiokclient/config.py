@@ -308,8 +308,8 @@ def _fold_security(config: ClientConfig) -> None:
         security = Tls(context=security)
     if not isinstance(security, Plaintext | Tls):
         raise ConfigError(
-            f"security: {security!r} is not allowed; it must be Plaintext(), Tls(...) or an "
-            "ssl.SSLContext (as a text Kafka's security_protocol says it)"
+            f"security: a {type(security).__name__} is not allowed; it must be Plaintext(), "
+            "Tls(...) or an ssl.SSLContext (what is said by a text goes to security_protocol)"
         )
     given = [name for name in _fields(ClientConfig) if _is_tls_option(config, name)]
     protocol = _protocol(config.security_protocol)

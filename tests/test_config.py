@@ -137,7 +137,7 @@ WRONG = [
     (
         client,
         {"security": "SSL"},
-        "security: 'SSL' .* Plaintext\\(\\), Tls\\(...\\) .* security_protocol",
+        "security: a str .* Plaintext\\(\\), Tls\\(...\\) .* security_protocol",
     ),
     (consumer, {"auto_offset_reset": "by_duration:tomorrow"}, "such as PT24H or P7D"),
     (consumer, {"auto_offset_reset": "smallest"}, "'earliest', 'latest', 'none'"),

@@ -220,7 +220,7 @@ async def test_its_plaintext_port_spoken_to_in_tls(secured: Secured) -> None:
         ({"certfile": "/nowhere/client.pem"}, "/nowhere/client.pem"),
     ],
 )
-async def test_files_that_are_not_there(options: dict[str, str], named: str) -> None:
+async def test_files_that_are_not_there(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         await Client(bootstrap_servers="localhost:9", security=Tls(**options)).start()
 

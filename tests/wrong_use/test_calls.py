@@ -1,0 +1,233 @@
+"""Calls too early, too late, from elsewhere, or by one too many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from aiokclient import Admin, Client, Consumer, NewTopic, Producer, TopicPartition
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.errors import (
+    ClosedError,
+    ConcurrentReadError,
+    IllegalStateError,
+    UsageError,
+    WrongLoopError,
+    WrongThreadError,
+)
+from aiokclient.testing import EmbeddedCluster
+
+Make = Callable[..., Lifecycle]
+
+PRODUCER_CALLS: list[Callable[[Producer], Any]] = [
+    lambda producer: producer.send("orders", b"v"),
+    lambda producer: producer.send_many("orders", [b"v"]),
+    lambda producer: producer.send_and_wait("orders", b"v"),
+    lambda producer: producer.send_all("orders", [b"v"]),
+    lambda producer: producer.flush(),
+    lambda producer: producer.drain(),
+    lambda producer: producer.prepare("orders"),
+    lambda producer: producer.metrics(),
+]
+CONSUMER_CALLS: list[Callable[[Consumer], Any]] = [
+    lambda consumer: consumer.poll(),
+    lambda consumer: consumer.get(),
+    lambda consumer: anext(aiter(consumer)),
+    lambda consumer: anext(aiter(consumer.batches())),
+    lambda consumer: consumer.position(TopicPartition("orders", 0)),
+    lambda consumer: consumer.end_offsets([TopicPartition("orders", 0)]),
+    lambda consumer: consumer.list_topics(),
+]
+ADMIN_CALLS: list[Callable[[Admin], Any]] = [
+    lambda admin: admin.list_topics(),
+    lambda admin: admin.create_topics([NewTopic("other", 1, 1)]),
+]
+CALLS = [
+    *((Producer, call) for call in PRODUCER_CALLS),
+    (Producer, lambda producer: producer.send_threadsafe("orders", b"v")),
+    *((Consumer, call) for call in CONSUMER_CALLS),
+    *((Admin, call) for call in ADMIN_CALLS),
+]
+
+
+async def settled(result: Any) -> Any:
+    return await result if hasattr(result, "__await__") else result
+
+
+@pytest.mark.parametrize(("make", "call"), CALLS)
+async def test_before_the_start(make: Make, call: Callable[[Any], Any]) -> None:
+    made = make(bootstrap_servers="localhost:9092")
+    with pytest.raises(IllegalStateError, match=r"not started; use `async with`"):
+        await settled(call(made))
+
+
+@pytest.mark.parametrize(("make", "call"), CALLS)
+async def test_after_the_end(make: Make, call: Callable[[Any], Any], servers: str) -> None:
+    made = make(bootstrap_servers=servers)
+    await made.start()
+    await made.close()
+    with pytest.raises(ClosedError, match=f"this {made.__class__.__name__} is closed; make a new"):
+        await settled(call(made))
+
+
+async def test_a_start_after_the_end(servers: str) -> None:
+    producer = Producer(bootstrap_servers=servers)
+    await producer.close()
+    with pytest.raises(ClosedError, match="make a new one"):
+        await producer.start()
+
+
+async def test_a_child_of_a_closed_client(servers: str) -> None:
+    async with Client(bootstrap_servers=servers) as client:
+        producer = Producer(client=client)
+    with pytest.raises(ClosedError, match="this Client is closed"):
+        await producer.start()
+
+
+async def test_an_outcome_that_is_not_there_yet(producer: Producer) -> None:
+    delivery = producer.send("orders", b"v")
+    with pytest.raises(asyncio.InvalidStateError, match="await its delivery"):
+        delivery.result()
+    await delivery
+
+
+# -- from elsewhere ------------------------------------------------------------------------------
+
+
+async def test_a_send_from_another_thread(producer: Producer) -> None:
+    with pytest.raises(WrongThreadError, match=r"use .*send_threadsafe"):
+        await asyncio.to_thread(producer.send, "orders", b"v")
+    future = await asyncio.to_thread(producer.send_threadsafe, "orders", b"v")
+    assert (await asyncio.wrap_future(future)).topic == "orders"
+
+
+@pytest.mark.parametrize("call", [*PRODUCER_CALLS, lambda producer: producer.close()])
+async def test_a_producer_in_a_loop_of_another_thread(
+    producer: Producer, call: Callable[[Producer], Any]
+) -> None:
+    with pytest.raises(WrongThreadError, match="belongs to the thread of its event loop"):
+        await asyncio.to_thread(in_a_loop_of_its_own, lambda: call(producer))
+
+
+@pytest.mark.parametrize("call", [*CONSUMER_CALLS, lambda consumer: consumer.close()])
+async def test_a_consumer_in_a_loop_of_another_thread(
+    consumer: Consumer, call: Callable[[Consumer], Any]
+) -> None:
+    with pytest.raises(WrongThreadError, match=r"use asyncio\.run_coroutine_threadsafe"):
+        await asyncio.to_thread(in_a_loop_of_its_own, lambda: call(consumer))
+
+
+def in_a_loop_of_its_own(call: Callable[[], Any]) -> None:
+    async def run() -> None:
+        await settled(call())
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer])
+def test_another_loop_of_the_same_thread(servers: str, make: Make) -> None:
+    made: Any = make(bootstrap_servers=servers)
+    call = made.flush if make is Producer else made.poll
+    with asyncio.Runner() as runner:
+        runner.run(made.start())
+        with (
+            asyncio.Runner() as another,
+            pytest.raises(WrongLoopError, match="was started in another event loop; make one for"),
+        ):
+            another.run(call())
+        runner.run(made.close())
+
+
+async def test_a_delivery_awaited_elsewhere(producer: Producer) -> None:
+    delivery = producer.send("orders", b"v", partition=0)
+    with pytest.raises(WrongLoopError, match=r"use producer\.send_threadsafe|send_threadsafe"):
+        await asyncio.to_thread(in_a_loop_of_its_own, lambda: delivery)
+    await delivery
+
+
+# -- by one too many -----------------------------------------------------------------------------
+
+READS: list[Callable[[Consumer], Coroutine[Any, Any, Any]]] = [
+    lambda consumer: consumer.poll(),
+    lambda consumer: consumer.get(),
+    lambda consumer: next_of(aiter(consumer)),
+    lambda consumer: next_of(aiter(consumer.batches())),
+    lambda consumer: next_of(aiter(consumer.arrow_batches())),
+]
+
+
+async def next_of(iterator: Any) -> Any:
+    return await anext(iterator)
+
+
+@pytest.mark.parametrize("first", READS)
+@pytest.mark.parametrize("second", READS)
+async def test_a_second_reader(
+    consumer: Consumer,
+    first: Callable[[Consumer], Coroutine[Any, Any, Any]],
+    second: Callable[[Consumer], Coroutine[Any, Any, Any]],
+) -> None:
+    reading = asyncio.create_task(first(consumer))
+    await asyncio.sleep(0)
+    with pytest.raises(ConcurrentReadError, match="give each task a consumer of its own"):
+        await second(consumer)
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert reading.cancelled()
+
+
+# -- what does not fit ---------------------------------------------------------------------------
+
+
+async def test_what_needs_a_group(consumer: Consumer) -> None:
+    for call in (consumer.commit, lambda: consumer.committed([]), consumer.group_metadata):
+        with pytest.raises(IllegalStateError, match=r"needs a group.* no group_id"):
+            await settled(call())
+
+
+async def test_partitions_that_are_not_assigned(consumer: Consumer) -> None:
+    place = TopicPartition("other", 0)
+    calls = (
+        lambda: consumer.seek(place, 0),
+        lambda: consumer.pause([place]),
+        lambda: consumer.resume([place]),
+        lambda: consumer.seek_to_end([place]),
+        lambda: consumer.position(place),
+    )
+    for call in calls:
+        with pytest.raises(IllegalStateError, match="other-0 is not assigned to this consumer"):
+            await settled(call())
+
+
+async def test_seeking_nowhere(consumer: Consumer) -> None:
+    place = TopicPartition("orders", 0)
+    with pytest.raises(IllegalStateError, match="a record, or a partition and an offset"):
+        consumer.seek(place)
+    with pytest.raises(IllegalStateError, match=r"-1 is no offset; see seek_to_beginning"):
+        consumer.seek(place, -1)
+
+
+async def test_numbers_that_make_no_sense(consumer: Consumer) -> None:
+    with pytest.raises(IllegalStateError, match="max_records has to be at least 1"):
+        await consumer.poll(max_records=0)
+    with pytest.raises(IllegalStateError, match="max_records has to be at least 1"):
+        consumer.batches(max_records=0)
+    with pytest.raises(IllegalStateError, match="milliseconds since the epoch"):
+        await consumer.offsets_for_times({TopicPartition("orders", 0): -1})
+
+
+async def test_the_embedded_cluster() -> None:
+    async with EmbeddedCluster() as cluster:
+        with pytest.raises(IllegalStateError, match=r"use `await cluster\.until\(\)`"):
+            cluster.wait_for(lambda: True)
+    with pytest.raises(IllegalStateError, match="is used once: make another"):
+        await cluster.__aenter__()
+
+
+def test_all_of_them_are_usage_errors() -> None:
+    for kind in (ClosedError, IllegalStateError, WrongThreadError, WrongLoopError):
+        assert issubclass(kind, UsageError)
+        assert issubclass(kind, RuntimeError)

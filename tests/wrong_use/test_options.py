@@ -1,0 +1,68 @@
+"""Options that are not there, not allowed, or against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokclient import Admin, Client, Consumer, Producer
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.errors import ConfigError
+
+Make = Callable[..., Lifecycle]
+
+OPTIONS: list[tuple[Make, dict[str, Any], str]] = [
+    (Producer, {"linger": 5}, "linger is not an option; did you mean linger_ms?"),
+    (Producer, {"bootstrap_server": "h:1"}, "did you mean bootstrap_servers?"),
+    (Consumer, {"auto_offset_rest": "latest"}, "did you mean auto_offset_reset?"),
+    (Consumer, {"linger_ms": 5}, "linger_ms is not an option"),
+    (Admin, {"acks": 1}, "acks is not an option"),
+    (Producer, {"retries": 3}, "retries go on until delivery_timeout_ms"),
+    (Producer, {"sasl_mechanism": "PLAIN"}, "SASL is not available in this version"),
+    (Consumer, {"group_id": "g"}, "groups are not available .* leave it out .* or use assign"),
+    (Producer, {"transactional_id": "t"}, "transactions are not available in this version"),
+    (Producer, {"acks": 2}, "acks: 2 is not allowed; it must be one of 'all', 0 and 1"),
+    (Producer, {"compression_type": "brotli"}, "one of 'none', 'gzip', 'snappy', 'lz4' and 'zstd'"),
+    (Producer, {"linger_ms": "5"}, "linger_ms: '5' is not allowed; it must be an integer"),
+    (Producer, {"acks": 1, "enable_idempotence": True}, "enable_idempotence: it needs acks='all'"),
+    (
+        Producer,
+        {"max_in_flight_requests_per_connection": 6, "enable_idempotence": True},
+        "enable_idempotence: it needs max_in_flight_requests_per_connection of at most 5",
+    ),
+    (Producer, {"value_serializer": "json"}, "a function, or an object with serialize"),
+    (Client, {"security": "SSL"}, r"it must be Plaintext\(\), Tls\(...\) or an ssl.SSLContext"),
+    (Client, {"bootstrap_servers": "localhost"}, "'localhost' is not host:port"),
+    (Client, {"bootstrap_servers": ()}, "no address is given; write host:port"),
+    (Consumer, {"auto_offset_reset": "first"}, "'earliest', 'latest', 'none' or 'by_duration:'"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "text"), OPTIONS)
+def test_options(make: Make, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text) as caught:
+        make(**{"bootstrap_servers": "localhost:9092", **options})
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ({"linger.millis": "5"}, "linger.millis is not an option; did you mean linger.ms?"),
+        ({"linger_ms": "5"}, "linger_ms is not an option; did you mean linger.ms?"),
+        ({"linger.ms": "five"}, "linger.ms: 'five' is not allowed; it must be an integer"),
+        ({"compression.type": "brotli"}, "compression.type: 'brotli'"),
+    ],
+)
+def test_properties(properties: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Producer.from_properties({"bootstrap.servers": "localhost:9092", **properties})
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_options_of_the_shared_client(make: Make) -> None:
+    client = Client(bootstrap_servers="localhost:9092")
+    with pytest.raises(ConfigError, match="reconnect_backoff_ms is an option of the client"):
+        make(client=client, reconnect_backoff_ms=5)

@@ -1,0 +1,96 @@
+"""Records and topics that cannot be: `send` says so at once and keeps nothing of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokclient import Admin, NewTopic, Producer
+from aiokclient.errors import (
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    RecordTooLargeError,
+    SerializationError,
+    UnknownTopicOrPartitionError,
+)
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a b", "grün", "x" * 250, None, 7, b"orders"])
+async def test_a_bad_topic_name(producer: Producer, topic: Any) -> None:
+    for send in (producer.send, lambda topic, value: producer.send_many(topic, [value])):
+        with pytest.raises(InvalidTopicError, match="1 to 249") as caught:
+            send(topic, b"v")
+        assert repr(topic) in str(caught.value)
+
+
+async def test_a_record_that_is_too_large(producer: Producer) -> None:
+    large = bytes(1_048_577)
+    for send in (producer.send, lambda topic, value: producer.send_many(topic, [b"v", value])):
+        with pytest.raises(
+            RecordTooLargeError, match=r"max_request_size .* allow 1048576"
+        ) as caught:
+            send("orders", large)
+        assert "orders" in str(caught.value)
+        assert "max.message.bytes" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"value": "text"},
+        {"value": {"a": 1}},
+        {"value": b"v", "key": 7},
+        {"value": b"v", "headers": [("name", "text")]},
+        {"value": b"v", "headers": [(b"name", b"value")]},
+        {"value": b"v", "headers": {"name": b"value"}},
+    ],
+)
+async def test_what_is_not_bytes(producer: Producer, record: dict[str, Any]) -> None:
+    with pytest.raises(SerializationError, match="have to be bytes or None, header names str"):
+        producer.send("orders", **record)
+    # Nothing of it is kept: what is sent next arrives as it is.
+    assert (await producer.send("orders", b"v", key=b"k")).offset >= 0
+
+
+async def test_a_partition_that_is_not_there(producer: Producer) -> None:
+    for partition in (-1, 2):
+        with pytest.raises(UnknownTopicOrPartitionError, match="it has 2 partitions"):
+            producer.send("orders", b"v", partition=partition)
+
+
+async def test_a_serializer_that_fails(servers: str) -> None:
+    def encode(value: str) -> bytes:
+        raise ZeroDivisionError("no such order")
+
+    async with Producer(bootstrap_servers=servers, value_serializer=encode) as producer:
+        with pytest.raises(SerializationError, match=r"topic orders.*no such order") as caught:
+            producer.send("orders", "v")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+async def test_a_topic_that_nobody_made(servers: str) -> None:
+    async with Producer(bootstrap_servers=servers, max_block_ms=200) as producer:
+        with pytest.raises(UnknownTopicOrPartitionError, match="create the topic") as caught:
+            await producer.send("nobody-made-this", b"v")
+    assert "nobody-made-this" in str(caught.value)
+
+
+@pytest.mark.parametrize("topics", ["orders", NewTopic("orders", 1, 1), None, [7]])
+async def test_topics_that_are_no_collection(servers: str, topics: Any) -> None:
+    async with Admin(bootstrap_servers=servers) as admin:
+        for call in (admin.create_topics, admin.delete_topics, admin.describe_topics):
+            with pytest.raises(IllegalStateError, match=r"is not a collection of .* write it"):
+                await call(topics)
+        assert "orders" in await admin.list_topics()
+
+
+async def test_a_bad_name_for_a_new_topic(servers: str) -> None:
+    async with Admin(bootstrap_servers=servers) as admin:
+        results = await admin.create_topics([NewTopic("a b", 1, 1)])
+    error = results["a b"]
+    assert isinstance(error, InvalidTopicError)
+    assert "a b" in str(error)
+    with pytest.raises(KafkaError, match="a b"):
+        results.raise_for_errors()
