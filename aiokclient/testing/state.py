@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 FIRST_PRODUCER_ID = 1000
 _MAX_NAME = 249
+_MOST_PARTITIONS = 10_000
+"""So many can be made at a time, in Kafka too."""
 
 
 class Refused(Exception):
@@ -225,6 +227,10 @@ class ClusterState:
             replication = min(self.configs.number("default.replication.factor"), len(nodes))
         if partitions <= 0:
             raise Refused(Code.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+        if partitions > _MOST_PARTITIONS:
+            raise Refused(
+                Code.POLICY_VIOLATION, "Excessively large number of partitions per request."
+            )
         if not 0 < replication <= len(nodes):
             raise Refused(
                 Code.INVALID_REPLICATION_FACTOR,

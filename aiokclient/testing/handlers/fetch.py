@@ -199,10 +199,10 @@ class _Fetch:
 
     def _preferred(self, partition: Partition, offset: int) -> int | None:
         """A replica in the client's rack that could answer instead of this leader."""
-        broker, brokers = self.call.broker, self.call.cluster.alive
-        rack = self.request.rack_id
+        broker, rack = self.call.broker, self.request.rack_id
         if not rack or partition.leader != broker.node_id or broker.rack == rack:
             return None
+        brokers = self.call.cluster.alive
         for node in partition.isr:
             near = node in brokers and brokers[node].rack == rack
             if near and partition.log.start_offset <= offset <= partition.replica_end(node):
