@@ -1,0 +1,139 @@
+"""What a user writes, and the types that a checker must see; never run."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import assert_type
+
+from aiokclient import (
+    Admin,
+    AnyBroker,
+    Client,
+    Consumer,
+    ConsumerRecord,
+    NewTopic,
+    Producer,
+    RecordMetadata,
+    TopicPartition,
+)
+from aiokclient.errors import KafkaError
+from aiokclient.protocol import messages
+from aiokclient.types import Headers
+
+
+@dataclass
+class Order:
+    item: str
+
+    def dump(self) -> bytes:
+        return self.item.encode()
+
+
+def load(data: bytes) -> Order:
+    return Order(data.decode())
+
+
+class OrderSerializer:
+    async def prepare(self, topic: str) -> None: ...
+
+    def serialize(self, topic: str, value: Order, headers: Headers) -> bytes:
+        return value.dump()
+
+
+class OrderDeserializer:
+    def deserialize(self, topic: str, data: bytes, headers: Headers) -> Order:
+        return load(data)
+
+
+async def produce(servers: str) -> None:
+    async with Producer(
+        bootstrap_servers=servers, key_serializer=str.encode, value_serializer=Order.dump
+    ) as producer:
+        assert_type(producer, Producer[str, Order])
+        assert_type(await producer.send("orders", Order("tea"), key="customer-7"), RecordMetadata)
+        assert_type(await producer.send("orders", None, headers=[("h", b"v")]), RecordMetadata)
+        assert_type(await producer.send_and_wait("orders", Order("tea")), RecordMetadata)
+        deliveries = producer.send_many("orders", [Order("tea"), Order("milk")])
+        assert_type(await producer.gather(deliveries), list[RecordMetadata])
+        both = await producer.gather(deliveries, return_exceptions=True)
+        assert_type(both, list[RecordMetadata | KafkaError])
+        assert_type(await producer.send_all("orders", (Order(n) for n in "abc")), int)
+        assert_type(producer.send_threadsafe("orders", Order("tea")), Future[RecordMetadata])
+        delivery = producer.send("orders", Order("tea"))
+        assert_type(delivery.offset, int)
+        assert_type(delivery.partition, int | None)
+        assert_type(producer.full, bool)
+
+
+async def produce_by_object(client: Client) -> None:
+    annotated: Producer[str, Order] = Producer(
+        client=client, key_serializer=str.encode, value_serializer=OrderSerializer()
+    )
+    async with annotated as producer:
+        await producer.prepare("orders")
+        await producer.send("orders", Order("tea"), "customer-7")
+
+
+async def produce_bytes(servers: str) -> None:
+    producer = await Producer(bootstrap_servers=servers, acks="all", linger_ms=0)
+    assert_type(producer, Producer[bytes, bytes])
+    assert_type(await producer.send("orders", b"tea"), RecordMetadata)
+    await producer.close()
+
+
+async def consume(servers: str) -> None:
+    async with Consumer(
+        "orders",
+        bootstrap_servers=servers,
+        key_deserializer=bytes.decode,
+        value_deserializer=load,
+    ) as consumer:
+        assert_type(consumer, Consumer[str, Order])
+        async for record in consumer:
+            assert_type(record, ConsumerRecord[str, Order])
+            assert_type(record.value, Order | None)
+            assert_type(record.key, str | None)
+            assert_type(record.offset, int)
+            consumer.seek(record)
+        async for records in consumer.batches(max_records=10):
+            assert_type(records[0], ConsumerRecord[str, Order])
+        async for record in consumer.until_end():
+            assert_type(record.value, Order | None)
+        polled: Sequence[ConsumerRecord[str, Order]] = await consumer.poll(timeout=1.0)
+        assert polled
+        assert_type(await consumer.get(), ConsumerRecord[str, Order] | None)
+        ends = await consumer.end_offsets([TopicPartition("orders", 0)])
+        assert_type(ends, dict[TopicPartition, int])
+
+
+async def consume_by_object(client: Client) -> None:
+    annotated: Consumer[bytes, Order] = Consumer(
+        "orders", client=client, value_deserializer=OrderDeserializer()
+    )
+    async with annotated as consumer:
+        async for record in consumer:
+            assert_type(record.value, Order | None)
+
+
+async def consume_bytes(servers: str) -> None:
+    async with Consumer("orders", bootstrap_servers=servers) as consumer:
+        assert_type(consumer, Consumer[bytes, bytes])
+        async for record in consumer:
+            assert_type(record, ConsumerRecord[bytes, bytes])
+
+
+async def ask(servers: str) -> None:
+    async with Client(bootstrap_servers=servers) as client:
+        metadata = await client.request(messages.MetadataRequest(), to=AnyBroker())
+        assert_type(metadata, messages.MetadataResponse)
+        assert_type(metadata.brokers[0].node_id, int)
+        handle = client.send(messages.ListGroupsRequest(), AnyBroker())
+        assert_type(await handle, messages.ListGroupsResponse)
+
+
+async def administer(servers: str) -> None:
+    async with Admin(bootstrap_servers=servers) as admin:
+        created = await admin.create_topics([NewTopic("orders", 6, 3)])
+        for topic in created.raise_for_errors().values():
+            assert_type(topic.name, str)
+        assert_type((await admin.describe_cluster()).cluster_id, str | None)

@@ -1,0 +1,35 @@
+"""What a type checker refuses: each line says with which of its codes; never run."""
+
+from aiokclient import AnyBroker, Client, Consumer, Producer
+from aiokclient.protocol import messages
+
+
+async def refused(servers: str) -> None:
+    Producer(bootstrap_servers=servers, linger=5)  # refused: call-arg
+    Producer(bootstrap_servers=servers, linger_ms="5")  # refused: arg-type
+    Producer(bootstrap_servers=servers, group_id="g")  # refused: call-arg
+    Consumer("orders", bootstrap_servers=servers, acks=1)  # refused: call-arg
+    Consumer(7, bootstrap_servers=servers)  # refused: arg-type
+    Client(bootstrap_servers=9092)  # refused: arg-type
+
+    producer = Producer(bootstrap_servers=servers, value_serializer=str.encode)
+    producer.send("orders", b"bytes")  # refused: arg-type
+    producer.send("orders", "text", key="text")  # refused: arg-type
+    producer.send(7, "text")  # refused: arg-type
+    producer.send("orders", "text", headers=[("name", "text")])  # refused: list-item
+    producer.flush()  # refused: unused-coroutine
+    producer.nonsense()  # refused: attr-defined
+
+    consumer = Consumer("orders", bootstrap_servers=servers, value_deserializer=bytes.decode)
+    async for record in consumer:
+        record.value.upper()  # refused: union-attr
+    for _ in consumer:  # refused: attr-defined
+        pass
+    consumer.assign([("orders", 0)])  # refused: list-item
+    await consumer.subscribe(["orders"])  # refused: func-returns-value
+
+    client = Client(bootstrap_servers=servers)
+    answer = await client.request(messages.MetadataRequest(), AnyBroker())
+    answer.groups  # refused: attr-defined
+    await client.request(messages.MetadataResponse(), AnyBroker())  # refused: arg-type
+    await client.request(messages.MetadataRequest(topicz=None), AnyBroker())  # refused: call-arg
