@@ -14,6 +14,7 @@ must be read. The invariants, by their letters in tests/faults.md:
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -263,11 +264,13 @@ class Workload:
         self.cluster.resume(broker)
 
     async def move_leaders(self) -> None:
+        """To replicas in sync only: what an unclean election loses is lost."""
         for topic, partition in places(TOPICS):
-            try:
-                self.cluster.move_leader(topic, partition)
-            except ValueError:  # no other broker is up
-                continue
+            in_sync = self.cluster.isr(topic, partition)
+            leader = self.cluster.leader(topic, partition)
+            if others := [broker for broker in in_sync if broker != leader]:
+                with contextlib.suppress(ValueError):  # it is down, and nobody has noticed yet
+                    self.cluster.move_leader(topic, partition, to=self.sim.rng.choice(others))
             await self.a_while(0.3)
 
     async def refuse_requests(self) -> None:
