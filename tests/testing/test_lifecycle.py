@@ -132,3 +132,18 @@ async def test_a_start_that_fails_leaves_nothing(tmp_path):
         with pytest.raises(OSError, match="cannot listen at"), EmbeddedCluster(port=port):
             pass
     assert "aiokclient-embedded-cluster" not in [each.name for each in threading.enumerate()]
+
+
+def test_on_uvloop():
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main():
+        async with EmbeddedCluster(2, {"orders": 1}) as cluster:
+            assert await metadata(cluster.address(1)) == [1, 2]
+            cluster.stop(2)
+            assert await metadata(cluster.address(1)) == [1]
+            cluster.start(2)
+            await cluster.until(lambda: cluster.isr("orders", 0) == [1, 2])
+            return await metadata(cluster.address(2))
+
+    assert uvloop.run(main()) == [1, 2]
