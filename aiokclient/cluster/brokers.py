@@ -155,6 +155,12 @@ class Brokers:
         return {node_id: _state(pool) for node_id, pool in self._pools.items()}
 
     @property
+    def connections(self) -> int:
+        """How many are open, of all purposes and owners."""
+        pools = [*self._pools.values(), *self._retired]
+        return sum(len(pool.connections()) for pool in pools)
+
+    @property
     def any_reachable(self) -> bool:
         return any(pool.reachable for pool in self._pools.values())
 

@@ -95,6 +95,7 @@ class ClusterClient:
             settings = await self._settings()
             spawn, rng = self.supervisor.spawn, self.clock.rng
             self._brokers = brokers = Brokers(config, settings, spawn, rng)
+            self.metrics.gauge("client_connections", lambda: brokers.connections)
             self.updater.subscribe(lambda old, new: brokers.update(new.brokers))
             pools = brokers.bootstrap(await servers_of(config, self.connector))
             bootstrap = Bootstrap(config, self.clock, pools)
@@ -211,7 +212,9 @@ class ClusterClient:
         action = decide(error, call.scope, call.attempt, remaining, self.clock.rng, self._backoff)
         if action.decision not in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
             raise TimeoutError if error.retriable and remaining <= 0 else _GivenUpError
-        self.metrics.counter("request-retries", api=call.api, error=type(error).__name__).add()
+        self.metrics.counter(
+            "client_request_retries", api=call.api, error=type(error).__name__
+        ).add()
         # A broker that does not answer may not be where the request belongs any more.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
             self._router.refresh(call.to, call.node_id)

@@ -19,6 +19,9 @@ from aiokclient.errors import ClosedError
 
 __all__ = ["Supervisor"]
 
+STOP_S = 2.0
+"""How long tasks that were cancelled may take to end before they are given up, and named."""
+
 logger = logging.getLogger("aiokclient")
 
 
@@ -31,6 +34,7 @@ class Supervisor:
         self._group: anyio.abc.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
         self._callbacks: list[Callable[[BaseException], None]] = []
+        self._running: dict[anyio.CancelScope, str] = {}
 
     @property
     def running(self) -> bool:
@@ -47,11 +51,21 @@ class Supervisor:
             raise
 
     async def stop(self) -> None:
-        """Cancels all tasks and waits until they have ended. Idempotent, safe to cancel."""
+        """Cancels all tasks and waits until they have ended, at most STOP_S.
+
+        Idempotent. Cancelling it leaves the tasks cancelled.
+        """
+        # One by one, in the order of their start: the group would take any order.
+        for scope in self._running:
+            scope.cancel()
         if self._group is not None:
             self._group.cancel_scope.cancel()
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        if self._task is None:
+            return
+        _, pending = await asyncio.wait([self._task], timeout=STOP_S)
+        if pending:
+            names = ", ".join(self._running.values())
+            logger.error("%s: tasks that do not end when cancelled: %s", self._name, names)
 
     def spawn(
         self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
@@ -84,10 +98,14 @@ class Supervisor:
     async def _guard(
         self, function: Callable[..., Coroutine[Any, Any, None]], args: tuple[Any, ...], name: str
     ) -> None:
-        try:
-            await function(*args)
-        except Exception as error:
-            self._fail(error, name)
+        with anyio.CancelScope() as scope:
+            self._running[scope] = name
+            try:
+                await function(*args)
+            except Exception as error:
+                self._fail(error, name)
+            finally:
+                del self._running[scope]
 
     def _fail(self, error: Exception, name: str) -> None:
         logger.error("%s: the task %r died", self._name, name, exc_info=error)

@@ -12,6 +12,7 @@ waits: exponentially longer with jitter, over all slots.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Coroutine, Hashable
 from enum import Enum
@@ -24,6 +25,9 @@ from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.policy import Backoff
 
 __all__ = ["ConnectionPool", "Purpose", "Spawn"]
+
+
+logger = logging.getLogger("aiokclient")
 
 
 class Purpose(Enum):
@@ -210,6 +214,9 @@ class ConnectionPool:
             self._failed(reason)
 
     def _failed(self, error: KafkaError) -> None:
+        if self.reachable and self.node_id >= 0:
+            what = error.message or error
+            logger.info("broker %s at %s:%s: %s", self.node_id, self.host, self.port, what)
         self.last_error = error
         self.reachable = False
         now = asyncio.get_running_loop().time()
