@@ -25,7 +25,7 @@ from aiokclient.types import TopicPartition
 
 __all__ = ["Engine"]
 
-SETTLE_S = 5.0
+SETTLE_S = 3.0
 """How long a start waits for positions that brokers do not tell."""
 
 FAREWELL_S = 0.5
@@ -83,7 +83,8 @@ class Engine:
     async def start(self) -> None:
         """Begins; returns when the partitions are known, and where to begin in them.
 
-        Partitions whose leader does not answer are waited for only shortly.
+        Positions that no broker tells (there is no leader, or it does not answer) are waited for
+        only shortly.
         """
         subscription = self._subscription
         for state in subscription.partitions.values():
@@ -150,6 +151,6 @@ class Engine:
             self.cluster.updater.want(topic, self)
 
     def _settled(self) -> bool:
-        """Whether each position is found, or was asked for in vain once."""
+        """Whether each position is found, or will not be."""
         states = self._subscription.partitions.values()
-        return all(state.phase is not Phase.RESETTING or state.attempts for state in states)
+        return all(state.phase is not Phase.RESETTING for state in states)

@@ -88,6 +88,7 @@ class Fetchers:
 
     def observe(self, metadata: ClusterMetadata) -> None:
         """Takes note of leaders and topic ids."""
+        self._subscription.settle()
         for state in list(self._subscription.partitions.values()):
             self._observe(state, metadata)
         self._subscription.changed()
@@ -110,6 +111,7 @@ class Fetchers:
         metadata = self.cluster.metadata
         for state in self._subscription.partitions.values():
             if state.leader < 0:
+                self._subscription.settle()
                 self._observe(state, metadata)  # It was assigned just now.
             if state.flowing:
                 node_id = self._node(state, now)
@@ -185,6 +187,7 @@ class Fetchers:
 
     def out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
         """The broker has nothing at the offset."""
+        self._subscription.settle()
         now = self.cluster.clock.monotonic()
         if node_id != state.leader:
             self._rest_replica(state, now)  # A follower may lag behind: the leader knows.
@@ -203,6 +206,7 @@ class Fetchers:
 
     def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
         """The log was cut back behind the position; `end_offset` is where the two part."""
+        self._subscription.settle()
         if self._subscription.reset == NONE:
             error = LogTruncationError(
                 f"The position is {state.position}, the log of the same history ends at "

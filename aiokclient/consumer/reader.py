@@ -92,15 +92,18 @@ class Reader:
         self._ends_of: weakref.ref[Any] | None = None
         self.stopped = False
         subscription.settle = self.settle
+        subscription.touched = self._touched
         subscription.listen(self.changed)
 
     # -- from elsewhere
 
-    def changed(self) -> None:
-        """Something about partitions, positions or pauses is different."""
+    def _touched(self) -> None:
         exposed = self._exposed
         if exposed is not None and not exposed.valid:
             self._take_back()
+
+    def changed(self) -> None:
+        """Something about partitions, positions or pauses is different."""
         void = [chunk for chunk in self._chunks if not chunk.valid]
         if void:
             self._chunks = deque(chunk for chunk in self._chunks if chunk.valid)
@@ -221,6 +224,7 @@ class Reader:
         Raises what is to be raised instead of a record.
         """
         while True:
+            self._subscription.flush()
             self._raise_failures()
             if not self._chunks and not self._unpack():
                 return None
@@ -386,6 +390,7 @@ class Reader:
             self._drop_chunks()
             await self._give_way()
             while not self.stopped:
+                self._subscription.flush()
                 self._raise_failures()
                 fetch = self._buffer.next()
                 if fetch is None:

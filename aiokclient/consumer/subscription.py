@@ -8,6 +8,7 @@ changes.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -58,23 +59,35 @@ class SubscriptionState:
         self._by_hand: dict[TopicPartition, None] = {}
         self._subscribed: dict[TopicPartition, None] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._pending = False
         self.settle: Callable[[], None] = lambda: None
         """Called before positions are read or moved: the reader writes down what it has handed
         out of the list that is being iterated."""
+        self.touched: Callable[[], None] = lambda: None
+        """Called at once after any change: the reader takes that list back if it is void."""
 
     def listen(self, callback: Callable[[], None]) -> None:
-        """Has `callback` called after each change of partitions, positions or pauses."""
+        """Has `callback` called soon after partitions, positions or pauses have changed."""
         self._listeners.append(callback)
 
     def unlisten(self) -> None:
         """Nobody listens any more."""
         self._listeners.clear()
-        self.settle = lambda: None
+        self.settle = self.touched = lambda: None
 
     def changed(self) -> None:
-        """Tells the listeners."""
-        for callback in self._listeners:
-            callback()
+        """Tells the listeners soon: a thousand changes in a row are one to them."""
+        self.touched()
+        if not self._pending and self._listeners:
+            self._pending = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Tells them now, if there is anything to tell."""
+        if self._pending:
+            self._pending = False
+            for callback in list(self._listeners):
+                callback()
 
     # -- what is read
 

@@ -231,6 +231,47 @@ def test_a_leader_change_without_truncation_is_confirmed() -> None:
     simulate(scenario, brokers=3)
 
 
+def test_a_leader_change_in_the_middle_of_a_list() -> None:
+    """What was handed out of the list that is being iterated is not handed out again."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 40)
+        async with world.consumer("t", metadata_max_age_ms=300) as consumer:
+            seen: list[int] = []
+            async for record in consumer:
+                seen.append(record.offset)
+                if record.offset in (7, 20):
+                    world.cluster.move_leader("t")
+                    await asyncio.sleep(2)
+                if record.offset == 39:
+                    break
+            assert seen == list(range(40))
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(38)
+def test_what_is_buffered_of_a_thousand_partitions_is_bounded() -> None:
+    async def scenario(world: World) -> None:
+        for partition in range(1_000):
+            world.cluster.produce("t", [bytes(200)] * 10, partition=partition)
+        async with world.consumer("t", fetch_max_bytes=100_000) as consumer:
+            assert consumer._engine is not None
+            buffer, largest, seen = consumer._engine.buffer, 0, 0
+            consumer.pause([TopicPartition("t", i) for i in range(0, 1_000, 3)])
+            while seen < 6_660:
+                await asyncio.sleep(1)
+                largest = max(largest, buffer.size)
+                seen += len(await consumer.poll(timeout=5.0))
+            # Two responses of each broker, one batch over; and as much again that is paused.
+            assert 0 < largest <= 3 * 2 * 103_000 + 100_000
+            consumer.resume(consumer.paused())
+            while seen < 10_000:
+                seen += len(await consumer.poll(timeout=5.0))
+
+    simulate(scenario, brokers=3, topics={"t": 1_000})
+
+
 @pytest.mark.fault(21)
 @pytest.mark.parametrize("policy", ["none", "earliest"])
 def test_a_diverging_epoch_in_an_answer(policy: str) -> None:

@@ -1,0 +1,229 @@
+"""Reading, on the embedded cluster and on a real Kafka: the same from both."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from aiokclient import Admin, Consumer, Producer, ProducerRecord, TimestampType, TopicPartition
+from aiokclient.admin import NewTopic
+from aiokclient.errors import OffsetOutOfRangeError
+
+EARLIEST = {"auto_offset_reset": "earliest"}
+
+
+class Site:
+    """A cluster with a topic, and what a test does to it."""
+
+    def __init__(self, servers: Any, topic: str) -> None:
+        self.servers, self.topic = servers, topic
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self.servers.bootstrap)
+
+    def tp(self, partition: int = 0) -> TopicPartition:
+        return TopicPartition(self.topic, partition)
+
+    def consumer(self, *topics: Any, **options: Any) -> Consumer[Any, Any]:
+        return Consumer(*topics, bootstrap_servers=self.bootstrap, **options)
+
+    async def send(
+        self, values: Sequence[bytes | ProducerRecord], partition: int = 0, **options: Any
+    ) -> None:
+        """Writes records, all acknowledged."""
+        async with Producer(bootstrap_servers=self.bootstrap, **options) as producer:
+            records = [
+                value
+                if isinstance(value, ProducerRecord)
+                else ProducerRecord(self.topic, value, partition=partition)
+                for value in values
+            ]
+            await producer.gather(producer.send_many(self.topic, records))
+
+
+@pytest.fixture
+async def site(cluster_servers: Any) -> Site:
+    return Site(cluster_servers, await cluster_servers.new_topic(partitions=3))
+
+
+def numbers(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % i for i in range(start, start + count)]
+
+
+async def read(consumer: Consumer[Any, Any], count: int) -> list[Any]:
+    records: list[Any] = []
+    async with asyncio.timeout(30):
+        while len(records) < count:
+            records += await consumer.poll()
+    return records
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_everything_of_a_topic_once_and_in_order(site: Site, codec: str) -> None:
+    for partition in range(3):
+        await site.send(numbers(500), partition, compression_type=codec, batch_size=2_000)
+    async with site.consumer(site.topic, **EARLIEST) as consumer:
+        seen: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+        async for record in consumer.until_end():
+            assert record.offset == len(seen[record.partition])
+            seen[record.partition].append(record.value)
+        assert seen == dict.fromkeys((0, 1, 2), numbers(500))
+
+
+async def test_a_record_is_what_was_sent(site: Site) -> None:
+    headers = [("a", b"1"), ("b", None), ("a", b"")]
+    sent = [
+        ProducerRecord(site.topic, b"value", b"key", 0, 1_234_567, headers),
+        ProducerRecord(site.topic, None, None, 0, 1_234_568),
+        ProducerRecord(site.topic, b"", b"", 0, 1_234_569),
+    ]
+    await site.send(sent)
+    async with site.consumer(site.topic, **EARLIEST) as consumer:
+        records = await read(consumer, 3)
+        assert [(r.key, r.value, r.timestamp) for r in records] == [
+            (b"key", b"value", 1_234_567),
+            (None, None, 1_234_568),
+            (b"", b"", 1_234_569),
+        ]
+        assert list(records[0].headers) == headers
+        assert records[0].timestamp_type is TimestampType.CREATE_TIME
+        assert records[0].leader_epoch == 0
+
+
+async def test_latest_reads_what_is_sent_from_now_on(site: Site) -> None:
+    await site.send(numbers(5))
+    async with site.consumer(site.topic) as consumer:
+        await site.send(numbers(5, 5))
+        assert [r.value for r in await read(consumer, 5)] == numbers(5, 5)
+
+
+async def test_a_record_that_arrives_while_it_is_waited_for(site: Site) -> None:
+    async with site.consumer(site.topic) as consumer:
+        waiting = asyncio.create_task(consumer.get(timeout=30))
+        await asyncio.sleep(0)
+        await site.send([b"now"], 2)
+        record = await waiting
+        assert record is not None
+        assert (record.partition, record.value) == (2, b"now")
+
+
+async def test_a_record_larger_than_a_fetch(site: Site) -> None:
+    large = bytes(300_000)
+    await site.send([b"before", large, b"after"], batch_size=1_000)
+    sizes = {"max_partition_fetch_bytes": 1_000, "fetch_max_bytes": 2_000}
+    async with site.consumer(site.topic, **EARLIEST, **sizes) as consumer:
+        assert [r.value for r in await read(consumer, 3)] == [b"before", large, b"after"]
+
+
+async def test_seeking_and_pausing(site: Site) -> None:
+    for partition in range(3):
+        await site.send(numbers(20), partition)
+    async with site.consumer() as consumer:
+        consumer.assign([site.tp(0), site.tp(1)])
+        consumer.seek(site.tp(0), 10)
+        consumer.seek_to_beginning([site.tp(1)])
+        consumer.pause([site.tp(1)])
+        assert [r.offset for r in await read(consumer, 10)] == list(range(10, 20))
+        consumer.resume([site.tp(1)])
+        assert [r.offset for r in await read(consumer, 20)] == list(range(20))
+        assert await consumer.lag() == {site.tp(0): 0, site.tp(1): 0}
+
+
+async def test_offsets_and_times(site: Site) -> None:
+    times = [1_000, 2_000, 2_000, 5_000]
+    await site.send([ProducerRecord(site.topic, b"v", None, 0, time) for time in times])
+    async with site.consumer() as consumer:
+        tps = [site.tp(0), site.tp(1)]
+        assert await consumer.beginning_offsets(tps) == dict.fromkeys(tps, 0)
+        assert await consumer.end_offsets(tps) == {site.tp(0): 4, site.tp(1): 0}
+        found = await consumer.offsets_for_times({site.tp(0): 1_500, site.tp(1): 0})
+        assert found[site.tp(1)] is None
+        assert found[site.tp(0)] is not None
+        assert found[site.tp(0)][:2] == (1, 2_000)
+        assert await consumer.offsets_for_times({site.tp(0): 5_001}) == {site.tp(0): None}
+
+
+async def test_by_duration(site: Site) -> None:
+    now = int(time.time() * 1000)
+    records = [ProducerRecord(site.topic, b"v", None, 0, now - age) for age in (10**9, 10**6, 0)]
+    await site.send(records, batch_size=1)
+    async with site.consumer(site.topic, auto_offset_reset="by_duration:PT2H") as consumer:
+        assert await consumer.position(site.tp(0)) == 1
+
+
+@pytest.mark.fault(22)
+async def test_an_offset_out_of_range(site: Site) -> None:
+    await site.send(numbers(20))
+    async with Admin(bootstrap_servers=site.bootstrap) as admin:
+        (await admin.delete_records({site.tp(0): 15})).raise_for_errors()
+    async with site.consumer(**EARLIEST) as consumer:
+        consumer.assign([site.tp(0)])
+        consumer.seek(site.tp(0), 3)
+        assert [r.offset for r in await read(consumer, 5)] == list(range(15, 20))
+        assert consumer.metrics()[f"consumer_position_resets{{topic={site.topic}}}"] == 1
+    async with site.consumer(auto_offset_reset="none") as consumer:
+        consumer.assign([site.tp(0)])
+        consumer.seek(site.tp(0), 99)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError):
+                await consumer.poll(timeout=30)
+
+
+@pytest.mark.fault(25)
+async def test_partitions_are_added(site: Site) -> None:
+    async with (
+        Admin(bootstrap_servers=site.bootstrap) as admin,
+        site.consumer(site.topic, metadata_max_age_ms=300) as consumer,
+    ):
+        (await admin.create_partitions({site.topic: 5})).raise_for_errors()
+        await site.send(numbers(5), 4)
+        records = await read(consumer, 5)
+        assert [(r.partition, r.offset) for r in records] == [(4, i) for i in range(5)]
+
+
+@pytest.mark.fault(24)
+async def test_a_topic_is_created_again(site: Site) -> None:
+    await site.send(numbers(10))
+    async with (
+        Admin(bootstrap_servers=site.bootstrap) as admin,
+        site.consumer(site.topic, metadata_max_age_ms=300, **EARLIEST) as consumer,
+    ):
+        await read(consumer, 10)
+        (await admin.delete_topics([site.topic])).raise_for_errors()
+        await created(admin, site.topic)
+        await site.send(numbers(15))
+        assert [r.offset for r in await read(consumer, 15)] == list(range(15))
+
+
+async def created(admin: Admin, topic: str) -> None:
+    """The name may be taken for a moment after the old topic was deleted."""
+    async with asyncio.timeout(30):
+        while True:
+            answer = await admin.create_topics([NewTopic(topic, 1, 1)])
+            if not answer.errors:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_many_partitions(cluster_servers: Any) -> None:
+    site = Site(cluster_servers, await cluster_servers.new_topic(partitions=60))
+    records = [ProducerRecord(site.topic, b"%d" % i, None, i % 60) for i in range(3_000)]
+    await site.send(records)
+    async with site.consumer(site.topic, fetch_max_bytes=20_000, **EARLIEST) as consumer:
+        seen = [r.value async for r in consumer.until_end()]
+        assert sorted(map(int, seen)) == list(range(3_000))
+
+
+async def test_arrow(site: Site) -> None:
+    pytest.importorskip("pyarrow")
+    await site.send(numbers(100), 1, compression_type="lz4")
+    async with site.consumer(site.topic, **EARLIEST) as consumer:
+        values: list[bytes] = []
+        async for table in consumer.arrow_batches():
+            values += table.column("value").to_pylist()
+            if len(values) >= 100:
+                break
+        assert values == numbers(100)

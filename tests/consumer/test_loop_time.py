@@ -1,0 +1,81 @@
+"""The library itself never holds the loop for long: in CPU time of each callback."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiokclient import Consumer
+from aiokclient.errors import NotLeaderOrFollowerError
+from aiokclient.protocol import ApiKey
+
+LIMIT_S = 0.050
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """How long each callback of a loop in this thread has run, in its CPU time."""
+    times: list[float] = []
+    run = asyncio.Handle._run
+
+    def measured(handle: Any) -> None:
+        began = time.thread_time()
+        try:
+            run(handle)
+        finally:
+            times.append(time.thread_time() - began)
+
+    monkeypatch.setattr(asyncio.Handle, "_run", measured)
+    return times
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+async def test_large_batches(
+    compression: str, held: list[float], kafka_cluster: Any, kafka_topic: str
+) -> None:
+    for _ in range(3):
+        kafka_cluster.produce(kafka_topic, [b"x" * 20] * 60_000, compression=compression)
+    await asyncio.sleep(0)
+    held.clear()  # What the test itself did until here does not count.
+    servers = kafka_cluster.bootstrap_servers
+    async with Consumer(
+        kafka_topic, bootstrap_servers=servers, auto_offset_reset="earliest"
+    ) as consumer:
+        count = 0
+        async for _ in consumer.until_end():
+            count += 1
+        consumer.seek_to_beginning()
+        async for records in consumer.batches(max_records=10_000, until_end=True):
+            count += len(records)
+    assert count == 360_000
+    # The deserializing threads share the interpreter, but not this thread's time.
+    assert max(held) < LIMIT_S
+
+
+@pytest.mark.fault(38)
+@pytest.mark.kafka_topic(partitions=1_000)
+async def test_a_thousand_partitions(
+    held: list[float], kafka_cluster: Any, kafka_topic: str
+) -> None:
+    for partition in range(1_000):
+        kafka_cluster.produce(kafka_topic, [b"v"] * 5, partition=partition)
+    servers = kafka_cluster.bootstrap_servers
+    async with Consumer(
+        kafka_topic, bootstrap_servers=servers, auto_offset_reset="earliest"
+    ) as consumer:
+        held.clear()
+        count = 0
+        while count < 5_000:
+            count += len(await consumer.poll())
+        with kafka_cluster.fail(ApiKey.FETCH, NotLeaderOrFollowerError, times=3):
+            for partition in range(1_000):
+                kafka_cluster.produce(kafka_topic, [b"v"], partition=partition)
+            while count < 6_000:
+                count += len(await consumer.poll())
+        for tp in consumer.assignment():
+            consumer.seek(tp, 5)
+        while count < 7_000:
+            count += len(await consumer.poll())
+    assert max(held) < LIMIT_S
