@@ -184,6 +184,7 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
 
     @property
     def cluster_id(self) -> str:
+        """The id that the brokers tell, 22 characters of base64url."""
         return self._state.cluster_id
 
     def address(self, broker: int) -> tuple[str, int]:

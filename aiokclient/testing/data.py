@@ -48,6 +48,7 @@ class DataControls(Controls):
         return self._runner.call(create)
 
     def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records."""
         self._runner.call(lambda: self._state.delete_topic(self._topic(name)))
 
     def add_partitions(self, name: str, total: int) -> None:
@@ -71,6 +72,7 @@ class DataControls(Controls):
         )
 
     def topic_id(self, name: str) -> UUID:
+        """The id of a topic, another one after it was deleted and made again."""
         return self._runner.call(lambda: self._topic(name).topic_id)
 
     def produce(

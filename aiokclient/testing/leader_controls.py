@@ -63,6 +63,7 @@ class LeaderControls(Controls):
         return self._runner.call(lambda: self._partition(topic, partition).leader)
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
+        """The epoch of a partition's leadership; each election raises it."""
         return self._runner.call(lambda: self._partition(topic, partition).leader_epoch)
 
     def isr(self, topic: str, partition: int = 0) -> list[int]:
@@ -70,6 +71,7 @@ class LeaderControls(Controls):
         return self._runner.call(lambda: list(self._partition(topic, partition).isr))
 
     def replicas(self, topic: str, partition: int = 0) -> list[int]:
+        """The ids of the brokers that hold a partition, the preferred leader first."""
         return self._runner.call(lambda: list(self._partition(topic, partition).replicas))
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:

@@ -1,0 +1,236 @@
+"""Public names: all of the promised ones are there, plain or coroutine, and say what they are."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from aiokclient import (
+    Admin,
+    Client,
+    Consumer,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    Producer,
+    RecordMetadata,
+    State,
+    TopicPartition,
+    errors,
+)
+from aiokclient.cluster.pending import PendingResponse
+from aiokclient.producer.delivery import Delivery
+from aiokclient.testing import EmbeddedCluster, Simulation
+
+PLACES = (
+    "aiokclient",
+    "aiokclient.admin",
+    "aiokclient.consumer",
+    "aiokclient.errors",
+    "aiokclient.policy",
+    "aiokclient.producer",
+    "aiokclient.protocol",
+    "aiokclient.record.batch",
+    "aiokclient.security",
+    "aiokclient.testing",
+    "aiokclient.types",
+)
+
+PLAIN: dict[type, str] = {
+    Client: "send health metrics from_properties",
+    Producer: "send send_many send_threadsafe health metrics from_properties",
+    Delivery: "done result exception add_done_callback",
+    PendingResponse: "done result exception add_done_callback",
+    Consumer: "subscribe unsubscribe assign assignment seek seek_to_beginning seek_to_end pause "
+    "resume paused group_metadata consumed stop until_end batches arrow_batches "
+    "health metrics from_properties",
+    Admin: "health metrics from_properties",
+    EmbeddedCluster: "fail drop delay stop start move_leader move_coordinator produce records "
+    "committed rebalance wait_for reset",
+    Simulation: "run cluster",
+}
+COROUTINES: dict[type, str] = {
+    Client: "start close request client_instance_id",
+    Producer: "start close send_and_wait send_all gather flush drain prepare client_instance_id",
+    Consumer: "start close poll get commit committed position beginning_offsets end_offsets "
+    "offsets_for_times lag partitions_for list_topics client_instance_id",
+    Admin: "start close create_topics delete_topics describe_topics list_topics "
+    "create_partitions delete_records describe_cluster describe_configs alter_configs",
+    EmbeddedCluster: "until",
+}
+ATTRIBUTES: dict[type, str] = {
+    Client: "state",
+    Producer: "state full",
+    Consumer: "state",
+    Admin: "state",
+    Delivery: "topic partition offset timestamp",
+    EmbeddedCluster: "bootstrap_servers requests",
+}
+TOGETHER: dict[type, tuple[type, ...]] = {
+    errors.RefreshRetriableError: (errors.RetriableError,),
+    errors.InvalidMetadataError: (errors.RefreshRetriableError,),
+    errors.AuthorizationError: (errors.InvalidConfigurationError,),
+    errors.AuthenticationError: (errors.InvalidConfigurationError,),
+    errors.KafkaTimeoutError: (errors.RetriableError, TimeoutError),
+    errors.DeliveryTimeoutError: (errors.KafkaTimeoutError,),
+    errors.ApiTimeoutError: (errors.KafkaTimeoutError,),
+    errors.RequestTimedOutError: (errors.KafkaTimeoutError,),
+    errors.BufferExhaustedError: (errors.RetriableError,),
+    errors.ConfigError: (errors.KafkaError, ValueError),
+    errors.CorruptBatchError: (errors.RecordError,),
+    errors.UsageError: (errors.KafkaError, RuntimeError),
+    errors.ClosedError: (errors.UsageError,),
+    errors.IllegalStateError: (errors.UsageError,),
+    errors.WrongThreadError: (errors.UsageError,),
+    errors.WrongLoopError: (errors.UsageError,),
+    errors.ConcurrentReadError: (errors.UsageError,),
+    errors.DeliveryErrors: (ExceptionGroup,),
+}
+
+
+def pairs(table: dict[type, str]) -> list[Any]:
+    return [
+        pytest.param(owner, name, id=f"{owner.__name__}.{name}")
+        for owner, names in table.items()
+        for name in names.split()
+    ]
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    found = dict(inspect.signature(function).parameters)
+    found.pop("self", None)
+    return found
+
+
+@pytest.mark.parametrize(("owner", "name"), pairs(PLAIN))
+def test_plain(owner: type, name: str) -> None:
+    function = inspect.getattr_static(owner, name)
+    assert not isinstance(function, property)
+    assert not inspect.iscoroutinefunction(getattr(owner, name))
+
+
+@pytest.mark.parametrize(("owner", "name"), pairs(COROUTINES))
+def test_coroutines(owner: type, name: str) -> None:
+    assert inspect.iscoroutinefunction(getattr(owner, name))
+
+
+@pytest.mark.parametrize(("owner", "name"), pairs(ATTRIBUTES))
+def test_attributes(owner: type, name: str) -> None:
+    assert isinstance(inspect.getattr_static(owner, name), property)
+
+
+@pytest.mark.parametrize("owner", [Client, Producer, Consumer, Admin])
+def test_ways_to_start(owner: type) -> None:
+    assert inspect.iscoroutinefunction(owner.__aenter__)  # type: ignore[attr-defined]
+    assert hasattr(owner, "__await__")
+    timeout = parameters(owner.close)["timeout"]  # type: ignore[attr-defined]
+    assert timeout.default is None
+
+
+@pytest.mark.parametrize("owner", [Producer, Consumer, Admin])
+def test_a_client_can_be_shared(owner: type) -> None:
+    client = parameters(owner.__init__)["client"]  # type: ignore[misc]
+    assert client.kind is inspect.Parameter.KEYWORD_ONLY
+    assert client.default is None
+
+
+@pytest.mark.parametrize("name", ["send", "send_and_wait", "send_threadsafe"])
+def test_a_record_is_given_in_one_order(name: str) -> None:
+    expected = ["topic", "value", "key", "partition", "timestamp", "headers"]
+    assert list(parameters(getattr(Producer, name))) == expected
+
+
+def test_a_delivery_is_no_future() -> None:
+    assert not issubclass(Delivery, asyncio.Future)
+    assert hasattr(Delivery, "__await__")
+
+
+def test_reading() -> None:
+    assert hasattr(Consumer, "__aiter__")
+    assert parameters(Consumer.poll)["timeout"].default == 1.0
+    assert parameters(Consumer.get)["timeout"].default == 1.0
+    batches = {name: p.default for name, p in parameters(Consumer.batches).items()}
+    assert batches == {
+        "max_records": 500,
+        "max_wait": 0.0,
+        "by_partition": False,
+        "until_end": False,
+    }
+
+
+@pytest.mark.parametrize(("owner", "name"), pairs({Consumer: PLAIN[Consumer]}))
+def test_collections_are_one_argument(owner: type, name: str) -> None:
+    kinds = {parameter.kind for parameter in parameters(getattr(owner, name)).values()}
+    assert name == "from_properties" or inspect.Parameter.VAR_POSITIONAL not in kinds
+
+
+@pytest.mark.parametrize(("owner", "name"), pairs({Admin: COROUTINES[Admin]}))
+def test_every_admin_call_has_a_timeout(owner: type, name: str) -> None:
+    assert name == "start" or parameters(getattr(owner, name))["timeout"].default is None
+
+
+def test_values() -> None:
+    assert TopicPartition("orders", 3) == ("orders", 3)
+    assert OffsetAndMetadata(7)[0] == 7
+    assert RecordMetadata._fields == ("topic", "partition", "offset", "timestamp")
+    fields = "topic partition offset timestamp timestamp_type key value headers leader_epoch"
+    assert list(parameters(ConsumerRecord.__init__)) == fields.split()
+    names = [state.name for state in State]
+    assert names == ["NEW", "STARTING", "RUNNING", "DEGRADED", "FAILED", "CLOSED"]
+
+
+def test_the_embedded_cluster_is_made_as_promised() -> None:
+    names = set(parameters(EmbeddedCluster.__init__))
+    assert {"brokers", "topics", "resync", "persist_groups", "seed"} <= names
+    assert {"times", "broker"} <= set(parameters(EmbeddedCluster.fail))
+    assert "when" in parameters(EmbeddedCluster.drop)
+    for name in ("__enter__", "__exit__", "__aenter__", "__aexit__"):
+        assert hasattr(EmbeddedCluster, name)
+
+
+@pytest.mark.parametrize("error", TOGETHER, ids=lambda error: error.__name__)
+def test_errors_have_the_bases_that_they_should(error: type) -> None:
+    assert all(issubclass(error, base) for base in TOGETHER[error])
+
+
+# -- what they say of themselves -----------------------------------------------------------------
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, object]]:
+    for name in getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")]):
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            yield f"{module.__name__}.{name}", value
+
+
+def members(owner: type) -> Iterator[tuple[str, object]]:
+    """The public functions and properties that a class, or a base of it here, defines."""
+    for base in owner.__mro__:
+        if base.__module__.startswith("aiokclient"):
+            for name, value in vars(base).items():
+                called = isinstance(value, property | staticmethod | classmethod)
+                if not name.startswith("_") and (called or inspect.isfunction(value)):
+                    yield f"{base.__module__}.{base.__qualname__}.{name}", value
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_public_name_has_a_docstring(place: str) -> None:
+    module = import_module(place)
+    assert module.__doc__
+    assert [name for name, value in public(module) if not (value.__doc__ or "").strip()] == []
+
+
+@pytest.mark.parametrize("owner", [*PLAIN, errors.KafkaError], ids=lambda owner: owner.__name__)
+def test_every_public_method_has_a_docstring(owner: type) -> None:
+    missing = [name for name, value in members(owner) if not (inspect.getdoc(value) or "").strip()]
+    assert missing == []
+
+
+def test_what_can_be_cancelled_says_what_that_leaves() -> None:
+    for call in (Client.request, Producer.send, Producer.flush, Producer.gather, Consumer.poll):
+        assert "ancel" in (call.__doc__ or ""), call.__qualname__
