@@ -1,0 +1,161 @@
+"""Certificates that change under a client that is at work."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import trustme
+
+from aiokclient import Consumer, Producer, Tls
+from aiokclient.errors import ConnectionSetupError
+from aiokclient.network.transport import Address, TcpConnector
+from aiokclient.testing import EmbeddedCluster
+
+LIMIT = 1 << 16
+
+
+class Terminator(TcpConnector):
+    """Speaks TLS for the brokers of a cluster; as a connector it leads clients through itself."""
+
+    def __init__(self, cluster: EmbeddedCluster, authority: trustme.CA) -> None:
+        self.cluster, self.authority = cluster, authority
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.ports: dict[int, int] = {}
+        self.servers: list[asyncio.Server] = []
+        self.open: dict[asyncio.StreamWriter, None] = {}
+        self.forwarded = 0
+        self.valid()
+
+    async def __aenter__(self) -> Terminator:
+        for broker in self.cluster.brokers:
+            _, port = self.cluster.address(broker)
+            server = await asyncio.start_server(
+                self._serving(port), "127.0.0.1", 0, ssl=self.context
+            )
+            self.servers.append(server)
+            self.ports[port] = server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.cut()
+        for server in self.servers:
+            server.close()
+            await server.wait_closed()
+
+    def valid(self, *names: str, **validity: Any) -> None:
+        """From here on new connections are shown a new certificate."""
+        leaf = self.authority.issue_cert(*(names or ("127.0.0.1",)), **validity)
+        leaf.configure_cert(self.context)
+
+    def cut(self) -> None:
+        for writer in list(self.open):
+            writer.transport.abort()
+
+    async def connect(
+        self,
+        address: Address,
+        protocol_factory: Callable[[], asyncio.BufferedProtocol],
+        **how: Any,
+    ) -> asyncio.Transport:
+        there = (address[0], self.ports[address[1]])
+        return await super().connect(there, protocol_factory, **how)
+
+    def _serving(
+        self, port: int
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            back, there = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.gather(self._carry(reader, there, 1), self._carry(back, writer, 0))
+
+        return serve
+
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counted: int
+    ) -> None:
+        self.open[writer] = None
+        try:
+            while data := await reader.read(LIMIT):
+                self.forwarded += counted * len(data)
+                writer.write(data)
+                await writer.drain()
+        except (ConnectionError, ssl.SSLError):
+            pass
+        finally:
+            self.open.pop(writer, None)
+            writer.close()
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def security(authority: trustme.CA) -> Tls:
+    return Tls(cadata=authority.cert_pem.bytes().decode())
+
+
+@pytest.fixture
+async def terminator(authority: trustme.CA) -> AsyncIterator[Terminator]:
+    async with EmbeddedCluster(topics=["orders"]) as cluster, Terminator(cluster, authority) as it:
+        yield it
+
+
+def past() -> dict[str, datetime.datetime]:
+    then = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    return {"not_before": then, "not_after": then.replace(month=2)}
+
+
+@pytest.mark.fault(45)
+async def test_a_certificate_is_exchanged(terminator: Terminator, security: Tls) -> None:
+    servers = terminator.cluster.bootstrap_servers
+    async with (
+        Producer(bootstrap_servers=servers, security=security, connector=terminator) as producer,
+        Consumer(
+            "orders",
+            bootstrap_servers=servers,
+            security=security,
+            connector=terminator,
+            auto_offset_reset="earliest",
+        ) as consumer,
+    ):
+        for number in range(3):
+            await producer.send("orders", b"%d" % number)
+            record = await consumer.get(timeout=30)
+            assert record is not None
+            assert record.value == b"%d" % number
+            terminator.valid()
+            terminator.cut()
+
+
+@pytest.mark.fault(45)
+@pytest.mark.parametrize("wrong", ["expired", "another host's"])
+async def test_a_certificate_goes_bad_and_is_mended(
+    terminator: Terminator, security: Tls, wrong: str
+) -> None:
+    async with Producer(
+        bootstrap_servers=terminator.cluster.bootstrap_servers,
+        security=security,
+        connector=terminator,
+        reconnect_backoff_max_ms=50,
+    ) as producer:
+        await producer.send("orders", b"before")
+        if wrong == "expired":
+            terminator.valid(**past())
+        else:
+            terminator.valid("elsewhere.example")
+        terminator.cut()
+        told = terminator.forwarded
+        with pytest.raises(ConnectionSetupError, match="is not accepted") as caught:
+            await producer.send("orders", b"meanwhile")
+        assert not caught.value.retriable
+        assert terminator.forwarded == told
+        terminator.valid()
+        await producer.send("orders", b"after")
+    values = [record.value for record in terminator.cluster.records("orders", 0)]
+    assert values == [b"before", b"after"]
