@@ -12,7 +12,8 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 __all__ = ["Address", "Connector", "TcpConnector"]
 
@@ -48,14 +49,34 @@ class Connector(Protocol):
 
 
 class TcpConnector:
-    """TCP, with TLS when asked for. Names are resolved in a thread of the loop's executor."""
+    """TCP, with TLS when asked for.
+
+    Names are resolved in a thread of the loop's executor, one for each name at a time: a resolver
+    that blocks must not take all threads, however often it is asked.
+    """
+
+    def __init__(self) -> None:
+        self._resolving: dict[tuple[object, str, int], asyncio.Future[list[Any]]] = {}
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         if _is_literal(host):
             return [(host, port)]
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys((str(place[0]), int(place[1])) for *_, place in found))
+        key = (loop, host, port)
+        resolving = self._resolving.get(key)
+        if resolving is None:
+            ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            resolving = self._resolving[key] = loop.run_in_executor(None, ask)
+            resolving.add_done_callback(partial(self._resolved, key))
+        await asyncio.wait([resolving])
+        places = [place for *_, place in resolving.result()]
+        return list(dict.fromkeys((str(place[0]), int(place[1])) for place in places))
+
+    def _resolved(self, key: tuple[object, str, int], resolving: asyncio.Future[list[Any]]) -> None:
+        del self._resolving[key]
+        if not resolving.cancelled():
+            # Whoever asked may have given up.
+            resolving.exception()
 
     async def connect(
         self,
