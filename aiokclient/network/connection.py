@@ -197,6 +197,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         while self._held and not (self._paused or self.closed or now < self.throttled_until):
             sent = self._held.popleft()
             if not sent.future.done():
+                # What the client held back itself is no silence of the broker.
+                sent.since = now
                 self._write(sent)
 
     def _on_frame(self, frame: Buffer) -> None:
