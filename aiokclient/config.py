@@ -193,7 +193,7 @@ class ProducerConfig(ClientConfig):
     max_in_flight_requests_per_connection: int = option(POSITIVE, 5)
     delivery_timeout_ms: int = option(POSITIVE, 120_000)
     linger_ms: int = option(MILLISECONDS, 5)
-    batch_size: int = option(MILLISECONDS, 16_384)
+    batch_size: int = option(MILLISECONDS, 131_072)
     max_request_size: int = option(POSITIVE, 1_048_576)
     max_block_ms: int = option(MILLISECONDS, 60_000)
     buffer_memory: int = option(Integer(1, 2**63 - 1), 33_554_432)

@@ -89,8 +89,23 @@ def runs_of(deliveries: Iterable[Delivery]) -> Iterator[Run]:
             for first in range(0, count, STRIDE):
                 yield Run(batch, index + first, min(STRIDE, count - first), timestamp)
         return
+    batch: DeliveryBatch | None = None
+    first = size = timestamp = 0
     for delivery in deliveries:
-        yield Run(delivery._batch, delivery._index, 1, delivery._timestamp)
+        index = delivery._index
+        if (
+            delivery._batch is batch
+            and index == first + size
+            and delivery._timestamp == timestamp
+            and size < STRIDE
+        ):
+            size += 1
+            continue
+        if batch is not None:
+            yield Run(batch, first, size, timestamp)
+        batch, first, size, timestamp = delivery._batch, index, 1, delivery._timestamp
+    if batch is not None:
+        yield Run(batch, first, size, timestamp)
 
 
 async def in_slices(runs: Iterable[Run], clock: Clock) -> AsyncIterator[Run]:
