@@ -89,8 +89,11 @@ class RecordBatchBuilder:
             offset = VARINTS[index] if index < SMALL else write_varint(index)
             key_length = _NULL if key is None else VARINTS[len(key)]
             value_length = _NULL if value is None else VARINTS[len(value)]
+            # Not `key or b""`: an empty str has to fail as any other does.
+            key_bytes = b"" if key is None else key
+            value_bytes = b"" if value is None else value
             body = b"".join(
-                (prefix, offset, key_length, key or b"", value_length, value or b"", _NONE)
+                (prefix, offset, key_length, key_bytes, value_length, value_bytes, _NONE)
             )
             length = VARINTS[len(body)]
         except IndexError:  # longer than the table goes

@@ -54,6 +54,17 @@ async def test_what_is_not_bytes(producer: Producer, record: dict[str, Any]) -> 
     assert (await producer.send("orders", b"v", key=b"k")).offset >= 0
 
 
+@pytest.mark.parametrize("wrong", ["", {}, [], (), "text", 7, 1.5, object()])
+@pytest.mark.parametrize("place", ["value", "key"])
+async def test_what_is_not_bytes_amid_a_batch(producer: Producer, place: str, wrong: Any) -> None:
+    for before in (0, 1, 2):
+        good = [producer.send("orders", b"v", b"k", 0) for _ in range(before)]
+        with pytest.raises(SerializationError, match="have to be bytes or None"):
+            producer.send("orders", **{"value": b"v", "partition": 0, place: wrong})
+        good.append(producer.send("orders", b"v", b"k", 0))
+        await producer.gather(good)
+
+
 async def test_a_partition_that_is_not_there(producer: Producer) -> None:
     for partition in (-1, 2):
         with pytest.raises(UnknownTopicOrPartitionError, match="it has 2 partitions"):
