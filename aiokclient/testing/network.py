@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ..network.transport import Address
-from .wires import Connection, VirtualTransport, Wire
+from aiokclient.network.transport import Address
+from aiokclient.testing.wires import Connection, VirtualTransport, Wire
 
 __all__ = ["NameFault", "VirtualConnector", "VirtualNetwork", "VirtualServer", "Weather"]
 

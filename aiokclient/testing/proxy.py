@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from ..network.transport import Address, TcpConnector
+from aiokclient.network.transport import Address, TcpConnector
 
 __all__ = ["FaultProxy", "ProxyConnector", "ProxyFaults"]
 

@@ -21,9 +21,9 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from .cluster import EmbeddedCluster
-from .loop import VirtualLoop
-from .network import VirtualConnector, VirtualNetwork, Weather
+from aiokclient.testing.cluster import EmbeddedCluster
+from aiokclient.testing.loop import VirtualLoop
+from aiokclient.testing.network import VirtualConnector, VirtualNetwork, Weather
 
 __all__ = ["Simulation", "VirtualClock"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from .network import VirtualNetwork
+    from aiokclient.testing.network import VirtualNetwork
 
 __all__ = ["Connection", "VirtualTransport", "Wire"]
 

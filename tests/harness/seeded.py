@@ -41,6 +41,7 @@ TOPICS = {"a": 3, "b": 2}
 FAULTS_S = 12.0
 RECOVERY_S = 90.0
 SLACK_S = 0.25
+LARGEST_BATCH = 20_000
 REQUEST_TIMEOUT_MS, DELIVERY_TIMEOUT_MS = 2_000, 60_000
 T = TypeVar("T")
 
@@ -72,6 +73,7 @@ class Workload:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.faults: list[str] = []
+        self.limits: list[tuple[Any, str, int]] = []
         self.healed = False
 
     async def main(self, sim: Simulation) -> Outcome:
@@ -121,6 +123,7 @@ class Workload:
     @asynccontextmanager
     async def producer(self, number: int) -> AsyncIterator[Producer[Any, Any]]:
         choose = self.sim.rng.choice
+        buffer_memory = choice_of(choose, 20_000, 1 << 20)
         producer = Producer[Any, Any](
             **self.options(),
             client_id=f"producer-{number}",
@@ -128,9 +131,13 @@ class Workload:
             batch_size=choice_of(choose, 250, 1_000, 16_384),
             compression_type=choice_of(choose, "none", "none", "gzip", "lz4", "zstd"),
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            buffer_memory=choice_of(choose, 20_000, 1 << 20),
+            buffer_memory=buffer_memory,
         )
         await self.bounded("start", 60, producer.start())
+        # What is held by partitions that cannot be sent any more is in nobody's way: up to half.
+        most = buffer_memory * 3 // 2
+        self.limits.append((producer, "producer.buffer.bytes", most))
+        self.limits.append((producer, "producer.parking.bytes", most))
         try:
             yield producer
         finally:
@@ -139,15 +146,20 @@ class Workload:
     @asynccontextmanager
     async def consumer(self, number: int) -> AsyncIterator[Consumer[Any, Any]]:
         choose = self.sim.rng.choice
+        fetch_max_bytes = choice_of(choose, 2_000, 1 << 20)
         consumer = Consumer[Any, Any](
             **self.options(),
             client_id=f"consumer-{number}",
             auto_offset_reset="earliest",
             fetch_max_wait_ms=choice_of(choose, 100, 500),
+            fetch_max_bytes=fetch_max_bytes,
             max_partition_fetch_bytes=choice_of(choose, 1_000, 1 << 20),
         )
         consumer.assign([TopicPartition(*place) for place in places(TOPICS)[number::2]])
         await self.bounded("start", 60, consumer.start())
+        # Two answers of each broker, each with a whole first batch even if that is larger.
+        limit = 2 * len(self.cluster.brokers) * (fetch_max_bytes + LARGEST_BATCH)
+        self.limits.append((consumer, "consumer_buffered_bytes", limit))
         try:
             yield consumer
         finally:
@@ -156,6 +168,7 @@ class Workload:
     async def read(self, consumer: Consumer[Any, Any]) -> None:
         """Poll until all that was acknowledged has been read, after the healing."""
         while not (self.healed and self.ledger.settled and not self.ledger.missing):
+            self.check_memory()
             self.ledger.consume_all(await self.bounded("poll", 1, consumer.poll(timeout=1.0)))
 
     # The invariants.
@@ -168,6 +181,12 @@ class Workload:
         if took > limit_s + SLACK_S:
             raise BrokenInvariantError(f"D: {what} took {took:.3f} s of {limit_s} s")
         return result
+
+    def check_memory(self) -> None:
+        """I: what the clients hold is within their limits."""
+        for client, name, limit in self.limits:
+            if (held := client.metrics()[name]) > limit:
+                raise BrokenInvariantError(f"I: {name} is {held}, the limit {limit}")
 
     async def recovered(self) -> None:
         """E: all is read within a time. The readers end by themselves; this is their limit."""
