@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from aiokclient.record._decode_py import Head, decode
 from aiokclient.record.compression import Compression, check_level, compress, decompress
@@ -82,18 +83,15 @@ class RecordBatchBuilder:
         timestamp beyond 64 bits and after `close`; the batch stays as it was.
         """
         index = self.count
-        if headers or not index:
+        plain = key is None or type(key) is bytes
+        if not plain or type(value) is not bytes or headers or not index:
             return self._append(timestamp, key, value, headers)
         prefix = self._prefix if timestamp == self._timestamp else self._time(timestamp)
         try:
             offset = VARINTS[index] if index < SMALL else write_varint(index)
             key_length = _NULL if key is None else VARINTS[len(key)]
-            value_length = _NULL if value is None else VARINTS[len(value)]
-            # Not `key or b""`: an empty str has to fail as any other does.
-            key_bytes = b"" if key is None else key
-            value_bytes = b"" if value is None else value
             body = b"".join(
-                (prefix, offset, key_length, key_bytes, value_length, value_bytes, _NONE)
+                (prefix, offset, key_length, key or b"", VARINTS[len(value)], value, _NONE)
             )
             length = VARINTS[len(body)]
         except IndexError:  # longer than the table goes
@@ -275,8 +273,15 @@ class RecordBatchBuilder:
         return iter(decode(records, records, head, _parts))
 
 
-def _field(content: bytes | None) -> tuple[bytes, ...]:
-    return (_NULL,) if content is None else (write_varint(len(content)), content)
+def _field(content: Any) -> tuple[Any, ...]:
+    if content is None:
+        return (_NULL,)
+    # Of a buffer of larger items, len() would not be the length in bytes.
+    if isinstance(content, bytes | bytearray) or (
+        isinstance(content, memoryview) and content.nbytes == len(content)
+    ):
+        return write_varint(len(content)), content
+    raise TypeError(f"{type(content).__name__} is not bytes")
 
 
 def _parts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
@@ -54,7 +55,12 @@ async def test_what_is_not_bytes(producer: Producer, record: dict[str, Any]) -> 
     assert (await producer.send("orders", b"v", key=b"k")).offset >= 0
 
 
-@pytest.mark.parametrize("wrong", ["", {}, [], (), "text", 7, 1.5, object()])
+NUMBERS = array("i", [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", {}, [], (), "text", 7, 1.5, object(), NUMBERS, memoryview(NUMBERS)]
+)
 @pytest.mark.parametrize("place", ["value", "key"])
 async def test_what_is_not_bytes_amid_a_batch(producer: Producer, place: str, wrong: Any) -> None:
     for before in (0, 1, 2):
