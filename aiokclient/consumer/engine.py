@@ -74,7 +74,9 @@ class Engine:
             report=report,
             spawn=spawn,
         )
-        self._follower = TopicFollower(cluster, config, subscription, report=report)
+        self._follower = TopicFollower(
+            cluster, config, subscription, report=report, bar=self.reader.turnstile.bar
+        )
         self._spawn = spawn
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None

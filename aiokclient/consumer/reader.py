@@ -16,31 +16,26 @@ from __future__ import annotations
 
 import asyncio
 import math
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from aiokclient.consumer.deserialize import RawRecord
+from aiokclient.consumer.ends import Ends
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.positions import PartitionState, Phase
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import SubscriptionState
+from aiokclient.consumer.turnstile import Cursor, Turnstile
 from aiokclient.consumer.unpack import THREAD_BYTES, Chunk, Unpacker
-from aiokclient.errors import (
-    ConcurrentReadError,
-    CorruptBatchError,
-    CorruptRecordError,
-    KafkaError,
-)
+from aiokclient.errors import CorruptBatchError, CorruptRecordError, KafkaError
 from aiokclient.metrics import Metrics
 from aiokclient.record.batch import RecordBatch
 from aiokclient.types import TopicPartition
 
-__all__ = ["GIVE_WAY_S", "Cursor", "Reader"]
+__all__ = ["GIVE_WAY_S", "Reader"]
 
 GIVE_WAY_S: Final = 0.010
 """The loop gets its turn at least this often."""
@@ -48,14 +43,6 @@ GIVE_WAY_S: Final = 0.010
 
 T = TypeVar("T")
 Convert: TypeAlias = Callable[[TopicPartition, Sequence[RecordBatch], int], T | None]
-
-
-class Cursor(Protocol):
-    """An iteration over a consumer, as the reader knows it."""
-
-    def interrupt(self) -> None:
-        """Has it come back to the reader for its next record. Plain, from any thread."""
-        ...
 
 
 class Reader:
@@ -83,13 +70,10 @@ class Reader:
         self._in_hand: dict[PartitionState, None] = {}
         self._reports: dict[tuple[object, ...], KafkaError] = {}
         self._failed = False
-        self._busy = False
-        self._holder: weakref.ref[Any] | None = None
-        self._holder_task: asyncio.Task[Any] | None = None
+        self.turnstile = Turnstile()
         self._yielded = 0.0
         self._fresh = False
-        self._ends: dict[PartitionState, int] = {}
-        self._ends_of: weakref.ref[Any] | None = None
+        self._ends = Ends(subscription)
         self.stopped = False
         subscription.settle = self.settle
         subscription.touched = self._touched
@@ -128,48 +112,18 @@ class Reader:
     def mark_stopped(self) -> None:
         """The part of `stop` that any thread may do: who waits is not woken."""
         self.stopped = True
-        self._interrupt()
+        self.turnstile.interrupt()
 
     def wake(self) -> None:
         """Has who waits look again."""
-        self._interrupt()
+        self.turnstile.interrupt()
         self._arrived.set()
-
-    # -- one at a time
-
-    @contextmanager
-    def _reading(self, cursor: Cursor | None) -> Iterator[None]:
-        task = asyncio.current_task()
-        holder = self._holder() if self._holder is not None else None
-        elsewhere = (
-            holder is not None
-            and holder is not cursor
-            and (
-                self._holder_task is not task
-                and self._holder_task is not None
-                and not self._holder_task.done()
-            )
-        )
-        if self._busy or elsewhere:
-            raise ConcurrentReadError()
-        self._busy = True
-        self._holder = None if cursor is None else weakref.ref(cursor)
-        self._holder_task = task
-        try:
-            yield
-        finally:
-            self._busy = False
 
     def leave(self, cursor: Cursor) -> None:
         """The iteration has ended."""
-        if self._holder is not None and self._holder() is cursor:
-            self._holder = None
-        self._end_limits(cursor)
-
-    def _interrupt(self) -> None:
-        holder = self._holder() if self._holder is not None else None
-        if holder is not None:
-            holder.interrupt()
+        self.turnstile.leave(cursor)
+        if self._ends.belong_to(cursor):
+            self._end_limits()
 
     # -- how far
 
@@ -197,7 +151,7 @@ class Reader:
     def _take_back(self) -> None:
         self.settle()
         self._exposed = None
-        self._interrupt()
+        self.turnstile.interrupt()
 
     def _ask(self) -> None:
         """The next is asked for, so what is in hand is processed."""
@@ -250,7 +204,7 @@ class Reader:
         if fetch.unpacked and chunk.next_offset >= fetch.next_offset and fetch.damage is None:
             self._buffer.remove(fetch)
             self._fresh = True
-        self._reach_end(chunk.state)
+        self._ends.moved(chunk.state)
         if chunk.error is not None:
             raise chunk.error
 
@@ -297,7 +251,7 @@ class Reader:
         Empty when `timeout` seconds pass without any, when stopped, and at the end of an
         iteration to the end. A cancellation loses no record.
         """
-        with self._reading(cursor):
+        with self.turnstile.enter(cursor):
             self._ask()
             self._limit(cursor)
             deadline = self._time() + timeout
@@ -362,7 +316,7 @@ class Reader:
 
     async def advance(self, cursor: Cursor) -> Iterator[RawRecord] | None:
         """The records that an iteration goes through next; None when it is over."""
-        with self._reading(cursor):
+        with self.turnstile.enter(cursor):
             self._ask()
             self._limit(cursor)
             await self._give_way()
@@ -384,7 +338,7 @@ class Reader:
         they are large, and answers None if there is nothing in them for the program. Where a batch
         is damaged (CorruptRecordError) the part ends before it.
         """
-        with self._reading(cursor):
+        with self.turnstile.enter(cursor):
             self._ask()
             self._limit(cursor)
             self._drop_chunks()
@@ -451,44 +405,26 @@ class Reader:
 
     def limit(self, cursor: Cursor, ends: Mapping[TopicPartition, int]) -> None:
         """Has the iteration end at these offsets."""
-        self._end_limits(None)
-        self._take_back()
-        self._drop_chunks()
-        self._ends_of = weakref.ref(cursor)
-        self._unpacker.limits = dict(ends)
-        partitions = self._subscription.partitions
-        self._ends = {partitions[tp]: end for tp, end in ends.items() if tp in partitions}
-        for state in list(self._ends):
-            self._reach_end(state)
-
-    def _reach_end(self, state: PartitionState) -> None:
-        end = self._ends.get(state)
-        if end is not None and state.position >= end:
-            self._subscription.hold([state], True)
+        with self.turnstile.enter(cursor):
+            self._end_limits()
+            self._take_back()
+            self._drop_chunks()
+            self._unpacker.limits = dict(ends)
+            self._ends.begin(cursor, ends)
 
     def _limit(self, cursor: Cursor | None) -> None:
         """Takes back the limits of an iteration that another request has followed."""
-        if self._ends_of is not None and self._ends_of() is not cursor:
-            self._end_limits(None)
+        if self._ends.outlived_by(cursor):
+            self._end_limits()
 
-    def _end_limits(self, cursor: Cursor | None) -> None:
-        if self._ends_of is None or (cursor is not None and self._ends_of() is not cursor):
-            return
-        held = [state for state in self._ends if state.held]
-        self._ends_of, self._ends, self._unpacker.limits = None, {}, {}
-        self._drop_chunks()
-        self._subscription.hold(held, False)
+    def _end_limits(self) -> None:
+        if self._unpacker.limits:
+            self._unpacker.limits = {}
+            self._drop_chunks()
+        self._ends.clear()
 
     def _at_end(self, cursor: Cursor | None) -> bool:
-        if self._ends_of is None or cursor is None or self._ends_of() is not cursor:
-            return False
-        partitions = self._subscription.partitions
-        for state, end in self._ends.items():
-            if partitions.get(state.tp) is not state:
-                continue  # It was taken away, or the topic is gone.
-            if not (state.located and state.position >= end):
-                return False
-        return True
+        return self._ends.belong_to(cursor) and self._ends.reached()
 
     def _drop_chunks(self) -> None:
         chunks, self._chunks = self._chunks, deque()

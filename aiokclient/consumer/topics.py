@@ -31,7 +31,10 @@ logger = logging.getLogger("aiokclient.consumer")
 
 
 class TopicFollower:
-    """Keeps the assigned partitions equal to those of the subscribed topics, in a task."""
+    """Keeps the assigned partitions equal to those of the subscribed topics, in a task.
+
+    `bar` forbids the task, which calls the listener, to read.
+    """
 
     def __init__(
         self,
@@ -40,11 +43,13 @@ class TopicFollower:
         subscription: SubscriptionState,
         *,
         report: Callable[[KafkaError], None],
+        bar: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._subscription = subscription
         self._report = report
+        self._bar = bar
         self._fresh = EARLIEST if config.new_partitions == "earliest" else subscription.reset
         self._current = Subscription()
         self._base: dict[str, tuple[UUID, int]] = {}
@@ -66,6 +71,7 @@ class TopicFollower:
 
     async def run(self) -> None:
         """Follows until it is cancelled."""
+        self._bar()
         while True:
             if self._subscription.subscription is not self._current:
                 await self._begin(self._subscription.subscription)
@@ -130,10 +136,21 @@ class TopicFollower:
         if list(starts) == before:
             return
         self._subscription.assign_subscribed(starts)
-        await _tell(subscription.listener, "on_lost", [tp for tp in before if tp not in starts])
+        lost = [tp for tp in before if tp not in starts]
         known_before = dict.fromkeys(before)
         added = [tp for tp in starts if tp not in known_before]
-        await _tell(subscription.listener, "on_assigned", added)
+        if subscription.listener is not None:
+            await self._tell(subscription.listener, lost, added)
+
+    async def _tell(
+        self, listener: Any, lost: Sequence[TopicPartition], added: Sequence[TopicPartition]
+    ) -> None:
+        """Nothing of the new partitions is handed out before the listener has seen them."""
+        states = self._subscription.chosen(added)
+        self._subscription.hold(states, True)
+        await _call(listener, "on_lost", lost)
+        await _call(listener, "on_assigned", added)
+        self._subscription.hold(states, False)
 
     def _hidden(self, info: TopicInfo) -> bool:
         return info.internal and self._config.exclude_internal_topics
@@ -149,7 +166,7 @@ class TopicFollower:
                 self._report(error)
 
 
-async def _tell(listener: Any, name: str, partitions: Sequence[TopicPartition]) -> None:
+async def _call(listener: Any, name: str, partitions: Sequence[TopicPartition]) -> None:
     method = getattr(listener, name, None)
     if method is not None and partitions:
         answer = method(partitions)

@@ -204,6 +204,32 @@ def test_a_pattern_reads_what_appears() -> None:
     simulate(scenario, topics={"orders-eu": 1, "xorders-eu": 1})
 
 
+def test_a_listener_may_seek_and_must_not_read() -> None:
+    class Seeking:
+        consumer: Consumer[Any, Any]
+        refused = False
+
+        async def on_assigned(self, partitions: list[TopicPartition]) -> None:
+            await asyncio.sleep(1)
+            for tp in partitions:
+                self.consumer.seek(tp, 7)
+            try:
+                await self.consumer.poll()
+            except IllegalStateError:
+                self.refused = True
+
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"v"] * 10)
+        listener = Seeking()
+        async with world.consumer() as consumer:
+            listener.consumer = consumer
+            consumer.subscribe(["t"], listener)
+            assert await offsets(consumer, 3) == [7, 8, 9]
+        assert listener.refused
+
+    simulate(scenario)
+
+
 def test_a_listener_that_fails_fails_the_consumer() -> None:
     class Bad:
         def on_assigned(self, partitions: Any) -> None:

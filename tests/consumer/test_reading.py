@@ -70,6 +70,22 @@ def test_the_end_is_that_of_the_beginning() -> None:
     simulate(scenario, brokers=3, topics=THREE)
 
 
+def test_a_seek_back_on_the_way_to_the_end() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        fill(world, 10, 1)
+        async with world.consumer("t") as consumer:
+            seen = []
+            async for record in consumer.until_end():
+                seen.append((record.partition, record.offset))
+                if len(seen) == 15:
+                    consumer.seek(TopicPartition("t", seen[0][0]), 5)
+            assert len(seen) == 25
+            assert sorted(set(seen)) == [(p, i) for p in (0, 1) for i in range(10)]
+
+    simulate(scenario, topics={"t": 2})
+
+
 def test_to_the_end_from_the_end_and_of_nothing() -> None:
     async def scenario(world: World) -> None:
         fill(world)

@@ -1,0 +1,76 @@
+"""One reader at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from aiokclient.errors import ConcurrentReadError, IllegalStateError
+
+__all__ = ["Cursor", "Turnstile"]
+
+
+class Cursor(Protocol):
+    """An iteration over a consumer, as the reader knows it."""
+
+    def interrupt(self) -> None:
+        """Has it come back to the reader for its next record. Plain, from any thread."""
+        ...
+
+
+class Turnstile:
+    """Lets one request in at a time, and knows the iteration that is going on.
+
+    While a task is in the body of its loop nobody waits here, and yet no other task may read: the
+    record in hand would count as processed. A loop that was left, or whose task has ended, holds
+    up nobody: only a weak reference to its iterator is kept.
+    """
+
+    def __init__(self) -> None:
+        self._busy = False
+        self._barred: asyncio.Task[Any] | None = None
+        self._holder: weakref.ref[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    @contextmanager
+    def enter(self, cursor: Cursor | None) -> Iterator[None]:
+        """Within it the caller is the reader; `cursor` is its iteration, None for a single call.
+
+        Raises ConcurrentReadError, and IllegalStateError in a task that calls listeners.
+        """
+        task = asyncio.current_task()
+        if task is self._barred:
+            raise IllegalStateError("a listener must not read; seek and commit are allowed in it")
+        if self._busy or self._held_from(task, cursor):
+            raise ConcurrentReadError()
+        self._busy = True
+        self._holder = None if cursor is None else weakref.ref(cursor)
+        self._task = task
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def _held_from(self, task: asyncio.Task[Any] | None, cursor: Cursor | None) -> bool:
+        holder = self._holder() if self._holder is not None else None
+        if holder is None or holder is cursor:
+            return False
+        return self._task is not None and self._task is not task and not self._task.done()
+
+    def bar(self) -> None:
+        """The current task calls listeners: it never reads."""
+        self._barred = asyncio.current_task()
+
+    def leave(self, cursor: Cursor) -> None:
+        """The iteration has ended."""
+        if self._holder is not None and self._holder() is cursor:
+            self._holder = None
+
+    def interrupt(self) -> None:
+        """Interrupts the iteration that is going on, if there is one."""
+        holder = self._holder() if self._holder is not None else None
+        if holder is not None:
+            holder.interrupt()
