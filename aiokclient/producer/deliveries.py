@@ -85,10 +85,17 @@ class Deliveries(Sequence[Delivery]):
 def runs_of(deliveries: Iterable[Delivery]) -> Iterator[Run]:
     """The deliveries in runs of neighbours: what was sent together stands in one batch."""
     if isinstance(deliveries, Deliveries):
-        for batch, index, count, timestamp in deliveries.runs:
-            for first in range(0, count, STRIDE):
-                yield Run(batch, index + first, min(STRIDE, count - first), timestamp)
-        return
+        return _cut(deliveries.runs)
+    return _joined(deliveries)
+
+
+def _cut(runs: Iterable[Run]) -> Iterator[Run]:
+    for batch, first, size, timestamp in runs:
+        for start in range(0, size, STRIDE):
+            yield Run(batch, first + start, min(STRIDE, size - start), timestamp)
+
+
+def _joined(deliveries: Iterable[Delivery]) -> Iterator[Run]:
     batch: DeliveryBatch | None = None
     first = size = timestamp = 0
     for delivery in deliveries:

@@ -3,6 +3,9 @@ topic that does not exist or that no broker has told anything about.
 
 One timer, set to the earliest deadline that was found when it last rang. As each queue is in the
 order of its sends and all have the same time, only the heads are looked at.
+
+The time of a batch is that of its first record. So that the last one is not failed long before its
+own, a batch that cannot leave takes no more records after a tenth of the time.
 """
 
 from __future__ import annotations
@@ -31,13 +34,14 @@ class Expiry:
     def __init__(self, config: ProducerConfig, clock: Clock, accumulator: Accumulator) -> None:
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000
+        self._age_s = self._delivery_s / 10
         self._clock = clock
         self._accumulator = accumulator
         self._timer: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
         """Something waits from now on, or a shorter deadline may hold for what waits."""
-        when = self._clock.monotonic() + min(self._delivery_s, self._block_s)
+        when = self._clock.monotonic() + min(self._age_s, self._block_s)
         if self._timer is None:
             self._set(when)
         elif self._timer.when() > when:
@@ -68,11 +72,13 @@ class Expiry:
                 earliest = now
                 break
         if earliest is not None:
-            self._set(max(earliest, now + SOONEST_S))
+            self._set(max(min(earliest, now + self._age_s), now + SOONEST_S))
 
     def _expire(self, queue: PartitionQueue, now: float) -> float | None:
         """Fail what is out of time in one queue; the deadline of what is left."""
         until = now + SLICE_S
+        if queue.unsendable and queue.open is not None and queue.open.expired(now, self._age_s):
+            self._accumulator.close(queue)
         while (batch := queue.oldest()) is not None:
             deadline = self._deadline(batch)
             if deadline > now or self._clock.monotonic() > until:
@@ -96,11 +102,9 @@ class Expiry:
         topic = batch.queue.topic
         code = 0 if topic.info is None else topic.info.error
         missing = error_for(code, api="Metadata", topic_partition=batch.queue.topic_partition)
-        if missing is not None and not batch.attempt:
+        if missing is not None:
             return missing
-        error = DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
-        error.__cause__ = missing
-        return error
+        return DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
 
     def _why(self, batch: ProducerBatch) -> str:
         waited = f"after {self._clock.monotonic() - batch.created:.1f} s"

@@ -164,11 +164,11 @@ class Routing:
         until = self._clock.monotonic() + SLICE_S
         queue = topic.undesignated
         while (batch := queue.oldest()) is not None:
+            self._move(topic, batch)
             if self._clock.monotonic() >= until:
                 topic.moving = True
                 self._accumulator.loop.call_soon(self._designate, topic)
                 return
-            self._move(topic, batch)
         topic.moving = False
         topic.known = True
 
