@@ -204,7 +204,8 @@ def test_errors_have_the_bases_that_they_should(error: type) -> None:
 def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     for name in getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")]):
         value = getattr(module, name)
-        if inspect.isclass(value) or inspect.isfunction(value):
+        ours = getattr(value, "__module__", "").startswith("aiokclient")
+        if ours and (inspect.isclass(value) or inspect.isfunction(value)):
             yield f"{module.__name__}.{name}", value
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, Unpack, cast
 
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
 from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config import ConsumerConfig, ConsumerOptions
+from aiokclient.consumer.arguments import as_partitions, as_topics
 from aiokclient.consumer.deserialize import Deserializers
 from aiokclient.consumer.engine import Engine
 from aiokclient.consumer.iteration import ArrowBatches, RecordBatches, RecordIterator
@@ -103,8 +104,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         if patterns and len(topics) > 1:
             raise ConfigError("a consumer takes names of topics, or one pattern, not both")
         if topics:
-            names = [topic for topic in topics if isinstance(topic, str)]
-            self.subscribe(patterns[0] if patterns else names, listener)
+            self.subscribe(patterns[0] if patterns else cast(Sequence[str], topics), listener)
 
     @classmethod
     def from_properties(
@@ -163,9 +163,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         assigned by hand stay.
         """
         self._check_plain()
-        chosen = [topics] if isinstance(topics, str) else topics
-        if not isinstance(chosen, re.Pattern):
-            chosen = list(chosen)
+        chosen = topics if isinstance(topics, re.Pattern) else as_topics(topics)
         self._subscription.subscribe(Subscription(chosen, listener))
 
     def unsubscribe(self) -> None:
@@ -367,7 +365,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def _find(
         self, tps: Iterable[TopicPartition], timestamp: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        wanted = {TopicPartition(*tp): timestamp for tp in tps}
+        wanted = dict.fromkeys(as_partitions(tps), timestamp)
         found = await self._running.offsets.until_found(wanted, self._timeout(timeout))
         return {tp: found[tp].offset for tp in wanted}
 
@@ -380,7 +378,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         if any(time < 0 for time in times.values()):
             raise IllegalStateError("a time is in milliseconds since the epoch, never negative")
-        wanted = {TopicPartition(*tp): time for tp, time in times.items()}
+        wanted = dict(zip(as_partitions(times), times.values(), strict=True))
         found = await self._running.offsets.until_found(wanted, self._timeout(timeout))
         answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp in wanted:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.positions import NO_EPOCH, PartitionState
 from aiokclient.consumer.resets import NONE, Reset
 from aiokclient.errors import IllegalStateError, NoOffsetError
@@ -100,7 +101,7 @@ class SubscriptionState:
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Takes these partitions by hand, instead of those assigned so before."""
-        self._by_hand = dict.fromkeys(TopicPartition(*tp) for tp in tps)
+        self._by_hand = dict.fromkeys(as_partitions(tps))
         self._reconcile({})
 
     def assign_subscribed(self, starts: Mapping[TopicPartition, Reset | None]) -> None:
@@ -144,7 +145,10 @@ class SubscriptionState:
 
     def chosen(self, tps: Iterable[TopicPartition] | None) -> list[PartitionState]:
         """The states of these partitions, of all that are assigned for None."""
-        return list(self.partitions.values()) if tps is None else [self[tp] for tp in tps]
+        return list(self.partitions.values()) if tps is None else self._states(tps)
+
+    def _states(self, tps: Iterable[TopicPartition]) -> list[PartitionState]:
+        return [self[tp] for tp in as_partitions(tps)]
 
     # -- how far
 
@@ -204,7 +208,7 @@ class SubscriptionState:
 
     def pause(self, tps: Iterable[TopicPartition], paused: bool) -> None:
         """Stops or goes on handing out records of the partitions."""
-        states = [self[tp] for tp in tps]
+        states = self._states(tps)
         self.settle()
         for state in states:
             state.paused = paused

@@ -202,6 +202,42 @@ async def test_partitions_that_are_not_assigned(consumer: Consumer) -> None:
             await settled(call())
 
 
+TOPICS = [(7,), (None,), (b"orders",), (["orders"],), ("orders", 7)]
+
+
+@pytest.mark.parametrize("topics", TOPICS)
+def test_topics_that_are_no_names(topics: tuple[Any, ...]) -> None:
+    with pytest.raises(IllegalStateError, match="is no topic: it takes names"):
+        Consumer(*topics, bootstrap_servers="localhost:9092")
+
+
+@pytest.mark.parametrize("topics", [[7], None, [b"orders"], [["orders"]]])
+async def test_subscribing_to_no_names(consumer: Consumer, topics: Any) -> None:
+    before = consumer.assignment()
+    with pytest.raises(IllegalStateError, match="is no topic: it takes names"):
+        consumer.subscribe(topics)
+    assert consumer.assignment() == before
+
+
+PLACES = [
+    (TopicPartition("orders", 0), "is not a collection of partitions"),
+    ("orders", "is not a collection of partitions"),
+    (None, "is not a collection of partitions"),
+    ([("orders", -1)], r"\('orders', -1\) is no partition"),
+    (["orders"], "'orders' is no partition"),
+    ([("orders", "0")], r"\('orders', '0'\) is no partition"),
+    ([(0, "orders")], r"\(0, 'orders'\) is no partition"),
+]
+
+
+@pytest.mark.parametrize(("tps", "text"), PLACES)
+async def test_what_is_no_collection_of_partitions(consumer: Consumer, tps: Any, text: str) -> None:
+    calls = (consumer.assign, consumer.pause, consumer.resume, consumer.beginning_offsets)
+    for call in (*calls, consumer.end_offsets):
+        with pytest.raises(IllegalStateError, match=text):
+            await settled(call(tps))
+
+
 async def test_seeking_nowhere(consumer: Consumer) -> None:
     place = TopicPartition("orders", 0)
     with pytest.raises(IllegalStateError, match="a record, or a partition and an offset"):
