@@ -142,7 +142,7 @@ class Accumulator:
 
         They take at most `remaining` bytes, and there has to be room for them (`Memory.room`).
         """
-        limit = queue.topic.batch_limit
+        limit = queue.batch_limit
         batch = queue.open
         if batch is not None:
             index = batch.builder.count
@@ -178,7 +178,7 @@ class Accumulator:
             if place is Place.NOWHERE and not forced:
                 raise self._exhausted(queue, need)
         builder = RecordBatchBuilder(
-            compression=self._compression, level=self._level, limit=queue.topic.batch_limit
+            compression=self._compression, level=self._level, limit=queue.batch_limit
         )
         batch = ProducerBatch(queue.topic.name, queue, self, builder, self._clock.monotonic())
         batch.parked = place is not Place.BUFFER
@@ -211,7 +211,7 @@ class Accumulator:
     def _grow(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve more for an open batch; False if there is no room where it is."""
         queue = batch.queue
-        limit = queue.topic.batch_limit
+        limit = queue.batch_limit
         missing = need - batch.left
         wanted = max(missing, min(batch.reserved, limit - batch.reserved))
         return self._reserve(batch, wanted) or self._reserve(batch, missing)

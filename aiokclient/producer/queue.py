@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionQueue"]
 
+UNDESIGNATED_BATCH = 32 * 1024
+"""The largest batch of records whose partitions are not known: one is moved without a pause."""
+
 
 class PartitionQueue(Account):
     """One partition's batches, and whether it may send; `partition` is None for the records of a
@@ -62,6 +65,12 @@ class PartitionQueue(Account):
     def topic_partition(self) -> TopicPartition:
         """What it is called in errors; the partition is -1 while it is not known."""
         return TopicPartition(self.topic.name, -1 if self.partition is None else self.partition)
+
+    @property
+    def batch_limit(self) -> int:
+        """The size of a batch, in bytes."""
+        limit = self.topic.batch_limit
+        return limit if self.partition is not None else min(limit, UNDESIGNATED_BATCH)
 
     def batches(self) -> Iterator[ProducerBatch]:
         """All that have no outcome yet, the oldest first."""

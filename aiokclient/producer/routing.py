@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Routing", "record_size"]
 
-UNDESIGNATED_BATCH = 32 * 1024
-"""The size of the batches of an undesignated queue: one is moved without a pause."""
 WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 

@@ -39,7 +39,7 @@ def fill(producer: Any, topic: str, partition: int | None = None) -> tuple[list[
 @pytest.mark.fault(39)
 def test_buffer_parking_and_no_more() -> None:
     async def scenario(world: World) -> None:
-        async with world.producer(buffer_memory=MEMORY) as producer:
+        async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
             await producer.send("t", b"warm up")
             with world.cluster.delay(ApiKey.PRODUCE, 0.5, times=3):
                 taken, parked = fill(producer, "t")
@@ -63,7 +63,7 @@ def test_buffer_parking_and_no_more() -> None:
 
 def test_moving_in_begins_below_three_quarters() -> None:
     async def scenario(world: World) -> None:
-        async with world.producer(buffer_memory=MEMORY) as producer:
+        async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
             await producer.send("t", b"warm up")
             memory = memory_of(producer)
             with world.cluster.delay(ApiKey.PRODUCE, 0.1):
@@ -81,7 +81,7 @@ def test_moving_in_begins_below_three_quarters() -> None:
 
 def test_drain_is_for_the_record_sent_last() -> None:
     async def scenario(world: World) -> None:
-        async with world.producer(buffer_memory=MEMORY) as producer:
+        async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
             await producer.send("t", b"warm up", partition=0)
             world.cluster.pause(1)
             fill(producer, "t", 0)
@@ -175,7 +175,7 @@ def test_what_cannot_be_sent_holds_up_nobody(dead: str) -> None:
         led = led_by_two(world)
         alive = [partition for partition in range(4) if cluster.leader("alive", partition) == 1]
         async with world.producer(
-            buffer_memory=MEMORY, delivery_timeout_ms=20_000, max_block_ms=20_000
+            buffer_memory=MEMORY, batch_size=16_384, delivery_timeout_ms=20_000, max_block_ms=20_000
         ) as producer:
             await producer.prepare("alive")
             await producer.prepare("dead")
