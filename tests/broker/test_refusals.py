@@ -1,0 +1,66 @@
+"""What a real broker refuses, and what comes of the records that were sent along."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from kafka_harness import ExternalKafka
+
+from aiokclient import Consumer, Producer
+from aiokclient.errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+)
+
+chance = random.Random(7)
+
+
+async def values_in(kafka: ExternalKafka, topic: str) -> list[bytes | None]:
+    options: Any = {"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest"}
+    async with Consumer(topic, **options) as consumer:
+        return [record.value async for record in consumer.until_end()]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+async def test_a_batch_that_is_too_large_is_split(kafka: ExternalKafka, codec: str) -> None:
+    topic = kafka.create_topic(configs={"max.message.bytes": 2000})
+    values = [b"%03d" % n + chance.randbytes(180) for n in range(100)]
+    options: Any = {"linger_ms": 100, "compression_type": codec}
+    async with Producer(bootstrap_servers=kafka.bootstrap, **options) as producer:
+        await producer.prepare(topic)
+        sent = await producer.gather([producer.send(topic, value) for value in values])
+    assert [result.offset for result in sent] == list(range(100))
+    assert await values_in(kafka, topic) == values
+
+
+async def test_a_record_that_alone_is_too_large(kafka: ExternalKafka) -> None:
+    topic = kafka.create_topic(configs={"max.message.bytes": 2000})
+    async with Producer(bootstrap_servers=kafka.bootstrap, linger_ms=100) as producer:
+        await producer.prepare(topic)
+        before, large, after = (producer.send(topic, bytes(n)) for n in (10, 5000, 20))
+        with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes") as caught:
+            await large
+        assert topic in str(caught.value)
+        await producer.gather([before, after])
+        await producer.send(topic, bytes(30))
+    assert await values_in(kafka, topic) == [bytes(10), bytes(20), bytes(30)]
+
+
+async def test_a_compacted_topic_wants_keys(kafka: ExternalKafka) -> None:
+    topic = kafka.create_topic(configs={"cleanup.policy": "compact"})
+    async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
+        with pytest.raises(InvalidRecordError, match="compacted topic needs a key"):
+            await producer.send(topic, b"v")
+        await producer.send(topic, b"v", key=b"k")
+    assert await values_in(kafka, topic) == [b"v"]
+
+
+async def test_a_timestamp_from_too_long_ago(kafka: ExternalKafka) -> None:
+    topic = kafka.create_topic(configs={"message.timestamp.before.max.ms": 1000})
+    async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
+        with pytest.raises(InvalidTimestampError):
+            await producer.send(topic, b"v", timestamp=1)
+        assert (await producer.send(topic, b"v")).offset == 0
