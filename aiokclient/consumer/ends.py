@@ -41,7 +41,7 @@ class Ends:
 
     def outlived_by(self, cursor: Cursor | None) -> bool:
         """Whether there are ends, and `cursor` is not the iteration that they are for."""
-        return self._cursor is not None and self._cursor() is not cursor
+        return self._cursor is not None and not self.belong_to(cursor)
 
     def belong_to(self, cursor: Cursor | None) -> bool:
         """Whether there are ends, and they are for this iteration."""

@@ -12,7 +12,7 @@ otherwise dropped, to be fetched again after resume.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from aiokclient.consumer.deserialize import RawRecord
@@ -124,6 +124,11 @@ class PartitionFetch:
             return False
         return self.damage is None or self.damage_told
 
+    @property
+    def read(self) -> bool:
+        """Whether nothing is left to unpack, nor to be told."""
+        return self.unpacked and self.damage is None
+
     def rest(self) -> list[int]:
         """The indexes of the batches to unpack, those with markers included."""
         indexes = range(self.index, len(self.batches))
@@ -199,6 +204,13 @@ class FetchBuffer:
                 return fetch
         return None
 
+    def rewind(self, fetches: Iterable[PartitionFetch]) -> None:
+        """Has parts unpacked again from the position on; lets go of those that lie before it."""
+        for fetch in dict.fromkeys(fetches):
+            fetch.rewind()
+            if fetch.read:
+                self.remove(fetch)
+
     def remove(self, fetch: PartitionFetch) -> None:
         """Lets go of a part, read or void."""
         self._queue.pop(fetch, None)
@@ -215,7 +227,8 @@ class FetchBuffer:
         for fetch in [fetch for fetch in self if not fetch.alive]:
             self.remove(fetch)
         for fetch in [fetch for fetch in self._queue if not fetch.state.flowing]:
-            self._park(fetch)
+            if fetch in self._queue:  # Dropped with an earlier one of its partition?
+                self._park(fetch)
         for fetch in [fetch for fetch in self._parked if fetch.state.flowing]:
             del self._parked[fetch]
             self._queue[fetch] = None
@@ -230,4 +243,5 @@ class FetchBuffer:
             return
         del self._queue[fetch]
         fetch.detach()
-        self._parked[fetch] = None
+        if not fetch.read:
+            self._parked[fetch] = None

@@ -91,8 +91,7 @@ class Reader:
         void = [chunk for chunk in self._chunks if not chunk.valid]
         if void:
             self._chunks = deque(chunk for chunk in self._chunks if chunk.valid)
-            for fetch in dict.fromkeys(chunk.fetch for chunk in void):
-                fetch.rewind()
+            self._buffer.rewind(chunk.fetch for chunk in void)
         self._buffer.sort_out()
         states = self._subscription.partitions.values()
         self._failed = any(state.phase is Phase.FAILED for state in states)
@@ -201,7 +200,7 @@ class Reader:
             return
         self._move(chunk)
         fetch = chunk.fetch
-        if fetch.unpacked and chunk.next_offset >= fetch.next_offset and fetch.damage is None:
+        if fetch.read and chunk.next_offset >= fetch.next_offset:
             self._buffer.remove(fetch)
             self._fresh = True
         self._ends.moved(chunk.state)
@@ -260,7 +259,9 @@ class Reader:
             while not (self.stopped or self._at_end(cursor)):
                 count, more = self._gather(max_records, by_partition)
                 now = self._time()
-                if count and until is None:
+                if not count:
+                    until = None  # What was there has become void meanwhile.
+                elif until is None:
                     until = min(now + max_wait, deadline)
                 if until is not None and (not more or now >= until):
                     return self._hand_out(max_records, by_partition)
@@ -428,8 +429,5 @@ class Reader:
 
     def _drop_chunks(self) -> None:
         chunks, self._chunks = self._chunks, deque()
-        for fetch in dict.fromkeys(chunk.fetch for chunk in chunks):
-            fetch.rewind()
-        for fetch in self._buffer:
-            if fetch.raw is not None:
-                fetch.rewind()
+        half_unpacked = [fetch for fetch in self._buffer if fetch.raw is not None]
+        self._buffer.rewind([*(chunk.fetch for chunk in chunks), *half_unpacked])
