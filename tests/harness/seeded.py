@@ -39,7 +39,7 @@ from aiokclient.testing.network import Weather
 
 TOPICS = {"a": 3, "b": 2}
 FAULTS_S = 12.0
-RECOVERY_S = 90.0
+RECOVERY_S = 10.0
 SLACK_S = 0.25
 LARGEST_BATCH = 20_000
 REQUEST_TIMEOUT_MS, DELIVERY_TIMEOUT_MS = 2_000, 60_000
@@ -106,7 +106,7 @@ class Workload:
                     writer.stopped = True
                 self.heal()
                 for producer in producers:
-                    await self.bounded("flush", DELIVERY_TIMEOUT_MS / 1000, producer.flush())
+                    await self.bounded("flush", RECOVERY_S, producer.flush())
                 await self.recovered()
 
     # The clients.
