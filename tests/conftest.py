@@ -6,8 +6,9 @@ the environment runs the tests of ``kafka`` against a cluster of your own.
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from kafka_harness import (
@@ -22,24 +23,28 @@ from kafka_harness import (
 )
 from kafka_harness.node import running
 
+T = TypeVar("T")
 REAL = {"kafka", "kafka3", "kafka_old"}
 JAVA = {"kafka_jars", "kafka_tools_jars"}
+
+
+def or_fail(find: Callable[[], T]) -> T:
+    """What ``find`` finds; a missing program fails the test with the command that installs it."""
+    try:
+        return find()
+    except MissingToolError as error:
+        missing = str(error)
+    pytest.fail(missing, pytrace=False)
 
 
 @pytest.fixture(scope="session")
 def java() -> str:
     """The path of Java; fails with the command that installs it where there is none."""
-    try:
-        return find_java()
-    except MissingToolError as error:
-        pytest.fail(str(error), pytrace=False)
+    return or_fail(find_java)
 
 
 def jars(distribution: Distribution) -> list[Path]:
-    try:
-        return sorted(distribution.jars().glob("*.jar"))
-    except MissingToolError as error:
-        pytest.fail(str(error), pytrace=False)
+    return sorted(or_fail(distribution.jars).glob("*.jar"))
 
 
 @pytest.fixture(scope="session")
