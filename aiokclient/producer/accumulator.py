@@ -268,7 +268,10 @@ class Accumulator:
 
     def _compressed(self, batch: ProducerBatch, work: asyncio.Future[None]) -> None:
         batch.compressing = False
-        if work.cancelled() or batch.done:
+        if batch.done:
+            batch.spend()
+            return
+        if work.cancelled():
             return
         error = work.exception()
         if error is not None:
@@ -327,6 +330,8 @@ class Accumulator:
     def release(self, batch: ProducerBatch) -> None:
         """Nobody holds the bytes of the batch any more."""
         queue, size = batch.queue, batch.reserved
+        if batch.done and not batch.compressing:
+            batch.spend()
         if not size:
             return
         batch.reserved = batch.left = 0

@@ -22,6 +22,9 @@ length, attributes, deltas of timestamp and offset, the lengths of key and value
 FIRST_RESERVE = 1024
 """What an open batch reserves at first beyond its first record; the reserve doubles as it fills."""
 
+SPENT = RecordBatchBuilder(limit=0)
+"""The builder of batches that have their outcome."""
+
 
 class ProducerBatch(DeliveryBatch):
     """Records for one partition, or for a topic whose partitions are not known yet."""
@@ -84,6 +87,18 @@ class ProducerBatch(DeliveryBatch):
         """Requests that hold its bytes: the memory is free only after the last of them."""
         self.explicit: array[int] | None = None
         """While the partitions are unknown: those that the user chose, -1 for none."""
+
+    def partition_of(self, index: int) -> int | None:
+        """The partition of a record: the batch's, or the one that the user chose."""
+        if self.explicit is None or index >= len(self.explicit):
+            return self.partition
+        chosen = self.explicit[index]
+        return chosen if chosen >= 0 else None
+
+    def spend(self) -> None:
+        """Its bytes are of no more use: whoever keeps a delivery does not keep them."""
+        self.builder = SPENT
+        self.add = SPENT.append
 
     def room(self) -> int:
         """Look again how much of what is reserved is left."""

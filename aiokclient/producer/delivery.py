@@ -128,6 +128,17 @@ class DeliveryBatch:
         """All records have moved: nothing more happens here."""
         self._settle()
 
+    def partition_of(self, index: int) -> int | None:
+        """The partition of one of its records, if it is chosen."""
+        return self.partition
+
+    def metadata(self, index: int, timestamp: int) -> RecordMetadata:
+        """Where a written record is; `timestamp` is the one it was sent with."""
+        base, partition = self.base_offset, self.partition
+        assert partition is not None
+        time = self.append_time if self.append_time >= 0 else timestamp
+        return RecordMetadata(self.topic, partition, base + index if base >= 0 else -1, time)
+
     def wake(self) -> None:
         """Let everybody who waits look again."""
         waiters, self._waiters = self._waiters, None
@@ -140,8 +151,9 @@ class DeliveryBatch:
         self.done = True
         self.wake()
         callbacks, self._callbacks = self._callbacks, None
-        for delivery, callback, context in callbacks or ():
-            delivery._notify(callback, context)
+        for entry in callbacks or ():
+            # This batch is done; the record may have moved on, and still wait there.
+            entry[0].located()[0].adopt(entry)
 
     # What the user's handles do
 
@@ -195,22 +207,18 @@ class DeliveryBatch:
             self.leave(waiter)
 
     def call_when_done(self, delivery: Delivery, callback: Callable[[Delivery], Any]) -> None:
-        context = contextvars.copy_context()
-        if self.done:
-            self._hooks.loop.call_soon(callback, delivery, context=context)
-            return
-        if self._callbacks is None:
-            self._callbacks = []
-        self._callbacks.append((delivery, callback, context))
-
-    def call_soon(self, delivery: Delivery, callback: Callable[[Delivery], Any], ctx: Any) -> None:
-        self._hooks.loop.call_soon(callback, delivery, context=ctx)
+        """See `Delivery.add_done_callback`."""
+        self.adopt((delivery, callback, contextvars.copy_context()))
 
     def adopt(self, entry: tuple[Delivery, Callable[[Delivery], Any], Any]) -> None:
-        """A callback that moves here with its record."""
-        if self._callbacks is None:
-            self._callbacks = []
-        self._callbacks.append(entry)
+        """Take a callback over, or have it called when the outcome is there."""
+        if self.done:
+            delivery, callback, context = entry
+            self._hooks.loop.call_soon(callback, delivery, context=context)
+        elif self._callbacks is None:
+            self._callbacks = [entry]
+        else:
+            self._callbacks.append(entry)
 
     def retrieve(self, index: int) -> KafkaError | None:
         """The error of a record, marked as seen by the user; None when it was delivered."""
@@ -271,17 +279,16 @@ class Delivery:
         self._index = index
         self._timestamp = timestamp
 
-    def _located(self) -> DeliveryBatch:
-        batch = self._batch
-        if self._index < batch.moved:
-            self._batch, self._index = batch, _ = batch.locate(self._index)
-        return batch
+    def located(self) -> tuple[DeliveryBatch, int]:
+        """The batch that the record is in now, and its index there."""
+        batch, index = self._batch, self._index
+        return (batch, index) if index >= batch.moved else batch.locate(index)
 
-    def _finished(self) -> DeliveryBatch:
-        batch = self._located()
+    def _finished(self) -> tuple[DeliveryBatch, int]:
+        batch, index = self.located()
         if not batch.done:
             raise asyncio.InvalidStateError(PENDING)
-        return batch
+        return batch, index
 
     @property
     def topic(self) -> str:
@@ -291,7 +298,8 @@ class Delivery:
     @property
     def partition(self) -> int | None:
         """The partition; None while it is not chosen, the topic being unknown yet."""
-        return self._located().partition
+        batch, index = self.located()
+        return batch.partition_of(index)
 
     @property
     def offset(self) -> int:
@@ -299,8 +307,8 @@ class Delivery:
 
         Raises `asyncio.InvalidStateError` until done.
         """
-        batch = self._finished()
-        return batch.base_offset + self._index if batch.base_offset >= 0 else -1
+        batch, index = self._finished()
+        return batch.base_offset + index if batch.base_offset >= 0 else -1
 
     @property
     def timestamp(self) -> int:
@@ -308,40 +316,41 @@ class Delivery:
 
         Raises `asyncio.InvalidStateError` until done.
         """
-        batch = self._finished()
+        batch, _ = self._finished()
         return batch.append_time if batch.append_time >= 0 else self._timestamp
 
     def done(self) -> bool:
         """Whether the record has its outcome, delivered or failed."""
-        return self._located().done
+        return self.located()[0].done
 
     def result(self) -> RecordMetadata:
         """Where the record is. Raises what kept it from being delivered, which retrieves it.
 
         Raises `asyncio.InvalidStateError` until done.
         """
-        batch = self._finished()
-        error = batch.retrieve(self._index)
+        batch, index = self._finished()
+        error = batch.retrieve(index)
         if error is not None:
             raise error.with_traceback(None)
-        return self._metadata(batch)
+        return batch.metadata(index, self._timestamp)
 
     def exception(self) -> KafkaError | None:
         """What kept the record from being delivered, or None; this retrieves it.
 
         Raises `asyncio.InvalidStateError` until done.
         """
-        return self._finished().retrieve(self._index)
+        batch, index = self._finished()
+        return batch.retrieve(index)
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
         """Have the loop call `callback(delivery)` once it is done, soon if it is already.
 
         A callback alone does not retrieve a failure.
         """
-        self._located().call_when_done(self, callback)
+        self.located()[0].call_when_done(self, callback)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        batch = self._located()
+        batch, index = self.located()
         while not batch.done:
             batch.demand()
             waiter = batch.wait()
@@ -349,31 +358,24 @@ class Delivery:
                 yield from waiter
             finally:
                 batch.leave(waiter)
-            batch = self._located()
+            batch, index = self.located()
         if batch.error is not None:
             return self.result()
-        return self._metadata(batch)
+        return batch.metadata(index, self._timestamp)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Delivery):
+            return NotImplemented
+        return self._batch is other._batch and self._index == other._index
+
+    def __hash__(self) -> int:
+        return hash((id(self._batch), self._index))
 
     def __repr__(self) -> str:
-        batch = self._located()
-        place = f"topic={batch.topic!r} partition={batch.partition}"
+        batch, _ = self.located()
+        place = f"topic={batch.topic!r} partition={self.partition}"
         if not batch.done:
             return f"<Delivery {place} pending>"
         if batch.error is not None:
             return f"<Delivery {place} failed: {type(batch.error).__name__}>"
         return f"<Delivery {place} offset={self.offset}>"
-
-    def _metadata(self, batch: DeliveryBatch) -> RecordMetadata:
-        base = batch.base_offset
-        offset = base + self._index if base >= 0 else -1
-        time = batch.append_time if batch.append_time >= 0 else self._timestamp
-        assert batch.partition is not None
-        return RecordMetadata(batch.topic, batch.partition, offset, time)
-
-    def _notify(self, callback: Callable[[Delivery], Any], context: Any) -> None:
-        # The batch that held the callback is done; the record may have moved on and still wait.
-        batch = self._located()
-        if batch.done:
-            batch.call_soon(self, callback, context)
-        else:
-            batch.adopt((self, callback, context))

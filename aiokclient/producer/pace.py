@@ -30,12 +30,12 @@ WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 def parked(delivery: Delivery) -> bool:
     """Whether the record is in the parking."""
-    return delivery._located().parked
+    return delivery.located()[0].parked
 
 
 async def unparked(delivery: Delivery) -> None:
     """Until the record has left the parking, or has its outcome."""
-    while (batch := delivery._located()).parked and not batch.done:
+    while (batch := delivery.located()[0]).parked and not batch.done:
         await batch.changed()
 
 

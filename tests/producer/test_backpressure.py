@@ -71,9 +71,9 @@ def test_moving_in_begins_below_three_quarters() -> None:
                 assert memory.buffer.in_use > MEMORY * 0.9
                 await taken[0]
                 assert memory.buffer.in_use > MEMORY * 0.75
-                assert parked[0]._located().parked
+                assert parked[0].located()[0].parked
                 await taken[-1]
-                assert not parked[0]._located().parked
+                assert not parked[0].located()[0].parked
                 await producer.flush()
 
     simulate(scenario)

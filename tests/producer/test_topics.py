@@ -32,7 +32,7 @@ def test_records_of_an_unknown_topic_wait_and_keep_their_order() -> None:
                 key = b"%d" % (i % 7) if i % 3 else None
                 partition = i % 6 if i % 5 == 0 else None
                 delivery = producer.send("t", b"%05d" % i, key=key, partition=partition)
-                assert delivery.partition is None
+                assert delivery.partition == partition
                 deliveries.append((i, key, partition, delivery))
             results = await producer.gather([each[-1] for each in deliveries])
         for (_, key, partition, _), result in zip(deliveries, results, strict=True):

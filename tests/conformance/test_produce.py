@@ -1,0 +1,176 @@
+"""Producing, on the embedded cluster and on a real Kafka: the same from both."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from driver import read_to_the_end
+from ledger import Ledger, pack
+
+from aiokclient import Admin, Consumer, Producer, ProducerRecord, RecordMetadata, TopicPartition
+from aiokclient.admin import NewTopic
+from aiokclient.errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.record.murmur2 import murmur2, to_positive
+
+
+async def read(servers: Any, topic: str, partitions: int = 1) -> list[Any]:
+    """All records of a topic, partition after partition."""
+    found = []
+    async with Consumer(
+        bootstrap_servers=servers.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        for partition in range(partitions):
+            consumer.assign([TopicPartition(topic, partition)])
+            found += [record async for record in consumer.until_end()]
+    return found
+
+
+async def until(consumer: Any, value: bytes) -> AsyncIterator[Any]:
+    """The records before the one with this value."""
+    async for record in consumer:
+        if record.value == value:
+            return
+        yield record
+
+
+def producer(servers: Any, **options: Any) -> Producer[Any, Any]:
+    return Producer(bootstrap_servers=servers.bootstrap, **options)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_records_come_back_as_they_were_sent(cluster_servers: Any, codec: str) -> None:
+    topic = await cluster_servers.new_topic(partitions=3)
+    ledger = Ledger()
+    payloads = [ledger.payload(0, topic, i % 3) for i in range(3000)]
+    async with producer(cluster_servers, compression_type=codec, batch_size=10_000) as sending:
+        deliveries = [
+            sending.send(topic, pack(payload, 200), partition=payload.partition)
+            for payload in payloads
+        ]
+        results = await sending.gather(deliveries)
+    for payload, result in zip(payloads, results, strict=True):
+        ledger.acknowledge(payload, result.offset)
+    places = [(topic, partition) for partition in range(3)]
+    await read_to_the_end(ledger, cluster_servers.bootstrap, places)
+    ledger.check()
+
+
+async def test_all_that_a_record_has(cluster_servers: Any) -> None:
+    topic = await cluster_servers.new_topic()
+    headers = [("h", b"1"), ("h", None), ("", b"")]
+    async with producer(cluster_servers) as sending:
+        one = await sending.send(topic, b"v", b"k", 0, 1_700_000_000_123, headers)
+        assert one == RecordMetadata(topic, 0, 0, 1_700_000_000_123)
+        await sending.gather(sending.send_many(topic, [None, (b"", b""), ProducerRecord(topic)]))
+    first, *others = await read(cluster_servers, topic)
+    assert (first.key, first.value, first.timestamp) == (b"k", b"v", 1_700_000_000_123)
+    assert list(first.headers) == headers
+    assert [(r.key, r.value) for r in others] == [(None, None), (b"", b""), (None, None)]
+
+
+async def test_keys_and_partitions(cluster_servers: Any) -> None:
+    topic = await cluster_servers.new_topic(partitions=5)
+    async with producer(cluster_servers) as sending:
+        keys = [b"key-%d" % i for i in range(200)]
+        results = await sending.gather([sending.send(topic, b"v", key) for key in keys])
+        assert [r.partition for r in results] == [to_positive(murmur2(key)) % 5 for key in keys]
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+async def test_acks(cluster_servers: Any, acks: Any) -> None:
+    topic = await cluster_servers.new_topic()
+    async with producer(cluster_servers, acks=acks) as sending:
+        results = await sending.gather(sending.send_many(topic, [b"x"] * 100))
+        assert [r.offset for r in results] == ([-1] * 100 if acks == 0 else list(range(100)))
+        # This one comes behind them, and is acknowledged by being there.
+        end = sending.send(topic, b"end")
+        await end
+        async with Consumer(
+            topic, bootstrap_servers=cluster_servers.bootstrap, auto_offset_reset="earliest"
+        ) as consumer:
+            async with asyncio.timeout(30):
+                values = [record.value async for record in until(consumer, b"end")]
+        assert values == [b"x"] * 100
+
+
+async def test_append_times(cluster_servers: Any) -> None:
+    configs = {"message.timestamp.type": "LogAppendTime"}
+    topic = await cluster_servers.new_topic(configs=configs)
+    async with producer(cluster_servers) as sending:
+        result = await sending.send(topic, b"v", timestamp=5)
+    (record,) = await read(cluster_servers, topic)
+    assert result.timestamp == record.timestamp > 5
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+async def test_a_batch_that_is_too_large_is_split(cluster_servers: Any, codec: str) -> None:
+    topic = await cluster_servers.new_topic(configs={"max.message.bytes": 2000})
+    values = [b"%04d" % i * 20 for i in range(1000)]
+    async with producer(cluster_servers, compression_type=codec, batch_size=60_000) as sending:
+        results = await sending.gather(sending.send_many(topic, values))
+        assert [r.offset for r in results] == list(range(1000))
+        with pytest.raises(RecordTooLargeError):
+            await sending.send(topic, random.Random(1).randbytes(5000))
+        assert (await sending.send(topic, b"fits")).offset == 1000
+    assert [r.value for r in await read(cluster_servers, topic)] == [*values, b"fits"]
+
+
+async def test_what_the_broker_refuses_fails_alone(cluster_servers: Any) -> None:
+    """After each refusal the sequence has a gap, and what is behind it goes through all the same."""
+    configs = {"message.timestamp.before.max.ms": 1000, "cleanup.policy": "compact"}
+    topic = await cluster_servers.new_topic(configs=configs)
+    refused: list[tuple[dict[str, Any], type[KafkaError]]] = [
+        ({"key": None}, InvalidRecordError),
+        ({"key": b"k", "timestamp": 1}, InvalidTimestampError),
+    ]
+    async with producer(cluster_servers, linger_ms=0) as sending:
+        offset = 0
+        for arguments, error in refused * 2:
+            assert (await sending.send(topic, b"v", key=b"k")).offset == offset
+            bad = sending.send(topic, b"bad", **arguments)
+            behind = [sending.send(topic, b"v", key=b"k") for _ in range(3)]
+            with pytest.raises(error):
+                await bad
+            offsets = [result.offset for result in await sending.gather(behind)]
+            assert offsets == [offset + 1, offset + 2, offset + 3]
+            offset += 4
+
+
+async def test_a_topic_that_is_not_there(cluster_servers: Any) -> None:
+    async with producer(cluster_servers, max_block_ms=500) as sending:
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await sending.send("nobody-made-this-topic", b"v")
+
+
+async def test_a_topic_made_again(cluster_servers: Any) -> None:
+    topic = await cluster_servers.new_topic()
+    async with (
+        producer(cluster_servers, linger_ms=0) as sending,
+        Admin(bootstrap_servers=cluster_servers.bootstrap) as admin,
+    ):
+        for _ in range(10):
+            await sending.send(topic, b"old")
+        (await admin.delete_topics([topic])).raise_for_errors()
+        deliveries = [sending.send(topic, b"new") for _ in range(10)]
+        while True:
+            created = await admin.create_topics([NewTopic(topic)])
+            if not any(isinstance(result, KafkaError) for result in created.values()):
+                break
+            await asyncio.sleep(0.05)
+        deliveries += [sending.send(topic, b"new") for _ in range(10)]
+        results = await sending.gather(deliveries, return_exceptions=True)
+    assert not [result for result in results if isinstance(result, KafkaError)]
+    values = [record.value for record in await read(cluster_servers, topic)]
+    # Those that the old topic still took went away with it.
+    assert values == [b"new"] * len(values)
+    assert len(values) >= 10
