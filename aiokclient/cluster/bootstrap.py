@@ -106,21 +106,21 @@ class Bootstrap:
     def _failed(self, pool: ConnectionPool, error: KafkaError, attempt: int) -> float | None:
         place = _place(pool)
         left = self._deadline - self._clock.monotonic()
-        if place not in self._outcomes:
-            what = error.message or error
-            logger.warning("bootstrap server %s: %s; trying for %.1f s more", place, what, left)
-        self._outcomes[place] = error
         backoff = Backoff(
             self._config.retry_backoff_ms / 1000, self._config.retry_backoff_max_ms / 1000
         )
         rng = self._clock.rng
         action = decide(error, Scope.CONNECTION, attempt, max(left, 0.001), rng, backoff)
+        again = action.decision in (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+        if place not in self._outcomes:
+            rest = f"trying for {left:.1f} s more" if again else "not tried again"
+            logger.warning("bootstrap server %s: %s; %s", place, error.message or error, rest)
+        self._outcomes[place] = error
         self._moved.set()
         self._moved = anyio.Event()
-        if action.decision in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
-            return action.delay_s
-        self._hopeless[place] = error
-        return None
+        if not again:
+            self._hopeless[place] = error
+        return action.delay_s if again else None
 
 
 async def servers_of(config: ClientConfig, connector: Connector) -> list[tuple[str, int]]:
