@@ -15,6 +15,7 @@ from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
+    IllegalStateError,
     InvalidTopicError,
     KafkaError,
     RecordTooLargeError,
@@ -178,6 +179,11 @@ class Producer(Lifecycle, Generic[K, V]):
         engine = self._engine
         assert engine is not None
         partitioner = engine.routing.partitioner
+        if not isinstance(values, Sequence):
+            raise IllegalStateError(
+                f"send_many() takes a sequence such as a list, not {type(values).__name__}; "
+                "send_all() takes any iterable"
+            )
         if not values:
             return []
         if self._raw and partitioner.function is None and bulk.are_plain(values):
@@ -360,7 +366,8 @@ class Producer(Lifecycle, Generic[K, V]):
     def _unfit(self, topic: str, error: Exception) -> SerializationError:
         return SerializationError(
             f"a record for topic {topic} cannot be encoded ({error}); without a serializer keys, "
-            "values and header values have to be bytes or None, header names str"
+            "values and header values have to be bytes or None, header names str, partition and "
+            "timestamp (milliseconds) int"
         )
 
     def _prepared(self, record: ProducerRecord) -> bulk.Prepared:

@@ -71,6 +71,18 @@ async def test_what_is_not_bytes_amid_a_batch(producer: Producer, place: str, wr
         await producer.gather(good)
 
 
+@pytest.mark.parametrize("where", [{"timestamp": 1.5}, {"timestamp": "now"}, {"partition": "0"}])
+async def test_what_is_no_number(producer: Producer, where: dict[str, Any]) -> None:
+    with pytest.raises(SerializationError, match=r"partition and timestamp \(milliseconds\) int"):
+        producer.send("orders", b"v", **where)
+
+
+@pytest.mark.parametrize("values", [None, {b"v"}, {b"k": b"v"}, iter([b"v"])])
+async def test_many_that_are_no_sequence(producer: Producer, values: Any) -> None:
+    with pytest.raises(IllegalStateError, match=r"a sequence such as a list.* send_all\(\)"):
+        producer.send_many("orders", values)
+
+
 async def test_a_partition_that_is_not_there(producer: Producer) -> None:
     for partition in (-1, 2):
         with pytest.raises(UnknownTopicOrPartitionError, match="it has 2 partitions"):
