@@ -126,7 +126,7 @@ async def test_a_batch_that_is_too_large_is_split(cluster_servers: Any, codec: s
 
 
 async def test_what_the_broker_refuses_fails_alone(cluster_servers: Any) -> None:
-    """After each refusal the sequence has a gap, and what is behind it goes through all the same."""
+    """Each refusal leaves a gap in the sequence; what is behind it goes through all the same."""
     configs = {"message.timestamp.before.max.ms": 1000, "cleanup.policy": "compact"}
     topic = await cluster_servers.new_topic(configs=configs)
     refused: list[tuple[dict[str, Any], type[KafkaError]]] = [
