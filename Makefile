@@ -53,5 +53,5 @@ clean:
 
 .venv-3.11/.test: pyproject.toml | .venv-3.11/bin/python
 	.venv-3.11/bin/python $(PIP) --upgrade pip
-	.venv-3.11/bin/python $(PIP) --editable . --group test
+	.venv-3.11/bin/python $(PIP) --editable . --group test --group peers
 	touch $@

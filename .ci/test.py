@@ -75,7 +75,7 @@ def steps(everything: bool) -> list[Step]:
     if everything:
         found.append(Step("tests, pure", [[NEWEST, *pytest, "tests"]], pure, junit=True))
         found.append(Step("tests, 3.11", [[OLDEST, *pytest, "tests"]], junit=True))
-    selection = ["-m", "not kafka and not java and not peers", *PURE]
+    selection = ["-m", "not kafka and not java", *PURE]
     found.append(Step("tests, 3.11 pure", [[OLDEST, *pytest, *selection]], pure, junit=True))
     return found
 

@@ -15,8 +15,11 @@ async def main(bootstrap: str = "localhost:9092") -> None:
         cluster = await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
         print(f"cluster {cluster.cluster_id}: {len(cluster.brokers)} broker(s)")
         # Not waiting: the requests to all brokers are under way at once.
+        question = messages.ApiVersionsRequest(
+            client_software_name="example", client_software_version="1.0"
+        )
         pending = {
-            broker.node_id: client.send(messages.ApiVersionsRequest(), to=Broker(broker.node_id))
+            broker.node_id: client.send(question, to=Broker(broker.node_id))
             for broker in cluster.brokers
         }
         for node_id, handle in pending.items():

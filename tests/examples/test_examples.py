@@ -71,7 +71,7 @@ def test_notebook() -> None:
     NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
-    assert json.dumps(code[4].outputs).count("1001") >= 1
+    assert json.dumps(code[3].outputs).count("1001") >= 1
 
 
 def test_demo_finds_nothing_wrong() -> None:

@@ -49,9 +49,12 @@ async def test_in_this_loop():
 
 
 async def test_in_a_thread_of_its_own():
+    before = set(threading.enumerate())
     with EmbeddedCluster(2) as cluster:
+        (made,) = set(threading.enumerate()) - before
+        assert made.name == "aiokclient-embedded-cluster"
         assert await metadata(cluster.address(2)) == [1, 2]
-    assert "aiokclient-embedded-cluster" not in [each.name for each in threading.enumerate()]
+    assert not made.is_alive()
     with pytest.raises(OSError, match=r".*"):
         await metadata(cluster.address(2))
 
@@ -124,6 +127,7 @@ def test_the_same_seed_gives_the_same_ids():
 
 
 async def test_a_start_that_fails_leaves_nothing(tmp_path):
+    before = set(threading.enumerate())
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match="cannot listen at"):
@@ -131,7 +135,7 @@ async def test_a_start_that_fails_leaves_nothing(tmp_path):
                 pass
         with pytest.raises(OSError, match="cannot listen at"), EmbeddedCluster(port=port):
             pass
-    assert "aiokclient-embedded-cluster" not in [each.name for each in threading.enumerate()]
+    assert set(threading.enumerate()) <= before
 
 
 def test_on_uvloop():
