@@ -97,6 +97,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         )
         self._subscription = SubscriptionState(Reset.of(config))
         self._engine: Engine | None = None
+        self._stopped = False
         self._subscribe_all(topics, listener)
 
     def _subscribe_all(self, topics: Sequence[str | re.Pattern[str]], listener: Any) -> None:
@@ -130,6 +131,8 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._supervisor,
             lambda: self._failure,
         )
+        if self._stopped:
+            self._engine.reader.mark_stopped()
         await self._engine.start()
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
@@ -327,12 +330,12 @@ class Consumer(Lifecycle, Generic[K, V]):
     def stop(self) -> None:
         """Ends reading for good: iterations end after what is in hand, `poll` gives []. Plain.
 
-        May be called from any thread and from signal handlers. The consumer still has to be closed.
+        May be called from any thread and from signal handlers, at any time: stopped before its
+        start a consumer reads nothing. It still has to be closed.
         """
-        if self._state is State.CLOSED:
+        self._stopped = True
+        if self._engine is None or self._loop is None or self._state is State.CLOSED:
             return
-        if self._engine is None or self._loop is None:
-            raise IllegalStateError("this consumer is not started, so there is nothing to stop")
         self._engine.reader.mark_stopped()
         if threading.get_ident() == self._thread and self._closing is not None:
             return

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from aiokclient.consumer.positions import PartitionState
 from aiokclient.consumer.subscription import SubscriptionState
 from aiokclient.consumer.turnstile import Cursor
 from aiokclient.types import TopicPartition
 
-__all__ = ["Ends"]
+__all__ = ["Ends", "EndsLookup"]
+
+EndsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+"""Asks for the end offsets as they are now."""
 
 
 class Ends:
@@ -57,6 +60,17 @@ class Ends:
                 if state.held:  # A seek has taken it back.
                     self._subscription.hold([state], False)
         return there
+
+    def within(
+        self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
+    ) -> bool:
+        """Whether with these positions the ends (or `only` this one's) would be reached."""
+        partitions = self._subscription.partitions
+        return all(
+            offsets.get(state, state.position) >= end
+            for state, end in self._offsets.items()
+            if partitions.get(state.tp) is state and only in (None, state)
+        )
 
     def clear(self) -> None:
         """Lets the partitions go on."""

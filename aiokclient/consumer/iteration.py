@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from aiokclient.consumer.ends import EndsLookup
 from aiokclient.consumer.reader import GIVE_WAY_S, Reader
 from aiokclient.consumer.records import Records
 from aiokclient.errors import CorruptRecordError
@@ -16,13 +17,10 @@ from aiokclient.types import ConsumerRecord, TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ArrowBatches", "Ends", "RecordBatches", "RecordIterator"]
+__all__ = ["ArrowBatches", "RecordBatches", "RecordIterator"]
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-Ends: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
-"""Asks for the end offsets."""
 
 
 class RecordIterator(Generic[K, V]):
@@ -33,7 +31,7 @@ class RecordIterator(Generic[K, V]):
 
     __slots__ = ("__weakref__", "_ends", "_reader", "_records", "_time", "_until")
 
-    def __init__(self, reader: Reader, ends: Ends | None = None) -> None:
+    def __init__(self, reader: Reader, ends: EndsLookup | None = None) -> None:
         self._reader = reader
         self._ends = ends
         self._records: Iterator[ConsumerRecord[K, V]] = iter(())
@@ -55,8 +53,8 @@ class RecordIterator(Generic[K, V]):
 
     async def _advance(self) -> ConsumerRecord[K, V]:
         if self._ends is not None:
-            ends, self._ends = await self._ends(), None
-            self._reader.limit(self, ends)
+            await self._reader.limit(self, self._ends)
+            self._ends = None
         records = await self._reader.advance(self)
         if records is None:
             raise StopAsyncIteration
@@ -76,7 +74,7 @@ class RecordBatches(Generic[K, V]):
         max_records: int,
         max_wait: float,
         by_partition: bool,
-        ends: Ends | None,
+        ends: EndsLookup | None,
     ) -> None:
         self._reader = reader
         self._max_records = max_records
@@ -89,8 +87,8 @@ class RecordBatches(Generic[K, V]):
 
     async def __anext__(self) -> Records[K, V]:
         if self._ends is not None:
-            ends, self._ends = await self._ends(), None
-            self._reader.limit(self, ends)
+            await self._reader.limit(self, self._ends)
+            self._ends = None
         records = await self._reader.read(
             self._max_records,
             math.inf,

@@ -17,12 +17,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
+import anyio
+
 from aiokclient.consumer.deserialize import RawRecord
-from aiokclient.consumer.ends import Ends
+from aiokclient.consumer.ends import Ends, EndsLookup
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.positions import PartitionState, Phase
 from aiokclient.consumer.records import Records
@@ -74,6 +76,7 @@ class Reader:
         self._yielded = 0.0
         self._fresh = False
         self._ends = Ends(subscription)
+        self._lookup = anyio.CancelScope()
         self.stopped = False
         subscription.settle = self.settle
         subscription.touched = self._touched
@@ -106,7 +109,7 @@ class Reader:
     def stop(self) -> None:
         """Ends all reading, after what is in hand. From the loop's thread."""
         self.mark_stopped()
-        self._arrived.set()
+        self.wake()
 
     def mark_stopped(self) -> None:
         """The part of `stop` that any thread may do: who waits is not woken."""
@@ -116,6 +119,7 @@ class Reader:
     def wake(self) -> None:
         """Has who waits look again."""
         self.turnstile.interrupt()
+        self._lookup.cancel()
         self._arrived.set()
 
     def leave(self, cursor: Cursor) -> None:
@@ -162,8 +166,11 @@ class Reader:
     async def _give_way(self) -> None:
         """Lets the loop run if it is time; cancellations and timeouts come in here."""
         if self._fresh or self._time() - self._yielded >= GIVE_WAY_S:
-            await asyncio.sleep(0)
-            self._yielded, self._fresh = self._time(), False
+            try:
+                await asyncio.sleep(0)
+            finally:
+                # If it was cancelled here: the next request may go on, or none would ever.
+                self._yielded, self._fresh = self._time(), False
 
     async def _wait(self, until: float) -> None:
         await self._arrived.wait(until)
@@ -258,6 +265,7 @@ class Reader:
             await self._give_way()
             while not (self.stopped or self._at_end(cursor)):
                 count, more = self._gather(max_records, by_partition)
+                more = more and not self._to_the_end(cursor, by_partition)
                 now = self._time()
                 if not count:
                     until = None  # What was there has become void meanwhile.
@@ -404,14 +412,20 @@ class Reader:
 
     # -- to the end
 
-    def limit(self, cursor: Cursor, ends: Mapping[TopicPartition, int]) -> None:
-        """Has the iteration end at these offsets."""
+    async def limit(self, cursor: Cursor, ends: EndsLookup) -> None:
+        """Has the iteration end at the offsets that `ends()` tells, unless it is stopped."""
         with self.turnstile.enter(cursor):
+            self._ask()
             self._end_limits()
-            self._take_back()
+            if self.stopped:
+                return
+            with anyio.CancelScope() as self._lookup:
+                found = await ends()
+            if self._lookup.cancelled_caught:
+                return
             self._drop_chunks()
-            self._unpacker.limits = dict(ends)
-            self._ends.begin(cursor, ends)
+            self._unpacker.limits = dict(found)
+            self._ends.begin(cursor, found)
 
     def _limit(self, cursor: Cursor | None) -> None:
         """Takes back the limits of an iteration that another request has followed."""
@@ -427,7 +441,15 @@ class Reader:
     def _at_end(self, cursor: Cursor | None) -> bool:
         return self._ends.belong_to(cursor) and self._ends.reached()
 
+    def _to_the_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
+        """Whether the chunks hold all that is left for the iteration, or for its next list."""
+        if not self._chunks or not self._ends.belong_to(cursor):
+            return False
+        ahead = {chunk.state: chunk.next_offset for chunk in self._chunks}
+        return self._ends.within(ahead, self._chunks[0].state if by_partition else None)
+
     def _drop_chunks(self) -> None:
+        self._take_back()
         chunks, self._chunks = self._chunks, deque()
         half_unpacked = [fetch for fetch in self._buffer if fetch.raw is not None]
         self._buffer.rewind([*(chunk.fetch for chunk in chunks), *half_unpacked])

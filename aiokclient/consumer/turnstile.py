@@ -47,12 +47,18 @@ class Turnstile:
         if self._busy or self._held_from(task, cursor):
             raise ConcurrentReadError()
         self._busy = True
-        self._holder = None if cursor is None else weakref.ref(cursor)
+        self._take_over(cursor)
         self._task = task
         try:
             yield
         finally:
             self._busy = False
+
+    def _take_over(self, cursor: Cursor | None) -> None:
+        """An iteration that another follows has to come back: it may have records at hand."""
+        if self._holder is None or self._holder() is not cursor:
+            self.interrupt()
+            self._holder = None if cursor is None else weakref.ref(cursor)
 
     def _held_from(self, task: asyncio.Task[Any] | None, cursor: Cursor | None) -> bool:
         holder = self._holder() if self._holder is not None else None

@@ -345,8 +345,6 @@ def test_before_the_start() -> None:
         assert consumer.assignment() == consumer.paused() == {T0}
         with pytest.raises(IllegalStateError, match="not started"):
             await consumer.poll()
-        with pytest.raises(IllegalStateError, match="not started"):
-            consumer.stop()
         fill(world, 5)
         async with consumer:
             assert await consumer.poll() == []

@@ -1,0 +1,80 @@
+"""A cluster in a thread of its own, and topics on it; everything through the public API."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from aiokclient import Consumer, TopicPartition
+from aiokclient.testing import EmbeddedCluster
+
+_numbers = itertools.count(1)
+
+
+class Stage:
+    """The embedded cluster as a test uses it, with one topic that is the test's own."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.topic = ""
+
+    def new_topic(self, partitions: int = 1, **options: Any) -> str:
+        """Makes a topic; `topic` and `tp` are about the last one made."""
+        self.topic = f"contract-{next(_numbers)}"
+        self.cluster.create_topic(self.topic, partitions, **options)
+        return self.topic
+
+    def tp(self, partition: int = 0) -> TopicPartition:
+        return TopicPartition(self.topic, partition)
+
+    def fill(self, count: int, partition: int = 0, batch: int = 100, **options: Any) -> None:
+        """Values "partition:offset", in batches of so many."""
+        start = self.cluster.offsets(self.topic, partition)[1]
+        for first in range(start, start + count, batch):
+            last = min(first + batch, start + count)
+            values = [b"%d:%d" % (partition, i) for i in range(first, last)]
+            self.cluster.produce(self.topic, values, partition, **options)
+
+    def consumer(self, *topics: Any, **options: Any) -> Consumer[Any, Any]:
+        """Of the test's topic unless another, or a partition to be assigned, is named."""
+        options.setdefault("auto_offset_reset", "earliest")
+        options.setdefault("bootstrap_servers", self.cluster.bootstrap_servers)
+        by_hand = [topic for topic in topics if isinstance(topic, TopicPartition)]
+        consumer = Consumer(*(() if by_hand else topics or (self.topic,)), **options)
+        if by_hand:
+            consumer.assign(by_hand)
+        return consumer
+
+    async def drain(self, consumer: Consumer[Any, Any], count: int) -> list[Any]:
+        """So many records by `poll`, or an AssertionError for what is missing."""
+        found: list[Any] = []
+        while len(found) < count:
+            records = await consumer.poll(timeout=20.0, max_records=count - len(found))
+            assert records, f"{len(found)} of {count} records came"
+            found += records
+        return found
+
+
+def check(records: Any) -> None:
+    """Each record is where its value says."""
+    assert all(r.value == b"%d:%d" % (r.partition, r.offset) for r in records)
+
+
+@pytest.fixture(scope="session")
+def contract_cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def stage(contract_cluster: EmbeddedCluster) -> Iterator[Stage]:
+    stage = Stage(contract_cluster)
+    stage.new_topic()
+    yield stage
+    contract_cluster.reset()
+
+
+@pytest.fixture
+def right() -> Callable[[Any], None]:
+    return check
