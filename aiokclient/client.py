@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from aiokclient.cluster.parent import Parent
 from aiokclient.cluster.pending import PendingResponse
-from aiokclient.cluster.targets import Target
+from aiokclient.cluster.targets import TARGETS, Target
 from aiokclient.config import ClientConfig, ClientOptions
+from aiokclient.protocol.schema import Request
 
 if TYPE_CHECKING:
-    from aiokclient.protocol.schema import Request, Response
+    from aiokclient.protocol.schema import Response
 
 __all__ = ["Client"]
 
@@ -45,9 +46,11 @@ class Client(Parent):
 
         Raises ApiTimeoutError, whose cause is the last error; the broker's error when it is not
         to be tried again; UnsupportedVersionError when the broker is too old or too new;
-        ClosedError. Cancelling it abandons the response: the broker may still do what was asked.
+        ClosedError; TypeError for what is no request, target or number. Cancelling it abandons the
+        response: the broker may still do what was asked.
         """
         self._check()
+        _require(message, to, timeout)
         return await self._cluster.request(message, to, timeout=timeout)
 
     def send(
@@ -59,4 +62,17 @@ class Client(Parent):
         ClosedError.
         """
         self._check()
+        _require(message, to, timeout)
         return self._cluster.send(message, to, timeout=timeout)
+
+
+def _require(message: Any, to: Any, timeout: Any) -> None:
+    if not isinstance(message, Request):
+        raise TypeError(f"{message!r} is not a request of aiokclient.protocol.messages")
+    if not isinstance(to, TARGETS):
+        raise TypeError(
+            f"{to!r} does not say whose the request is: AnyBroker(), Broker(id), Controller(), "
+            "Leader(topic, partition) or Coordinator(kind, key)"
+        )
+    if timeout is not None and not isinstance(timeout, int | float):
+        raise TypeError(f"timeout={timeout!r} is not a number of seconds")

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
+from aiokclient.errors import WrongLoopError
+
 __all__ = ["PendingResponse"]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -28,6 +30,11 @@ class PendingResponse(Generic[T_co]):
 
     async def _wait(self) -> T_co:
         if not self._future.done():
+            if asyncio.get_running_loop() is not self._future.get_loop():
+                raise WrongLoopError(
+                    "this response belongs to a client that was started in another event loop; "
+                    "await it there, or use asyncio.run_coroutine_threadsafe with that loop"
+                )
             await asyncio.wait([self._future])
         return self.result()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["AnyBroker", "Broker", "Controller", "Coordinator", "Leader", "Target"]
+__all__ = ["TARGETS", "AnyBroker", "Broker", "Controller", "Coordinator", "Leader", "Target"]
 
 
 class AnyBroker(NamedTuple):
@@ -36,3 +36,4 @@ class Coordinator(NamedTuple):
 
 
 Target: TypeAlias = AnyBroker | Broker | Controller | Leader | Coordinator
+TARGETS: Final = (AnyBroker, Broker, Controller, Leader, Coordinator)
