@@ -107,7 +107,7 @@ class Expiry:
         return DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
 
     def _why(self, batch: ProducerBatch) -> str:
-        waited = f"after {self._clock.monotonic() - batch.created:.1f} s"
+        waited = f"After {self._clock.monotonic() - batch.created:.1f} s"
         queue = batch.queue
         if batch.attempt:
             return f"{waited} it was sent {batch.attempt} time(s) without an acknowledgement"

@@ -42,6 +42,7 @@ class Partitioner:
         self.function: PartitionerFunction | None = config.partitioner
         self.ignore_keys = config.partitioner_ignore_keys
         self._adaptive = config.partitioner_adaptive_partitioning_enable
+        self._availability_s = config.partitioner_availability_timeout_ms / 1000
         self._sticky_bytes = max(config.batch_size, 1)
         self._rng = rng
 
@@ -62,9 +63,15 @@ class Partitioner:
         queues: Sequence[PartitionQueue] = topic.queues
         if len(queues) > 1:
             queues = [q for q in queues if not q.unsendable] or queues
+            if self._availability_s:
+                queues = [q for q in queues if self._answers(q)] or queues
         topic.sticky = queue = queues[0] if len(queues) == 1 else self._draw(queues)
         topic.sticky_left = self._sticky_bytes
         return queue
+
+    def _answers(self, queue: PartitionQueue) -> bool:
+        """Whether its leader answers within `partitioner_availability_timeout_ms`."""
+        return queue.sender is None or queue.sender.unanswered_for() <= self._availability_s
 
     def _draw(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
         if not self._adaptive:

@@ -91,6 +91,10 @@ class Sender:
         """Whether the broker is out of reach or silent."""
         return self.silent or not self.reachable
 
+    def unanswered_for(self) -> float:
+        """Seconds that the oldest request without an answer has waited."""
+        return 0.0 if self._connection is None else self._connection.unanswered_for()
+
     def gain(self, queue: PartitionQueue) -> None:
         """The broker leads this partition from now on."""
         self.queues[queue] = None
