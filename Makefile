@@ -11,7 +11,7 @@ demo: .venv/.demo
 test: .venv/.test .venv-3.11/.test kafka
 	$(PY) .ci/test.py
 
-test-all: .venv/.test .venv-3.11/.test kafka
+test-all: .venv/.test .venv-3.11/.all kafka
 	$(PY) .ci/test.py --all
 
 lint: .venv/.test
@@ -54,4 +54,8 @@ clean:
 .venv-3.11/.test: pyproject.toml | .venv-3.11/bin/python
 	.venv-3.11/bin/python $(PIP) --upgrade pip
 	.venv-3.11/bin/python $(PIP) --editable . --group test --group peers
+	touch $@
+
+.venv-3.11/.all: .venv-3.11/.test
+	.venv-3.11/bin/python $(PIP) --group lint --group examples "uvloop>=0.19"
 	touch $@
