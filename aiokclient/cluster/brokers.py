@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.config import ClientConfig
@@ -25,15 +25,24 @@ CLOSE_S = 1.0
 
 class Brokers:
     """One pool for each broker of the snapshot, and one for each bootstrap server, which has a
-    negative id, until it is known which broker that is."""
+    negative id, until it is known which broker that is.
+
+    `on_loss` is called when the last broker that could be reached no longer can.
+    """
 
     def __init__(
-        self, config: ClientConfig, settings: ConnectionSettings, spawn: Spawn, rng: random.Random
+        self,
+        config: ClientConfig,
+        settings: ConnectionSettings,
+        spawn: Spawn,
+        rng: random.Random,
+        on_loss: Callable[[], None],
     ) -> None:
         self._config = config
         self._settings = settings
         self._spawn = spawn
         self._rng = rng
+        self._on_loss = on_loss
         self._pools: dict[int, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
         self._named: Mapping[int, BrokerInfo] = {}
@@ -103,7 +112,12 @@ class Brokers:
             ),
             rng=self._rng,
             spawn=self._spawn,
+            on_failure=self._failed,
         )
+
+    def _failed(self) -> None:
+        if not self.any_reachable:
+            self._on_loss()
 
     # -- connections ------------------------------------------------------------------------
 

@@ -94,8 +94,8 @@ class ClusterClient:
             await self.supervisor.start()
             settings = await self._settings()
             spawn, rng = self.supervisor.spawn, self.clock.rng
-            self._brokers = brokers = Brokers(config, settings, spawn, rng)
-            self.metrics.gauge("client_connections", lambda: brokers.connections)
+            self._brokers = brokers = Brokers(config, settings, spawn, rng, self._lost_all)
+            self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(lambda old, new: brokers.update(new.brokers))
             pools = brokers.bootstrap(await servers_of(config, self.connector))
             bootstrap = Bootstrap(config, self.clock, pools)
@@ -212,9 +212,8 @@ class ClusterClient:
         action = decide(error, call.scope, call.attempt, remaining, self.clock.rng, self._backoff)
         if action.decision not in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
             raise TimeoutError if error.retriable and remaining <= 0 else _GivenUpError
-        self.metrics.counter(
-            "client_request_retries", api=call.api, error=type(error).__name__
-        ).add()
+        name = error.name or type(error).__name__
+        self.metrics.counter("client.request.retries", api=call.api, error=name).add()
         # A broker that does not answer may not be where the request belongs any more.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
             self._router.refresh(call.to, call.node_id)
@@ -286,6 +285,10 @@ class ClusterClient:
         if self._brokers is not None and not self._brokers.any_reachable:
             found.append("no broker can be reached")
         return found
+
+    def _lost_all(self) -> None:
+        # Also when nobody needs a broker now, so that it is known when one is back.
+        self.updater.request_update(reason="no broker can be reached")
 
     async def _connect_any(self) -> BrokerConnection:
         return await self.brokers.choose().get(Purpose.CONTROL)

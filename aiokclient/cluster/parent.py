@@ -19,6 +19,8 @@ class Parent(Lifecycle):
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)
         self._children: dict[Lifecycle, None] = {}
+        self._ended: list[Lifecycle] = []
+        """The children that it has closed itself."""
 
     @property
     def config(self) -> ClientConfig:
@@ -50,11 +52,19 @@ class Parent(Lifecycle):
             for child in sorted(youngest_first, key=lambda child: child.closing_rank):
                 remaining = max(self._close_bound - asyncio.get_running_loop().time(), 0.0)
                 try:
+                    self._ended.append(child)
                     await child._close(graceful=graceful, timeout=min(remaining, child._grace_s()))
                 except Exception as error:
                     failed = failed or error
         if failed is not None:
             raise failed
+
+    def _unretrieved(self) -> BaseException | None:
+        # Of a child that has ended before, its own end was the place to raise it.
+        unseen = [error for child in self._ended if (error := child._unretrieved()) is not None]
+        if len(unseen) > 1:
+            return BaseExceptionGroup(f"{len(unseen)} children have failures unseen", unseen)
+        return unseen[0] if unseen else None
 
     def _grace_s(self) -> float:
         return sum((child._grace_s() for child in self._children), super()._grace_s())

@@ -75,6 +75,7 @@ class ConnectionPool:
     """All connections to the broker `node_id` at `host`:`port`; negative ids are bootstrap servers.
 
     `backoff` paces attempts to connect, `setup` is how long each may take, growing with failures.
+    `on_failure` is called when an attempt fails or a connection breaks.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class ConnectionPool:
         setup: Backoff,
         rng: random.Random,
         spawn: Spawn,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.node_id = node_id
         self.host = host
@@ -99,6 +101,7 @@ class ConnectionPool:
         self._setup = setup
         self._rng = rng
         self._spawn = spawn
+        self._on_failure = on_failure
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
         self._not_before = 0.0
@@ -224,6 +227,7 @@ class ConnectionPool:
         self._failures += 1
         if isinstance(error, diagnosis.ClosedEarlyError):
             self._rung += 1
+        self._on_failure()
 
     # -- ending -----------------------------------------------------------------------------
 

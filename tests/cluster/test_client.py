@@ -71,7 +71,7 @@ async def test_a_retriable_error_is_retried(broker: ScriptedBroker, open_client:
     assert broker.count(LIST) == 4
     counts = client.metrics.snapshot()
     assert sum(count for name, count in counts.items() if "retries" in name) == 3  # type: ignore[misc]
-    assert counts["client_connections"] == 1
+    assert counts["client.connections"] == 1
 
 
 async def test_a_fatal_error_is_raised_with_its_place(

@@ -1,0 +1,368 @@
+"""Leaving normally, by an exception, by a cancellation; `close()`; what a Client closes, and when."""
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokclient import Admin, AnyBroker, Client, Consumer, Producer, State
+from aiokclient.errors import (
+    BootstrapError,
+    ClosedError,
+    DeliveryErrors,
+    IllegalStateError,
+    KafkaError,
+    TopicAuthorizationError,
+)
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing import EmbeddedCluster
+
+Make = Callable[..., Producer[Any, Any]]
+Values = Callable[[str], list[bytes | None]]
+
+
+class Boom(Exception):
+    pass
+
+
+class TestLeaving:
+    async def test_normally_delivers_all(self, make: Make, topic: str, values: Values) -> None:
+        async with make(linger_ms=60_000) as producer:
+            deliveries = [producer.send(topic, b"%d" % i) for i in range(100)]
+            assert producer.state is State.RUNNING
+        assert producer.state is State.CLOSED
+        assert all(each.done() for each in deliveries)
+        assert values(topic) == [b"%d" % i for i in range(100)]
+
+    async def test_normally_waits_longer_than_close_timeout_ms_for_deliveries(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, values: Values
+    ) -> None:
+        async with make(close_timeout_ms=0) as producer:
+            await producer.prepare(topic)
+            producer.send(topic, b"v")
+            cluster.delay(ApiKey.PRODUCE, 0.05, times=1)
+        assert values(topic) == [b"v"]
+
+    async def test_by_an_exception_delivers_what_it_can_and_raises_it(
+        self, make: Make, topic: str, values: Values
+    ) -> None:
+        with pytest.raises(Boom):
+            async with make(linger_ms=60_000) as producer:
+                producer.send(topic, b"v")
+                raise Boom
+        assert values(topic) == [b"v"]
+
+    @pytest.mark.parametrize("how", ["exception", "task", "anyio"])
+    async def test_what_is_left_at_the_bound_fails_with_closed_error(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, how: str
+    ) -> None:
+        deliveries: list[Any] = []
+        entered = asyncio.Event()
+
+        async def run() -> None:
+            async with make(close_timeout_ms=30) as producer:
+                await producer.prepare(topic)
+                cluster.pause(1)
+                deliveries.append(producer.send(topic, b"v"))
+                entered.set()
+                if how == "exception":
+                    raise Boom
+                await asyncio.Event().wait()
+
+        if how == "anyio":
+            with anyio.CancelScope() as scope:
+                asyncio.get_running_loop().call_later(0.05, scope.cancel)
+                await run()
+            assert scope.cancelled_caught
+        else:
+            task = asyncio.create_task(run())
+            await entered.wait()
+            if how == "task":
+                task.cancel()
+            with pytest.raises(Boom if how == "exception" else asyncio.CancelledError):
+                await task
+        (delivery,) = deliveries
+        assert isinstance(delivery.exception(), ClosedError)
+
+    @pytest.mark.parametrize("how", ["task", "anyio"])
+    async def test_a_cancellation_is_shielded_while_it_delivers(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, how: str, values: Values
+    ) -> None:
+        entered = asyncio.Event()
+
+        async def run() -> None:
+            async with make(linger_ms=60_000) as producer:
+                await producer.prepare(topic)
+                cluster.delay(ApiKey.PRODUCE, 0.05, times=1)
+                producer.send(topic, b"v")
+                entered.set()
+                await asyncio.Event().wait()
+
+        if how == "task":
+            task = asyncio.create_task(run())
+            await entered.wait()
+            task.cancel()
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            async with anyio.create_task_group() as group:
+                group.start_soon(run)
+                await entered.wait()
+                group.cancel_scope.cancel()
+        assert values(topic) == [b"v"]
+
+    async def test_the_exception_wins_over_failed_deliveries(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        with pytest.raises(Boom) as caught:
+            async with make() as producer:
+                producer.send(topic, b"v")
+                raise Boom
+        assert not isinstance(caught.value.__cause__, DeliveryErrors)
+
+
+class TestClose:
+    async def test_it_does_what_leaving_does(self, make: Make, topic: str, values: Values) -> None:
+        producer = make(linger_ms=60_000)
+        assert await producer is producer
+        delivery = producer.send(topic, b"v")
+        await producer.close()
+        assert delivery.result().offset == 0
+        assert producer.state is State.CLOSED
+        assert values(topic) == [b"v"]
+
+    async def test_it_is_idempotent(self, make: Make, topic: str) -> None:
+        producer = make()
+        await producer.start()
+        producer.send(topic, b"v")
+        await asyncio.gather(*(producer.close() for _ in range(5)))
+        await producer.close()
+        await producer.close(0)
+        await producer.close(math.inf)
+
+    async def test_within_the_block(self, make: Make, topic: str) -> None:
+        async with make() as producer:
+            await producer.send(topic, b"v")
+            await producer.close()
+        assert producer.state is State.CLOSED
+
+    @pytest.mark.parametrize("timeout", [0, 0.03])
+    async def test_a_timeout_bounds_all_of_it(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, timeout: float
+    ) -> None:
+        producer = await make()
+        await producer.prepare(topic)
+        cluster.pause(1)
+        deliveries = producer.send_many(topic, [b"v"] * 1000)
+        parked = producer.send("not-known", b"v")
+        waiting = asyncio.ensure_future(parked)
+        await producer.close(timeout)
+        results = await producer.gather(deliveries, return_exceptions=True)
+        assert {type(each) for each in results} == {ClosedError}
+        with pytest.raises(ClosedError):
+            await waiting
+
+    async def test_a_second_one_may_shorten_the_first(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        producer = await make()
+        await producer.prepare(topic)
+        cluster.pause(1)
+        delivery = producer.send(topic, b"v")
+        closing = asyncio.create_task(producer.close(math.inf))
+        await asyncio.sleep(0.01)
+        assert not closing.done()
+        await producer.close(0)
+        await closing
+        assert isinstance(delivery.exception(), ClosedError)
+
+    async def test_calls_during_it_raise(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        producer = await make()
+        await producer.prepare(topic)
+        cluster.delay(ApiKey.PRODUCE, 0.05, times=1)
+        delivery = producer.send(topic, b"v")
+        flushing = asyncio.create_task(producer.flush())
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with pytest.raises(ClosedError):
+            producer.send(topic, b"w")
+        with pytest.raises(ClosedError):
+            await producer.flush()
+        await asyncio.gather(flushing, closing)
+        assert delivery.result().offset == 0
+
+    async def test_one_that_was_never_started(self, make: Make) -> None:
+        producer = make()
+        assert producer.state is State.NEW
+        await producer.close()
+        assert producer.state is State.CLOSED
+
+    async def test_nothing_is_left(self, make: Make, topic: str) -> None:
+        tasks, threads = asyncio.all_tasks(), threading.active_count()
+        async with make(compression_type="gzip") as producer:
+            await producer.gather(producer.send_many(topic, [bytes(1000)] * 500))
+        assert asyncio.all_tasks() == tasks
+        assert threading.active_count() <= threads + 8, "the executor's, at most"
+
+
+class TestStarting:
+    async def test_the_three_ways(self, make: Make, topic: str) -> None:
+        async with make() as one:
+            await one.send(topic, b"1")
+        two = make()
+        await two.start()
+        await two.start()
+        await two.send(topic, b"2")
+        await two.close()
+        three = await make()
+        await three.send(topic, b"3")
+        await three.close()
+
+    def test_made_outside_of_a_loop(self, make: Make, topic: str) -> None:
+        producer = make()
+        assert producer.state is State.NEW
+        assert producer.health().state is State.NEW
+
+        async def main() -> None:
+            async with producer:
+                assert (await producer.send(topic, b"v")).offset == 0
+
+        asyncio.run(main())
+        assert producer.state is State.CLOSED
+
+    async def test_no_broker(self, unused_tcp_port: int) -> None:
+        producer = Producer(
+            bootstrap_servers=f"127.0.0.1:{unused_tcp_port}", default_api_timeout_ms=100
+        )
+        with pytest.raises(BootstrapError) as caught:
+            await producer.start()
+        assert isinstance(caught.value, TimeoutError)
+        assert producer.state is State.NEW
+        await producer.close()
+
+    async def test_states(self, make: Make, cluster: EmbeddedCluster) -> None:
+        producer = make(close_timeout_ms=0)
+        starting = asyncio.create_task(producer.start())
+        await asyncio.sleep(0)
+        assert producer.state is State.STARTING
+        await starting
+        assert (producer.state, producer.health().reasons) == (State.RUNNING, ())
+        cluster.stop(1)
+        while producer.state is State.RUNNING:
+            await asyncio.sleep(0.005)
+        assert producer.state is State.DEGRADED
+        assert producer.health().reasons
+        cluster.start(1)
+        while producer.state is State.DEGRADED:
+            await asyncio.sleep(0.005)
+        await producer.close()
+        assert producer.health().state is State.CLOSED
+
+
+class TestClient:
+    async def test_it_closes_consumers_then_producers_then_admins(
+        self, cluster: EmbeddedCluster, topic: str
+    ) -> None:
+        closed: list[Any] = []
+        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            made: list[Any] = []
+            for kind in (Producer, Admin, Consumer, Admin, Consumer, Producer):
+                child: Any = kind(client=client)
+                if kind is Consumer:
+                    child.subscribe([topic])
+                await child.start()
+                made.append(child)
+            for index, child in enumerate(made):
+                watch(child, lambda index=index: closed.append(index))
+        assert closed == [4, 2, 5, 0, 3, 1]
+        assert {child.state for child in made} == {State.CLOSED}
+
+    async def test_closing_a_child_leaves_it_open(
+        self, cluster: EmbeddedCluster, topic: str
+    ) -> None:
+        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            async with Producer(client=client) as producer:
+                await producer.send(topic, b"v")
+            assert client.state is State.RUNNING
+            async with Producer(client=client) as another:
+                assert (await another.send(topic, b"v")).offset == 1
+            await client.request(messages.DescribeClusterRequest(), to=AnyBroker())
+
+    async def test_it_delivers_what_its_producers_have(
+        self, cluster: EmbeddedCluster, topic: str, values: Values
+    ) -> None:
+        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            producer = await Producer(client=client, linger_ms=60_000)
+            delivery = producer.send(topic, b"v")
+        assert delivery.result().offset == 0
+        assert values(topic) == [b"v"]
+
+    async def test_what_nobody_retrieved_of_its_producers_is_raised(
+        self, cluster: EmbeddedCluster, topic: str
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        with pytest.raises(DeliveryErrors) as caught:
+            async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+                producer = await Producer(client=client)
+                producer.send(topic, b"v")
+        assert caught.value.count == 1
+
+    @pytest.mark.parametrize("timeout", [0, 0.03])
+    async def test_its_timeout_bounds_its_children(
+        self, cluster: EmbeddedCluster, topic: str, timeout: float
+    ) -> None:
+        client = await Client(bootstrap_servers=cluster.bootstrap_servers)
+        producers = [await Producer(client=client) for _ in range(3)]
+        for producer in producers:
+            await producer.prepare(topic)
+        cluster.pause(1)
+        deliveries = [producer.send(topic, b"v") for producer in producers]
+        await client.close(timeout)
+        assert {type(each.exception()) for each in deliveries} == {ClosedError}
+
+    async def test_a_child_needs_an_open_client(self, cluster: EmbeddedCluster) -> None:
+        client = Client(bootstrap_servers=cluster.bootstrap_servers)
+        with pytest.raises(IllegalStateError):
+            await Producer(client=client)
+        async with client:
+            async with Producer(client=client):
+                pass
+        with pytest.raises(ClosedError):
+            await Producer(client=client)
+
+    async def test_low_level_calls_end_with_it(self, cluster: EmbeddedCluster) -> None:
+        client = await Client(bootstrap_servers=cluster.bootstrap_servers)
+        cluster.pause(1)
+        handle = client.send(messages.DescribeClusterRequest(), to=AnyBroker())
+        waiting = asyncio.ensure_future(handle)
+        await asyncio.sleep(0)
+        await client.close(0)
+        with pytest.raises(ClosedError):
+            await waiting
+        for call in (
+            lambda: client.request(messages.DescribeClusterRequest(), to=AnyBroker()),
+            lambda: client.send(messages.DescribeClusterRequest(), to=AnyBroker()),
+        ):
+            with pytest.raises(KafkaError):
+                await call()
+
+
+def watch(child: Any, closed: Callable[[], None]) -> None:
+    """Calls `closed` when the child has ended its work."""
+    shutdown = child._shutdown
+
+    async def watched(graceful: bool, timeout: float) -> None:
+        await shutdown(graceful, timeout)
+        closed()
+
+    child._shutdown = watched

@@ -1,0 +1,297 @@
+"""Failures: who has seen them, who is told, and what leaving raises."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokclient import Producer
+from aiokclient.errors import (
+    BufferExhaustedError,
+    ClosedError,
+    DeliveryErrors,
+    DeliveryTimeoutError,
+    KafkaError,
+    KafkaTimeoutError,
+    RetriableError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+Make = Callable[..., Producer[Any, Any]]
+
+
+async def by_await(producer: Producer[Any, Any], each: Any) -> None:
+    with pytest.raises(TopicAuthorizationError):
+        await each
+
+
+async def by_result(producer: Producer[Any, Any], each: Any) -> None:
+    await producer.flush()
+    with pytest.raises(TopicAuthorizationError):
+        each.result()
+
+
+async def by_exception(producer: Producer[Any, Any], each: Any) -> None:
+    await producer.flush()
+    assert isinstance(each.exception(), TopicAuthorizationError)
+
+
+async def by_gather(producer: Producer[Any, Any], each: Any) -> None:
+    with pytest.raises(TopicAuthorizationError):
+        await producer.gather([each])
+
+
+async def by_gathered_results(producer: Producer[Any, Any], each: Any) -> None:
+    assert len(await producer.gather([each], return_exceptions=True)) == 1
+
+
+async def by_asyncio(producer: Producer[Any, Any], each: Any) -> None:
+    await asyncio.gather(each, return_exceptions=True)
+
+
+async def by_threads(producer: Producer[Any, Any], each: Any) -> None:
+    await by_await(producer, each)
+
+
+SEEN = [by_await, by_result, by_exception, by_gather, by_gathered_results, by_asyncio]
+
+
+async def by_nothing(producer: Producer[Any, Any], each: Any) -> None:
+    await producer.flush()
+
+
+async def by_a_callback(producer: Producer[Any, Any], each: Any) -> None:
+    called: list[Any] = []
+    each.add_done_callback(called.append)
+    await producer.flush()
+    await asyncio.sleep(0)
+    assert called
+
+
+async def by_a_glance(producer: Producer[Any, Any], each: Any) -> None:
+    await producer.flush()
+    assert each.done()
+    assert each.offset == -1
+    assert "TopicAuthorizationError" in repr(each)
+
+
+async def by_a_wait_that_was_cancelled(producer: Producer[Any, Any], each: Any) -> None:
+    task = asyncio.ensure_future(each)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await producer.flush()
+
+
+UNSEEN = [by_nothing, by_a_callback, by_a_glance, by_a_wait_that_was_cancelled]
+
+
+class TestRetrieval:
+    @pytest.mark.parametrize("see", SEEN)
+    async def test_what_was_seen_is_not_raised_again(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, see: Any
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        async with make() as producer:
+            await see(producer, producer.send(topic, b"v"))
+
+    @pytest.mark.parametrize("see", UNSEEN)
+    async def test_what_was_not_is_raised_at_the_end(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, see: Any
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        with pytest.raises(DeliveryErrors) as caught:
+            async with make() as producer:
+                await see(producer, producer.send(topic, b"v"))
+        assert caught.value.count == 1
+        (error,) = caught.value.exceptions
+        assert isinstance(error, TopicAuthorizationError)
+        assert isinstance(caught.value, ExceptionGroup)
+
+    @pytest.mark.parametrize("count", [1, 99, 100, 101, 5000])
+    async def test_the_first_hundred_and_the_count(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, count: int
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        with pytest.raises(DeliveryErrors) as caught:
+            async with make(batch_size=1000) as producer:
+                deliveries = [producer.send(topic, b"v" * 20) for _ in range(count + 3)]
+                for i in (0, count // 2, -1):
+                    await producer.gather([deliveries[i]], return_exceptions=True)
+                seen = len({0, count // 2, count + 2})
+        assert caught.value.count == count + 3 - seen
+        assert len(caught.value.exceptions) == min(count + 3 - seen, 100)
+        assert str(caught.value.count) in str(caught.value)
+
+    async def test_seeing_one_twice_counts_once(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        with pytest.raises(DeliveryErrors) as caught:
+            async with make() as producer:
+                deliveries = producer.send_many(topic, [b"v"] * 4)
+                for _ in range(3):
+                    await by_await(producer, deliveries[1])
+                    await producer.gather(deliveries[1:3], return_exceptions=True)
+        assert caught.value.count == 2
+
+    @pytest.mark.parametrize("end", ["close", "exception", "cancellation"])
+    async def test_other_ends_do_not_raise_them(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, end: str
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        if end == "close":
+            producer = await make()
+            producer.send(topic, b"v")
+            await producer.close()
+            return
+        kind = ZeroDivisionError if end == "exception" else asyncio.CancelledError
+        with pytest.raises(kind):
+            async with make() as producer:
+                producer.send(topic, b"v")
+                await producer.flush()
+                raise kind
+
+    async def test_flush_does_not_raise_and_does_not_see(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError, times=1)
+        async with make() as producer:
+            mine = producer.send(topic, b"mine")
+            await producer.flush()
+            await producer.drain()
+            assert (await producer.send(topic, b"another's")).offset == 0
+            await by_await(producer, mine)
+
+
+class TestOnDeliveryError:
+    async def test_each_failure_in_the_loop(
+        self, make: Make, wide: str, cluster: EmbeddedCluster
+    ) -> None:
+        told: list[Any] = []
+        loop = asyncio.get_running_loop()
+
+        def tell(delivery: Any) -> None:
+            assert asyncio.get_running_loop() is loop
+            assert delivery.done()
+            told.append((delivery.topic, delivery.partition, delivery.timestamp))
+
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        async with make(on_delivery_error=tell) as producer:
+            deliveries = [
+                producer.send(wide, b"v", partition=i % 4, timestamp=1000 + i) for i in range(40)
+            ]
+            await producer.gather(deliveries, return_exceptions=True)
+        assert sorted(told) == sorted((wide, i % 4, 1000 + i) for i in range(40))
+
+    async def test_it_sees_them_only_if_it_looks(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        async with make(on_delivery_error=lambda delivery: delivery.exception()) as producer:
+            producer.send(topic, b"v")
+        with pytest.raises(DeliveryErrors):
+            async with make(on_delivery_error=lambda delivery: delivery.done()) as producer:
+                producer.send(topic, b"v")
+
+    @pytest.mark.parametrize("end", ["normal", "close", "close now", "exception"])
+    async def test_all_were_told_when_the_end_is_over(
+        self, make: Make, topic: str, cluster: EmbeddedCluster, end: str
+    ) -> None:
+        told: list[Any] = []
+        producer = make(
+            on_delivery_error=lambda delivery: told.append(delivery.exception()),
+            close_timeout_ms=50,
+        )
+        await producer.start()
+        await producer.prepare(topic)
+        if end == "normal":
+            cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        else:
+            cluster.pause(1)
+        producer.send_many(topic, [b"v"] * 5000)
+        if end == "normal":
+            await producer.__aexit__(None, None, None)
+        elif end == "exception":
+            await producer.__aexit__(ValueError, ValueError(), None)
+        else:
+            await producer.close(0.05 if end == "close" else 0)
+        assert len(told) == 5000
+        kind = TopicAuthorizationError if end == "normal" else ClosedError
+        assert {type(error) for error in told} == {kind}
+
+    async def test_the_default_logs_by_topic_and_error(
+        self, make: Make, topic: str, wide: str, cluster: EmbeddedCluster, caplog: Any
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        with caplog.at_level(logging.ERROR, "aiokclient"):
+            async with make() as producer:
+                for _ in range(20):
+                    for each in (topic, wide):
+                        with pytest.raises(TopicAuthorizationError):
+                            await producer.send(each, b"v")
+        lines = [record.getMessage() for record in caplog.records]
+        assert len(lines) == 2
+        assert topic in lines[0]
+        assert wide in lines[1]
+        assert all("TOPIC_AUTHORIZATION_FAILED" in line for line in lines)
+
+
+class TestKinds:
+    async def test_out_of_time(self, make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+        options = {"delivery_timeout_ms": 100, "request_timeout_ms": 50, "close_timeout_ms": 50}
+        async with make(**options) as producer:
+            await producer.prepare(topic)
+            cluster.pause(1)
+            delivery = producer.send(topic, b"v")
+            with pytest.raises(DeliveryTimeoutError) as caught:
+                await delivery
+            error = caught.value
+            assert isinstance(error, KafkaTimeoutError | RetriableError | TimeoutError)
+            assert isinstance(error, TimeoutError)
+            assert error.retriable
+            assert error.topic_partition == (topic, 0)
+            cluster.resume(1)
+
+    @pytest.mark.parametrize("partition", [None, 0])
+    async def test_a_topic_that_does_not_exist(self, make: Make, partition: int | None) -> None:
+        async with make(max_block_ms=100) as producer:
+            delivery = producer.send("does-not-exist", b"v", partition=partition)
+            with pytest.raises(UnknownTopicOrPartitionError) as caught:
+                await delivery
+            assert caught.value.code == 3
+            assert "does-not-exist" in str(caught.value)
+
+    async def test_a_topic_that_no_broker_says_anything_of(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        async with make(max_block_ms=100, close_timeout_ms=50) as producer:
+            cluster.pause(1)
+            with pytest.raises(DeliveryTimeoutError):
+                await producer.send(topic, b"v")
+            cluster.resume(1)
+
+    async def test_a_topic_that_comes_in_time(self, make: Make, cluster: EmbeddedCluster) -> None:
+        async with make() as producer:
+            delivery = producer.send("comes-in-time", b"v")
+            cluster.create_topic("comes-in-time")
+            assert (await delivery).offset == 0
+        cluster.delete_topic("comes-in-time")
+
+    async def test_a_code_that_nobody_knows(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        cluster.fail(ApiKey.PRODUCE, 4321)
+        async with make() as producer:
+            with pytest.raises(KafkaError) as caught:
+                await producer.send(topic, b"v")
+            assert caught.value.code == 4321
+            assert "4321" in str(caught.value)
+
+    def test_no_room_is_not_for_ever(self) -> None:
+        assert issubclass(BufferExhaustedError, RetriableError)

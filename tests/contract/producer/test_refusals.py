@@ -1,0 +1,370 @@
+"""What `send` and `send_many` refuse at once, keeping nothing; and what comes by the delivery."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from aiokclient import Producer, ProducerRecord
+from aiokclient.errors import (
+    ClosedError,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    RecordTooLargeError,
+    SerializationError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+Make = Callable[..., Producer[Any, Any]]
+Values = Callable[[str], list[bytes | None]]
+
+WRONG: list[tuple[dict[str, Any], type[KafkaError]]] = [
+    ({"value": "text"}, SerializationError),
+    ({"value": 5}, SerializationError),
+    ({"value": ["a"]}, SerializationError),
+    ({"key": "text"}, SerializationError),
+    ({"key": 5}, SerializationError),
+    ({"headers": [("h", "text")]}, SerializationError),
+    ({"headers": [("a", b"1"), (b"b", b"2")]}, SerializationError),
+    ({"headers": [("a", b"1"), ("b",)]}, SerializationError),
+    ({"headers": [("a", b"1"), ("\ud800", b"2")]}, SerializationError),
+    ({"headers": 7}, SerializationError),
+    ({"timestamp": "now"}, SerializationError),
+    ({"timestamp": 1.5}, SerializationError),
+    ({"timestamp": Decimal(3)}, SerializationError),
+    ({"timestamp": 1 << 63}, SerializationError),
+    ({"partition": -1}, UnknownTopicOrPartitionError),
+    ({"partition": 1}, UnknownTopicOrPartitionError),
+    ({"partition": 1 << 40}, UnknownTopicOrPartitionError),
+    ({"partition": "0"}, KafkaError),
+    ({"partition": 0.0}, KafkaError),
+    ({"value": bytes(1_048_577)}, RecordTooLargeError),
+    ({"key": bytes(1_048_577)}, RecordTooLargeError),
+    ({"headers": [("h", bytes(1_048_577))]}, RecordTooLargeError),
+]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("amid", [0, 1, 2])
+@pytest.mark.parametrize(("wrong", "error"), WRONG)
+async def test_send_keeps_nothing_of_it(
+    make: Make,
+    topic: str,
+    values: Values,
+    wrong: dict[str, Any],
+    error: type[KafkaError],
+    amid: int,
+    known: bool,
+) -> None:
+    if not known and wrong.get("partition", 0) in (1, 1 << 40):
+        return  # that comes through the delivery
+    async with make() as producer:
+        if known:
+            await producer.prepare(topic)
+        good = [producer.send(topic, b"before") for _ in range(amid)]
+        with pytest.raises(error):
+            producer.send(topic, **{"value": b"wrong", **wrong})
+        good.append(producer.send(topic, b"after"))
+        assert [metadata.offset for metadata in await producer.gather(good)] == [*range(amid + 1)]
+    assert values(topic) == [b"before"] * amid + [b"after"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("wrong", "error"), WRONG)
+async def test_send_many_keeps_nothing_at_all(
+    make: Make,
+    topic: str,
+    values: Values,
+    wrong: dict[str, Any],
+    error: type[KafkaError],
+    known: bool,
+) -> None:
+    if not known and wrong.get("partition", 0) in (1, 1 << 40):
+        return
+    async with make() as producer:
+        if known:
+            await producer.prepare(topic)
+        many: list[Any] = [b"fine", (b"k", b"fine"), ProducerRecord(topic, b"fine")]
+        many.insert(2, ProducerRecord(**{"topic": topic, "value": b"wrong", **wrong}))
+        with pytest.raises(error):
+            producer.send_many(topic, many)
+        with pytest.raises(error):
+            producer.send_many(topic, many[::-1])
+        assert (await producer.send(topic, b"after")).offset == 0
+    assert values(topic) == [b"after"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a b", "a/b", "é", "x" * 250, "a\n", None, 5, b"t"]
+)
+async def test_a_bad_topic_name(make: Make, topic: str, name: Any) -> None:
+    async with make() as producer:
+        with pytest.raises(InvalidTopicError):
+            producer.send(name, b"v")
+        with pytest.raises(InvalidTopicError):
+            producer.send_many(topic, [b"fine", ProducerRecord(name, b"v")])
+        with pytest.raises(InvalidTopicError):
+            await producer.prepare(name)
+        with pytest.raises(InvalidTopicError):
+            await producer.send_all(topic, [ProducerRecord(name, b"v")])
+        assert (await producer.send(topic, b"v")).offset == 0
+        longest = producer.send("x" * 249, b"v")
+        await producer.close(0)
+        assert isinstance(longest.exception(), ClosedError)
+
+
+async def test_headers_that_can_be_read_only_once(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
+    def once() -> Iterator[tuple[str, bytes]]:
+        yield "h", b"v"
+
+    async with make() as producer:
+        try:
+            await producer.send(topic, b"v", headers=once())  # type: ignore[arg-type]  # on purpose
+        except SerializationError:
+            return
+    assert list(cluster.records(topic)[0].headers) == [("h", b"v")]
+
+
+async def test_what_is_changed_after_send_is_not_changed_in_the_record(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
+    headers: list[tuple[str, bytes | None]] = [("h", b"v")]
+    items: list[Any] = [b"a", b"b"]
+    async with make(linger_ms=1000) as producer:
+        producer.send(topic, b"v", headers=headers)
+        headers.append(("i", b"w"))
+        producer.send_many(topic, items)
+        items[0] = b"changed"
+        await producer.flush()
+    assert [record.value for record in cluster.records(topic)] == [b"v", b"a", b"b"]
+    assert list(cluster.records(topic)[0].headers) == [("h", b"v")]
+
+
+@pytest.mark.parametrize("size", [1_048_576 - 200, 1_048_576 - 100, 500_000])
+async def test_what_is_not_refused_is_not_too_large_for_a_broker(
+    make: Make, topic: str, size: int
+) -> None:
+    async with make() as producer:
+        assert (await producer.send(topic, bytes(size))).offset == 0
+
+
+async def test_what_max_request_size_lets_through_fits_into_max_request_size(
+    make: Make, cluster: EmbeddedCluster
+) -> None:
+    cluster.create_topic("sizes", configs={"max.message.bytes": 2000})
+    async with make(max_request_size=2000) as producer:
+        for size in range(1850, 2050):
+            try:
+                delivery = producer.send("sizes", bytes(size))
+            except RecordTooLargeError as error:
+                assert "max_request_size" in str(error)
+            else:
+                await delivery
+    cluster.delete_topic("sizes")
+
+
+async def test_what_only_the_broker_finds_too_large(make: Make, cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("small", configs={"max.message.bytes": 1000})
+    async with make() as producer:
+        with pytest.raises(RecordTooLargeError) as caught:
+            await producer.send("small", bytes(1200))
+        assert caught.value.code == 10
+        assert caught.value.topic_partition == ("small", 0)
+        assert (await producer.send("small", bytes(100))).offset == 0
+    cluster.delete_topic("small")
+
+
+class TestSequences:
+    """What `send_many` takes for a sequence."""
+
+    @pytest.mark.parametrize("kind", [list, tuple, deque])
+    async def test_sized_sequences(
+        self, make: Make, topic: str, values: Values, kind: Callable[[Any], Any]
+    ) -> None:
+        sent = [b"%d" % i for i in range(1000)]
+        async with make(batch_size=1000) as producer:
+            deliveries = producer.send_many(topic, kind(sent))
+            assert len(deliveries) == 1000
+            assert [m.offset for m in await producer.gather(deliveries)] == list(range(1000))
+        assert values(topic) == sent
+
+    @pytest.mark.parametrize("known", [True, False])
+    @pytest.mark.parametrize(
+        "what",
+        [
+            lambda: iter([b"a"]),
+            lambda: (item for item in [b"a"]),
+            lambda: None,
+            lambda: 5,
+            lambda: b"bytes",
+            lambda: "text",
+            lambda: ProducerRecord("t", b"v"),
+        ],
+    )
+    async def test_what_is_none(
+        self, make: Make, topic: str, values: Values, what: Callable[[], Any], known: bool
+    ) -> None:
+        async with make() as producer:
+            if known:
+                await producer.prepare(topic)
+            with pytest.raises((TypeError, KafkaError)):
+                producer.send_many(topic, what())
+            await producer.send(topic, b"after")
+        assert values(topic) == [b"after"]
+
+    async def test_a_generator_is_told_about_send_all(self, make: Make, topic: str) -> None:
+        async with make() as producer:
+            with pytest.raises(TypeError, match="send_all"):
+                producer.send_many(topic, iter([b"a"]))  # type: ignore[arg-type]  # on purpose
+
+    async def test_sets_and_views_have_a_size(self, make: Make, topic: str, values: Values) -> None:
+        async with make() as producer:
+            sets: list[Any] = [{b"a"}, dict.fromkeys([b"b"]).keys(), {1: b"c"}.values()]
+            for each in sets:
+                await producer.gather(producer.send_many(topic, each))
+        assert values(topic) == [b"a", b"b", b"c"]
+
+    async def test_nothing_is_nothing(self, make: Make, topic: str) -> None:
+        async with make() as producer:
+            assert list(producer.send_many(topic, [])) == []
+            assert await producer.send_all(topic, []) == 0
+
+
+class TestSerializers:
+    async def test_a_failing_one_keeps_nothing_of_a_send_many(
+        self, make: Make, topic: str, values: Values
+    ) -> None:
+        async with make(value_serializer=lambda value: bytes([value])) as producer:
+            await producer.prepare(topic)
+            with pytest.raises(SerializationError) as caught:
+                producer.send_many(topic, [1, 2, 300, 3])
+            assert isinstance(caught.value.__cause__, ValueError)
+            assert (await producer.send(topic, 9)).offset == 0
+        assert values(topic) == [b"\x09"]
+
+    async def test_tombstones_are_never_serialized(self, make: Make, topic: str) -> None:
+        def never(value: Any) -> bytes:
+            assert value is not None
+            return bytes(value)
+
+        async with make(key_serializer=never, value_serializer=never) as producer:
+            assert (await producer.send(topic, None, key=None)).offset == 0
+            deliveries = producer.send_many(topic, [None, (None, None), ProducerRecord(topic)])
+            assert [m.offset for m in await producer.gather(deliveries)] == [1, 2, 3]
+
+    @pytest.mark.parametrize("result", ["text", 5, [1]])
+    async def test_what_is_not_bytes(self, make: Make, topic: str, result: Any) -> None:
+        async with make(key_serializer=lambda _: result) as producer:
+            with pytest.raises(SerializationError, match="key serializer"):
+                producer.send(topic, b"v", key=1)
+
+    async def test_objects_see_topic_value_and_headers(self, make: Make, topic: str) -> None:
+        seen: list[Any] = []
+
+        class Object:
+            def serialize(self, topic: str, value: Any, headers: Any) -> bytes:
+                seen.append((topic, value, list(headers)))
+                return b"x"
+
+        async with make(key_serializer=Object(), value_serializer=Object()) as producer:
+            await producer.send(topic, 5, key="k", headers=[("h", b"1")])
+            await producer.gather(producer.send_many(topic, [("l", 6)]))
+        assert seen == [
+            (topic, "k", [("h", b"1")]),
+            (topic, 5, [("h", b"1")]),
+            (topic, "l", []),
+            (topic, 6, []),
+        ]
+
+    async def test_one_that_was_to_be_prepared(self, make: Make, topic: str) -> None:
+        class Registry:
+            def __init__(self) -> None:
+                self.schemas: dict[str, bytes] = {}
+
+            async def prepare(self, topic: str) -> None:
+                await asyncio.sleep(0)
+                self.schemas[topic] = b"id"
+
+            def serialize(self, topic: str, value: Any, headers: Any) -> bytes:
+                return self.schemas[topic] + bytes(value)
+
+        async with make(value_serializer=Registry()) as producer:
+            with pytest.raises(SerializationError, match=r"prepare\(") as caught:
+                producer.send(topic, b"v")
+            assert isinstance(caught.value.__cause__, KeyError)
+            await producer.prepare(topic)
+            assert (await producer.send(topic, b"v")).offset == 0
+
+    async def test_prepare_ends_by_its_timeout(self, make: Make, topic: str) -> None:
+        class Stuck:
+            async def prepare(self, topic: str) -> None:
+                await asyncio.Event().wait()
+
+            def serialize(self, topic: str, value: Any, headers: Any) -> bytes:
+                return bytes(value)
+
+        async with make(value_serializer=Stuck()) as producer:
+            with pytest.raises(TimeoutError) as caught:
+                await producer.prepare(topic, timeout=0.05)
+            assert isinstance(caught.value, KafkaError)
+
+
+class TestWhenItIsOver:
+    @pytest.mark.parametrize("how", ["close", "with", "failed start"])
+    async def test_a_closed_one(self, make: Make, topic: str, how: str) -> None:
+        producer = make()
+        if how == "with":
+            async with producer:
+                pass
+        elif how == "close":
+            await producer.start()
+            await producer.close()
+        else:
+            await producer.close()
+        for call in (
+            lambda: producer.send(topic, b"v"),
+            lambda: producer.send_many(topic, [b"v"]),
+            lambda: producer.send_threadsafe(topic, b"v").result(0),
+        ):
+            with pytest.raises(ClosedError):
+                call()
+        for wait in (
+            producer.flush,
+            producer.drain,
+            lambda: producer.send_all(topic, [b"v"]),
+            lambda: producer.send_and_wait(topic, b"v"),
+            lambda: producer.prepare(topic),
+        ):
+            with pytest.raises(ClosedError):
+                await wait()
+
+    async def test_one_that_was_never_started(self, make: Make, topic: str) -> None:
+        producer = make()
+        assert producer.full is False
+        with pytest.raises(IllegalStateError):
+            producer.send(topic, b"v")
+
+    async def test_what_a_delivery_is_told(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        async with make() as producer:
+            cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError, times=1)
+            with pytest.raises(TopicAuthorizationError) as caught:
+                await producer.send(topic, b"v")
+            error = caught.value
+            assert (error.code, error.name) == (29, "TOPIC_AUTHORIZATION_FAILED")
+            assert (error.api, error.broker) == ("Produce", 1)
+            assert error.topic_partition == (topic, 0)
+            assert (error.retriable, error.fatal) == (False, False)
+            for part in ("TOPIC_AUTHORIZATION_FAILED", "Produce", f"{topic}-0", "broker 1"):
+                assert part in str(error)
+            assert (await producer.send(topic, b"v")).offset == 0
