@@ -1,37 +1,22 @@
 """The library itself never holds the loop for long: in CPU time of each callback."""
 
 import asyncio
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from loop_time import LIMIT_S, held_times
 
 from aiokclient import Consumer
 from aiokclient.errors import NotLeaderOrFollowerError
 from aiokclient.protocol import ApiKey
 
-LIMIT_S = 0.050
-
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def held() -> Iterator[list[float]]:
     """How long each callback of a loop in this thread has run, in its CPU time."""
-    times: list[float] = []
-    run, here = asyncio.Handle._run, threading.get_ident()
-
-    def measured(handle: Any) -> None:
-        if threading.get_ident() != here:
-            return run(handle)  # The cluster has a loop of its own.
-        began = time.thread_time()
-        try:
-            run(handle)
-        finally:
-            times.append(time.thread_time() - began)
-
-    monkeypatch.setattr(asyncio.Handle, "_run", measured)
-    return times
+    with held_times() as times:
+        yield times
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])

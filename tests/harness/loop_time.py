@@ -1,0 +1,40 @@
+"""How long the callbacks of a loop hold it, in CPU time of its thread: no load disturbs that."""
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+LIMIT_S = 0.050
+"""The longest that the library may hold a loop."""
+
+
+@contextmanager
+def held_times() -> Iterator[list[float]]:
+    """A list that grows by the CPU seconds of each callback that runs in this thread."""
+    times: list[float] = []
+    run, here = asyncio.Handle._run, threading.get_ident()
+
+    def measured(handle: Any) -> None:
+        if threading.get_ident() != here:
+            return run(handle)  # The embedded cluster has a loop and a thread of its own.
+        began = time.thread_time()
+        try:
+            run(handle)
+        finally:
+            times.append(time.thread_time() - began)
+
+    # What other tests have left behind is not to be looked through while this one is measured.
+    gc.collect()
+    gc.freeze()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio.Handle, "_run", measured)
+            yield times
+    finally:
+        gc.unfreeze()
