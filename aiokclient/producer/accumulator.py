@@ -118,6 +118,8 @@ class Accumulator:
                 index = batch.add(timestamp, key, value, headers)
                 if index >= 0:
                     batch.left -= need
+                    if timestamp != batch.stamp:
+                        batch.note(index, timestamp)
                     return batch, index
             self.close(queue)
         batch = self.begin(queue, need, forced=forced)
@@ -127,6 +129,7 @@ class Accumulator:
             self._undo(batch)
             raise
         batch.left -= need
+        batch.note(index, timestamp)
         self.opened(batch)
         return batch, index
 
@@ -151,13 +154,21 @@ class Accumulator:
                 taken = batch.builder.append_values(timestamp, values, start)
                 batch.room()
                 if taken:
+                    if timestamp != batch.stamp:
+                        batch.note(index, timestamp)
                     return batch, index, taken
             self.close(queue)
         value = values[start]
         first = RECORD_OVERHEAD + (0 if value is None else len(value))
-        batch = self.begin(queue, max(first, min(limit, remaining)), forced=True)
+        need = max(first, min(limit, remaining))
+        room = self.memory.buffer.room(queue.unsendable, queue.buffered) - BATCH_OVERHEAD
+        if not queue.parked and first <= room < need:
+            batch = self.begin(queue, room, limit=room)  # what is left of the buffer, first
+        else:
+            batch = self.begin(queue, need, forced=True)
         taken = batch.builder.append_values(timestamp, values, start)
         batch.room()
+        batch.note(0, timestamp)
         self.opened(batch)
         return batch, 0, taken
 
@@ -166,8 +177,18 @@ class Accumulator:
         batch.queue.open = None
         self.release(batch)
 
-    def begin(self, queue: PartitionQueue, need: int, *, forced: bool = False) -> ProducerBatch:
-        """Open a batch for at least `need` more bytes; `opened` follows once it has a record."""
+    def begin(
+        self,
+        queue: PartitionQueue,
+        need: int,
+        *,
+        forced: bool = False,
+        limit: int | None = None,
+    ) -> ProducerBatch:
+        """Open a batch for at least `need` more bytes; `opened` follows once it has a record.
+
+        It takes `limit` bytes of records at most, by default what a batch of the topic may take.
+        """
         need += BATCH_OVERHEAD
         size = need
         place = self.memory.place(queue, need + FIRST_RESERVE)
@@ -178,14 +199,16 @@ class Accumulator:
             if place is Place.NOWHERE and not forced:
                 raise self._exhausted(queue, need)
         builder = RecordBatchBuilder(
-            compression=self._compression, level=self._level, limit=queue.batch_limit
+            compression=self._compression,
+            level=self._level,
+            limit=queue.batch_limit if limit is None else limit + BATCH_OVERHEAD,
         )
         batch = ProducerBatch(queue.topic.name, queue, self, builder, self._clock.monotonic())
         batch.parked = place is not Place.BUFFER
         batch.reserved = size
         self.memory.take(queue, size, batch.parked)
         if queue.partition is None:
-            batch.explicit = array("i")
+            batch.explicit = array("q")
         queue.open = batch
         if batch.parked:
             self._parked[queue.unsendable][queue] = None
@@ -197,6 +220,8 @@ class Accumulator:
         self.pending[batch] = None
         self.active[batch.queue] = None
         self.on_open()
+        if batch.parked:
+            self._move_in(batch.queue.unsendable)
         if self._linger_s <= 0:
             batch.due = True
             batch.queue.poke(at_once=True)

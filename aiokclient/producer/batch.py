@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
@@ -47,6 +48,8 @@ class ProducerBatch(DeliveryBatch):
         "reserved",
         "sending",
         "size",
+        "stamp",
+        "stamps",
     )
 
     def __init__(
@@ -85,6 +88,10 @@ class ProducerBatch(DeliveryBatch):
         """It waits for an answer."""
         self.pins = 0
         """Requests that hold its bytes: the memory is free only after the last of them."""
+        self.stamp: int | None = None
+        """The timestamp of the last record."""
+        self.stamps: list[tuple[int, int]] = []
+        """Where the timestamps change: index and timestamp from there on."""
         self.explicit: array[int] | None = None
         """While the partitions are unknown: those that the user chose, -1 for none."""
 
@@ -94,6 +101,16 @@ class ProducerBatch(DeliveryBatch):
             return self.partition
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
+
+    def note(self, index: int, timestamp: int) -> None:
+        """The records from this one on have another timestamp."""
+        self.stamp = timestamp
+        self.stamps.append((index, timestamp))
+
+    def timestamp_of(self, index: int) -> int:
+        """The timestamp that one of its records was sent with."""
+        at = bisect_right(self.stamps, index, key=_index) - 1
+        return self.stamps[at][1] if at >= 0 else -1
 
     def spend(self) -> None:
         """Its bytes are of no more use: whoever keeps a delivery does not keep them."""
@@ -126,3 +143,7 @@ class ProducerBatch(DeliveryBatch):
         if error.topic_partition is None:
             error.topic_partition = self.queue.topic_partition
         return error
+
+
+def _index(stamp: tuple[int, int]) -> int:
+    return stamp[0]

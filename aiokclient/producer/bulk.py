@@ -21,7 +21,15 @@ from aiokclient.types import Headers, ProducerRecord
 if TYPE_CHECKING:
     from aiokclient.producer.topic import Topic
 
-__all__ = ["Prepared", "are_plain", "as_record", "send_prepared", "send_values"]
+__all__ = [
+    "Prepared",
+    "are_plain",
+    "as_record",
+    "require_encodable",
+    "send_prepared",
+    "send_values",
+    "value_sizes",
+]
 
 PLAIN = ({bytes}, {bytes, type(None)}, {type(None)})
 
@@ -52,6 +60,23 @@ def as_record(topic: str, item: Any) -> ProducerRecord:
     return ProducerRecord(topic, value=item)
 
 
+def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) -> None:
+    """Raise TypeError or ValueError for what no batch takes, before anything is appended."""
+    for name, _ in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"the header name {name!r} is not str")
+        name.encode()
+    for content in (key, value, *(content for _, content in headers)):
+        if content is not None and not isinstance(content, bytes):
+            raise TypeError(f"{type(content).__name__} is not bytes")
+    if timestamp is None:
+        return
+    if not isinstance(timestamp, int):
+        raise TypeError(f"the timestamp {timestamp!r} is not an int")
+    if not -(1 << 63) <= timestamp < 1 << 63:
+        raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
+
+
 def value_sizes(values: Sequence[bytes | None]) -> tuple[int, int]:
     """The size of the largest and of all of the values, as records, in bytes."""
     sizes = [len(value) for value in values if value is not None]
@@ -73,7 +98,7 @@ def send_values(
     queue = topic.undesignated
     if topic.known:
         queue = partitioner.choose(topic, None, 0)
-    _require_room(accumulator, {queue: total}, topic.batch_limit)
+    _require_room(accumulator, {queue: (total, len(values))})
     deliveries = Deliveries()
     start, count = 0, len(values)
     while start < count:
@@ -94,12 +119,11 @@ def send_values(
 
 def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deliveries:
     """Append prepared records. Raises BufferExhaustedError, and keeps nothing then."""
-    needs: dict[PartitionQueue, int] = {}
+    needs: dict[PartitionQueue, tuple[int, int]] = {}
     for record in records:
-        needs[record.queue] = needs.get(record.queue, 0) + record.size
-    if needs:
-        limit = min(queue.topic.batch_limit for queue in needs)
-        _require_room(accumulator, needs, limit)
+        size, count = needs.get(record.queue, (0, 0))
+        needs[record.queue] = size + record.size, count + 1
+    _require_room(accumulator, needs)
     deliveries = Deliveries()
     append: Callable[..., Any] = accumulator.append
     for queue, timestamp, key, value, headers, partition, size in records:
@@ -111,12 +135,15 @@ def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deli
 
 
 def _require_room(
-    accumulator: Accumulator, needs: Mapping[PartitionQueue, int], limit: int
+    accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[int, int]]
 ) -> None:
+    """Raise unless there is room for so many bytes, in so many records, of each queue."""
     memory = accumulator.memory
     total = shared = 0
-    for queue, size in needs.items():
-        size += (size // max(limit, 1) + 1) * BATCH_OVERHEAD
+    for queue, (size, count) in needs.items():
+        # Two batches that follow each other hold more than one batch may.
+        batches = min(2 * (size // queue.batch_limit) + 2, count)
+        size += batches * BATCH_OVERHEAD
         total += size
         shared += size if queue.unsendable else 0
         if size > memory.room(queue):

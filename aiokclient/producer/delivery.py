@@ -132,6 +132,10 @@ class DeliveryBatch:
         """The partition of one of its records, if it is chosen."""
         return self.partition
 
+    def timestamp_of(self, index: int) -> int:
+        """The timestamp that one of its records was sent with; -1 where that is not kept."""
+        return -1
+
     def metadata(self, index: int, timestamp: int) -> RecordMetadata:
         """Where a written record is; `timestamp` is the one it was sent with."""
         base, partition = self.base_offset, self.partition

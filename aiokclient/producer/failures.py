@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aiokclient.clock import Clock
@@ -28,6 +29,8 @@ LOG_EVERY_S = 10.0
 """The default report logs one line per topic and kind of error in this time."""
 LOG_KEYS = 1000
 
+Watcher = Callable[[KafkaError | None], None]
+
 
 class Failures:
     """Reports each failure, and remembers those that nobody has retrieved."""
@@ -41,6 +44,7 @@ class Failures:
         self.unretrieved = 0
         self.total = 0
         """All failures ever: a change tells that something failed."""
+        self._watchers: dict[Watcher, None] = {}
         self._loop = loop
         self._clock = clock
         self._callback = on_delivery_error
@@ -57,6 +61,8 @@ class Failures:
         self._last = batch.error
         if len(self._batches) < KEPT:
             self._batches[batch] = None
+        for watcher in list(self._watchers):
+            watcher(None)
         if self._callback is None:
             self._log(batch)
             return
@@ -64,6 +70,20 @@ class Failures:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._report)
+
+    @contextmanager
+    def watched(self, watcher: Watcher) -> Iterator[None]:
+        """Meanwhile `watcher(None)` is called after each failure, and `watcher(why)` at the end."""
+        self._watchers[watcher] = None
+        try:
+            yield
+        finally:
+            self._watchers.pop(watcher, None)
+
+    def end(self, why: KafkaError) -> None:
+        """Nothing more will be sent."""
+        for watcher in list(self._watchers):
+            watcher(why)
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """The user has seen so many more failures of this batch."""
@@ -110,7 +130,7 @@ class Failures:
             batch, index = self._reports.popleft()
             if index + 1 < batch.count:
                 self._reports.appendleft((batch, index + 1))
-            delivery = Delivery(batch, index, -1)
+            delivery = Delivery(batch, index, batch.timestamp_of(index))
             try:
                 self._callback(delivery)
             except Exception as error:

@@ -209,6 +209,12 @@ class Outcomes:
             part.count = builder.count
             part.due = True
             part.demanded = batch.demanded
+            part.note(0, batch.timestamp_of(before))
+            part.stamps += [
+                (index - before, timestamp)
+                for index, timestamp in batch.stamps
+                if before < index < before + part.count
+            ]
             if batch.numbers is not None:
                 first = advance(batch.numbers.sequence, before)
                 part.numbers = batch.numbers._replace(sequence=first)

@@ -23,11 +23,14 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.producer import bulk, pace
+from aiokclient.producer.accumulator import BATCH_OVERHEAD
 from aiokclient.producer.deliveries import gather
 from aiokclient.producer.delivery import Delivery
 from aiokclient.producer.engine import Engine
+from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.queue import PartitionQueue
 from aiokclient.producer.routing import record_size
+from aiokclient.producer.send_all import SendAll
 from aiokclient.producer.serializers import bound, preparations
 from aiokclient.types import Headers, ProducerRecord, RecordMetadata, TopicPartition
 
@@ -80,7 +83,7 @@ class Producer(Lifecycle, Generic[K, V]):
         self._key_serializer = bound(config.key_serializer, "key")
         self._value_serializer = bound(config.value_serializer, "value")
         self._raw = self._key_serializer is None and self._value_serializer is None
-        self._largest = min(config.max_request_size, config.buffer_memory)
+        self._largest = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
         self._engine: Engine | None = None
         self._topics: dict[str, Topic] = {}
         self._last: Delivery | None = None
@@ -144,6 +147,8 @@ class Producer(Lifecycle, Generic[K, V]):
                 )
             else:
                 batch.left -= size
+                if timestamp != batch.stamp:
+                    batch.note(index, timestamp)
         except (TypeError, AttributeError, ValueError) as error:
             raise self._unfit(topic, error) from error
         if batch.explicit is not None:
@@ -206,7 +211,7 @@ class Producer(Lifecycle, Generic[K, V]):
         was sent before goes its way. Cancelling it stops sending likewise.
         """
         self._check()
-        return await pace.SendAll(self, self._required_engine(), topic).run(items)
+        return await SendAll(self, self._required_engine(), topic).run(items)
 
     def send_threadsafe(
         self,
@@ -296,7 +301,7 @@ class Producer(Lifecycle, Generic[K, V]):
             await pace.unparked(self._last)
             self._check()
             self._turn = self._clock.monotonic()
-        elif self._clock.monotonic() - self._turn >= pace.SLICE_S:
+        elif self._clock.monotonic() - self._turn >= SLICE_S:
             await asyncio.sleep(0)
             self._turn = self._clock.monotonic()
 
@@ -310,15 +315,11 @@ class Producer(Lifecycle, Generic[K, V]):
         self._check()
         place = self._topic(topic)
         seconds = self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        deadline = self._clock.monotonic() + seconds
         await pace.known(place, self._cluster, seconds)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
-            try:
-                await prepare(topic)
-            except KafkaError:
-                raise
-            except Exception as error:
-                text = f"a serializer could not be prepared for topic {topic}: {error!r}"
-                raise SerializationError(text) from error
+            remaining = deadline - self._clock.monotonic()
+            await pace.prepared(prepare, topic, max(remaining, 0.0))
 
     # What send is made of
 
@@ -340,13 +341,17 @@ class Producer(Lifecycle, Generic[K, V]):
         """Raise for a record that is too large or for a partition that is not there."""
         if size > self._largest:
             raise RecordTooLargeError(
-                f"about {size} bytes; max_request_size and buffer_memory allow {self._largest}",
+                f"about {size + BATCH_OVERHEAD} bytes; max_request_size and buffer_memory allow "
+                f"{self._largest + BATCH_OVERHEAD}",
                 resource=topic.name,
             )
         if partition is None:
             return
         count = len(topic.queues)
-        if partition < 0 or (topic.known and partition >= count):
+        number: Any = partition
+        if not isinstance(number, int):
+            raise TypeError(f"the partition {number!r} is not an int")
+        if not 0 <= partition < (count if topic.known else 1 << 63):
             there = f"it has {count} partitions" if topic.known else "they are numbered from 0"
             raise UnknownTopicOrPartitionError(
                 there, topic_partition=TopicPartition(topic.name, partition)
@@ -375,11 +380,11 @@ class Producer(Lifecycle, Generic[K, V]):
         place = self._topic(topic)
         key, value = self._serialized(topic, key, value, headers)
         try:
-            _require_bytes(key, value, headers)
+            bulk.require_encodable(key, value, headers, timestamp)
             size = record_size(key, value, headers)
+            self._require(place, partition, size)
         except (TypeError, AttributeError, ValueError) as error:
             raise self._unfit(topic, error) from error
-        self._require(place, partition, size)
         queue: PartitionQueue = place.undesignated
         if place.known:
             partitioner = self._required_engine().routing.partitioner
@@ -405,6 +410,7 @@ class Producer(Lifecycle, Generic[K, V]):
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
+            self._engine.failures.end(ClosedError("this Producer was closed"))
             await self._engine.flush()
 
     def _abandon(self, error: ClosedError) -> None:
@@ -418,6 +424,7 @@ class Producer(Lifecycle, Generic[K, V]):
         failure = error if isinstance(error, KafkaError) else KafkaError(f"failed: {error!r}")
         if failure is not error:
             failure.__cause__ = error
+        self._engine.failures.end(failure)
         self._engine.fail_all(failure)
 
     def _unretrieved(self) -> BaseException | None:
@@ -425,13 +432,3 @@ class Producer(Lifecycle, Generic[K, V]):
 
     def _grace_s(self) -> float:
         return (self._options.delivery_timeout_ms + self._config.close_timeout_ms) / 1000
-
-
-def _require_bytes(key: Any, value: Any, headers: Headers) -> None:
-    """Raise TypeError or ValueError for what cannot be encoded."""
-    for name, _ in headers:
-        if not isinstance(name, str):
-            raise TypeError(f"the header name {name!r} is not str")
-    for content in (key, value, *(content for _, content in headers)):
-        if content is not None and not isinstance(content, bytes):
-            raise TypeError(f"{type(content).__name__} is not bytes")

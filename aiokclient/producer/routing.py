@@ -49,6 +49,18 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
     return size
 
 
+class SingleFailure(DeliveryBatch):
+    """The outcome of one record that found no partition."""
+
+    __slots__ = ("timestamp",)
+
+    timestamp: int
+
+    def timestamp_of(self, index: int) -> int:
+        """The timestamp that it was sent with."""
+        return self.timestamp
+
+
 class Routing:
     """The topics in use, and the sender of each of their partitions."""
 
@@ -74,8 +86,10 @@ class Routing:
         """The topic, from now on in use."""
         topic = self.topics.get(name)
         if topic is None:
-            limit = min(max(self._config.batch_size, 1), self._config.max_request_size)
-            topic = self.topics[name] = Topic(name, limit)
+            config = self._config
+            # An eighth of the buffer: a batch moves in where a quarter is free.
+            limit = min(config.batch_size, config.max_request_size, config.buffer_memory // 8)
+            topic = self.topics[name] = Topic(name, max(limit, 1))
             self._accumulator.memory.set_unsendable(topic.undesignated, True)
             info = metadata.topic(name)
             if info is not None:
@@ -197,14 +211,14 @@ class Routing:
         size = record_size(key, value, headers)
         if partition >= len(topic.queues):
             error = self._no_such(topic.name, partition, len(topic.queues))
-            return self._failed(topic, partition, error), 0
+            return self._failed(topic, partition, timestamp, error), 0
         try:
             if partition >= 0:
                 queue = topic.queues[partition]
             else:
                 queue = self.partitioner.choose(topic, key, size)
         except KafkaError as error:
-            return self._failed(topic, None, error), 0
+            return self._failed(topic, None, timestamp, error), 0
         target, at = self._accumulator.append(
             queue, timestamp, key, value, headers, size, forced=True
         )
@@ -212,8 +226,11 @@ class Routing:
         target.created = min(target.created, batch.created)
         return target, at
 
-    def _failed(self, topic: Topic, partition: int | None, error: KafkaError) -> DeliveryBatch:
-        single = DeliveryBatch(topic.name, partition, self._accumulator)
+    def _failed(
+        self, topic: Topic, partition: int | None, timestamp: int, error: KafkaError
+    ) -> DeliveryBatch:
+        single = SingleFailure(topic.name, partition, self._accumulator)
+        single.timestamp = timestamp
         single.count = 1
         single.fail(error)
         self._failures.failed(single)

@@ -27,13 +27,17 @@ def bound(serializer: Any, what: str) -> Serialize | None:
         def call(topic: str, value: Any, headers: Headers) -> Any:
             return serializer(value)
 
+    hint = ""
+    if hasattr(serializer, "prepare"):
+        hint = "; has `await producer.prepare(topic)` been called?"
+
     def serialize(topic: str, value: Any, headers: Headers) -> bytes:
         try:
             result = call(topic, value, headers)
         except KafkaError:
             raise
         except Exception as error:
-            text = f"the {what} serializer failed for a record of topic {topic}: {error!r}"
+            text = f"the {what} serializer failed for a record of topic {topic}: {error!r}{hint}"
             raise SerializationError(text) from error
         if not isinstance(result, bytes):
             kind = type(result).__name__

@@ -1,0 +1,137 @@
+"""`send_all`: an iterable of any kind, at the pace of the brokers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterable, Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from aiokclient.errors import BufferExhaustedError, KafkaError
+from aiokclient.producer.bulk import as_record
+from aiokclient.producer.deliveries import Run, runs_of
+from aiokclient.producer.delivery import Delivery, settled
+
+if TYPE_CHECKING:
+    from aiokclient.producer.engine import Engine
+    from aiokclient.producer.producer import Producer
+
+__all__ = ["SendAll"]
+
+CHUNK = 256
+"""Items of a plain iterable that are sent by one call."""
+
+
+class SendAll:
+    """One `send_all`: sends, waits for room, and watches for failures."""
+
+    def __init__(self, producer: Producer[Any, Any], engine: Engine, topic: str) -> None:
+        self._producer = producer
+        self._accumulator = engine.accumulator
+        self._failures = engine.failures
+        self._topic = topic
+        self._waiting: deque[Run] = deque()
+        """What was sent and not found delivered, in order."""
+        self._seen_failures = engine.failures.total
+        self._end: KafkaError | None = None
+        self._count = 0
+
+    async def run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
+        """See `Producer.send_all`."""
+        if isinstance(items, AsyncIterable):
+            await self._stream(items)
+        elif isinstance(items, Iterable):
+            iterator = iter(items)
+            while chunk := list(islice(iterator, CHUNK)):
+                await self._send_chunk(chunk)
+        else:
+            raise TypeError(f"send_all takes an iterable, not {type(items).__name__}")
+        while self._waiting:
+            await self._front()
+        return self._count
+
+    async def _stream(self, items: AsyncIterable[Any]) -> None:
+        """Send items as they come; a failure, or the end of the producer, ends the wait for one."""
+        with anyio.CancelScope() as scope:
+
+            def look(end: KafkaError | None) -> None:
+                self._end = self._end or end or self._failure()
+                if self._end is not None:
+                    scope.cancel()
+
+            with self._failures.watched(look):
+                async for item in items:
+                    await self._send_one(item)
+        if scope.cancelled_caught and self._end is not None:
+            raise self._end.with_traceback(None)
+
+    def _failure(self) -> KafkaError | None:
+        """The first failure among what was sent."""
+        try:
+            for run in self._waiting:
+                delivered(run)
+        except KafkaError as error:
+            return error
+        return None
+
+    async def _send_chunk(self, chunk: list[Any]) -> None:
+        try:
+            deliveries = self._producer.send_many(self._topic, chunk)
+        except BufferExhaustedError:
+            for item in chunk:
+                await self._send_one(item)
+        else:
+            await self._took(deliveries)
+
+    async def _send_one(self, item: Any) -> None:
+        record = as_record(self._topic, item)
+        while True:
+            try:
+                delivery = self._producer.send(*record)
+                break
+            except BufferExhaustedError:
+                if not self._accumulator.pending:
+                    raise  # it fits into no buffer of this size
+                await self._accumulator.room()
+        await self._took([delivery])
+
+    async def _took(self, deliveries: Sequence[Delivery]) -> None:
+        self._count += len(deliveries)
+        for run in runs_of(deliveries):
+            last = self._waiting[-1] if self._waiting else None
+            if last is not None and last.batch is run.batch and last.first + last.size == run.first:
+                self._waiting[-1] = last._replace(size=last.size + run.size)
+            else:
+                self._waiting.append(run)
+        await self._producer.drain()
+        if self._failures.total != self._seen_failures:
+            self._seen_failures = self._failures.total
+            for run in self._waiting:
+                delivered(run)
+        while self._waiting and delivered(self._waiting[0]):
+            self._waiting.popleft()
+
+    async def _front(self) -> None:
+        """Until the oldest that was sent is delivered."""
+        run = self._waiting[0]
+        if delivered(run):
+            self._waiting.popleft()
+            return
+        await settled(run.batch)
+
+
+def delivered(run: Run) -> bool:
+    """Whether all of a run is delivered; raises the first failure in it."""
+    batch, first, size, _ = run
+    if first >= batch.moved:
+        parts = [(batch, first, size)] if batch.done else []
+    else:
+        parts = [(*batch.locate(index), 1) for index in range(first, first + size)]
+        parts = parts if all(part.done for part, _, _ in parts) else []
+    for part, index, count in parts:
+        error = part.retrieve_run(index, count)
+        if error is not None:
+            raise error.with_traceback(None)
+    return bool(parts)
