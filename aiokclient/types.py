@@ -6,6 +6,7 @@ unless a serializer or deserializer is given; a value of None is a tombstone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum, IntEnum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -24,6 +25,7 @@ __all__ = [
     "State",
     "TimestampType",
     "TopicPartition",
+    "is_topic_name",
 ]
 
 K = TypeVar("K")
@@ -51,6 +53,14 @@ class Deserializer(Protocol[T_co]):
     def deserialize(self, topic: str, data: bytes, headers: Headers) -> T_co:
         """The key or value; never asked for one that is None."""
         ...
+
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of this name: letters, digits, `.`, `_` and `-`, up to 249."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class TopicPartition(NamedTuple):

@@ -138,6 +138,10 @@ class Lifecycle:
         """What `async with`, left normally, raises at its end: failures that nobody has seen."""
         return None
 
+    def _troubles(self) -> list[str]:
+        """Why it works but not well, for people to read. Plain."""
+        return self._cluster.troubles()
+
     def _grace_s(self) -> float:
         """How long a close without a timeout may take, in seconds."""
         return self._config.close_timeout_ms / 1000
@@ -154,7 +158,7 @@ class Lifecycle:
     @property
     def state(self) -> State:
         """NEW, STARTING, RUNNING, DEGRADED, FAILED or CLOSED."""
-        if self._usable and self._cluster.troubles():
+        if self._usable and self._troubles():
             return State.DEGRADED
         return self._state
 
@@ -163,9 +167,8 @@ class Lifecycle:
         reasons = [] if self._failure is None else [f"failed: {self._failure!r}"]
         if not self._usable:
             return Health(self._state, tuple(reasons), {})
-        cluster = self._cluster
-        reasons += cluster.troubles()
-        return Health(self.state, tuple(reasons), cluster.brokers.states())
+        reasons += self._troubles()
+        return Health(self.state, tuple(reasons), self._cluster.brokers.states())
 
     def metrics(self) -> dict[str, int | float | HistogramValue]:
         """A snapshot of all that is counted and measured. Plain."""

@@ -37,6 +37,8 @@ __all__ = [
 ]
 
 NO_ID = UUID(int=0)
+ABSENT = frozenset({3})
+"""The codes that say of a topic that it does not exist."""
 MAX_PARTITION = 1_000_000
 """A partition number beyond this is taken for a damaged answer, not for a reason to allocate."""
 
@@ -94,6 +96,13 @@ class ClusterMetadata:
         if info is None or not 0 <= partition < len(info.partitions):
             return None
         return info.partitions[partition]
+
+    def lacks(self, topic: str, partition: int) -> bool:
+        """Whether the brokers say that there is no such partition. False if they were not asked."""
+        info = self.topics.get(topic)
+        if info is None:
+            return False
+        return info.error in ABSENT or (not info.error and partition >= len(info.partitions))
 
     def leader(self, topic: str, partition: int) -> int:
         """The id of the partition's leader; -1 if it, the partition or the topic is unknown."""

@@ -45,10 +45,15 @@ class Fetch(Protocol):
 
 
 class _Waiter:
-    __slots__ = ("future", "topics")
+    """Waits for an answer about each topic in `left`, or for a full update if that is None.
 
-    def __init__(self, topics: tuple[str, ...] | None) -> None:
-        self.topics = topics
+    Topics are paced one by one, so the answers may come by several updates.
+    """
+
+    __slots__ = ("future", "left")
+
+    def __init__(self, topics: Iterable[str] | None) -> None:
+        self.left = None if topics is None else dict.fromkeys(topics)
         self.future: asyncio.Future[ClusterMetadata] = asyncio.get_running_loop().create_future()
 
 
@@ -138,9 +143,9 @@ class MetadataUpdater:
         or an error that trying again would not mend. Cancelling it leaves nothing behind. A topic
         that does not exist is no error of the call: see `errors` and the topic's own.
         """
-        waiter = _Waiter(None if topics is None else tuple(topics))
+        waiter = _Waiter(topics)
         self._waiters.append(waiter)
-        self.request_update(waiter.topics, reason="refresh")
+        self.request_update(waiter.left, reason="refresh")
         try:
             async with asyncio.timeout(timeout):
                 return await waiter.future
@@ -247,22 +252,34 @@ class MetadataUpdater:
         self._install(new)
         self._succeeded(full)
         for waiter in waiters:
-            if not waiter.future.done():
-                waiter.future.set_result(self.snapshot)
+            self._answered(waiter, None if everything else topics)
 
     def _take_waiters(self, topics: list[str], full: bool, everything: bool) -> list[_Waiter]:
+        """Those to whom the answer of an update for these topics will say something."""
         covered = dict.fromkeys(topics)
         taken = [
             waiter
             for waiter in self._waiters
             if (
                 full
-                if waiter.topics is None
-                else everything or all(topic in covered for topic in waiter.topics)
+                if waiter.left is None
+                else everything or not waiter.left or not waiter.left.keys().isdisjoint(covered)
             )
         ]
         self._waiters = [waiter for waiter in self._waiters if waiter not in taken]
         return taken
+
+    def _answered(self, waiter: _Waiter, topics: list[str] | None) -> None:
+        """The waiter is done, unless it waits for more than these topics (None: all)."""
+        if waiter.left is not None and topics is not None:
+            for topic in topics:
+                waiter.left.pop(topic, None)
+        if waiter.future.done():
+            return
+        if waiter.left and topics is not None:
+            self._waiters.append(waiter)
+        else:
+            waiter.future.set_result(self.snapshot)
 
     def _failed(self, error: KafkaError, waiters: list[_Waiter]) -> None:
         self.last_error = error

@@ -143,6 +143,9 @@ class Consumer(Lifecycle, Generic[K, V]):
         if self._engine is not None:
             self._engine.wake()
 
+    def _troubles(self) -> list[str]:
+        return [*super()._troubles(), *self._running.troubles()]
+
     @property
     def _running(self) -> Engine:
         self._check()
@@ -258,7 +261,9 @@ class Consumer(Lifecycle, Generic[K, V]):
         engine, timeout = self._running, self._timeout(timeout)
         until = self._cluster.clock.monotonic() + timeout
         if not await engine.located(TopicPartition(*tp), until):
-            raise ApiTimeoutError(f"no position within {timeout:.1f} s", topic_partition=tp)
+            trouble = self._subscription[tp].trouble
+            text = f"no position within {timeout:.1f} s"
+            raise ApiTimeoutError(text, topic_partition=tp) from trouble
         self._subscription.settle()
         return self._subscription[tp].position
 

@@ -28,6 +28,9 @@ __all__ = ["Engine"]
 SETTLE_S = 3.0
 """How long a start waits for positions that brokers do not tell."""
 
+TROUBLES = 20
+"""So many of them are told one by one."""
+
 FAREWELL_S = 0.5
 """How long a close waits for brokers to take note of it."""
 
@@ -125,6 +128,21 @@ class Engine:
         self.cluster.updater.unwant(self._follower)
         self.cluster.updater.unwant(self)
         self.cluster.release(self.fetchers)
+
+    def troubles(self) -> list[str]:
+        """What cannot be read, and why, for people to read. Plain."""
+        errors = self.cluster.updater.errors
+        found = [
+            f"topic {topic} cannot be read: {errors[topic]}"
+            for topic in self._subscription.subscription.topics
+            if topic in errors
+        ]
+        for state in self._subscription.partitions.values():
+            if state.trouble is not None:
+                found.append(f"{state.tp} cannot be read: {state.trouble}")
+            elif state.leaderless:
+                found.append(f"{state.tp} cannot be read: it has no leader")
+        return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
         """Waits for a position; False when `until` passes first."""

@@ -234,7 +234,7 @@ class Fetchers:
         if node_id != state.leader:
             self._rest_replica(state, now)
         action = self.decide(error, state.attempts)
-        state.back_off(now + (action.delay_s or self.longest_backoff_s))
+        state.back_off(now + (action.delay_s or self.longest_backoff_s), error)
         if action.decision is Decision.REFRESH_AND_RETRY:
             self.cluster.updater.request_update([state.tp.topic], reason=str(error))
         elif action.decision is not Decision.RETRY:

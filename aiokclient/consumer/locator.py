@@ -14,7 +14,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.offsets import EpochEnd, FoundOffset, Offsets, Round
 from aiokclient.consumer.positions import PartitionState, Phase
-from aiokclient.consumer.resets import LATEST
+from aiokclient.consumer.resets import EARLIEST, LATEST
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import SubscriptionState
 from aiokclient.errors import KafkaError
@@ -45,6 +45,8 @@ class Locator:
         self._diverged = diverged
         self._report = report
         self._spawn = spawn
+        self._timeout_s = config.request_timeout_ms / 1000
+        self._fresh = EARLIEST if config.new_partitions == "earliest" else LATEST
         self._longest_backoff_s = config.retry_backoff_max_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, self._longest_backoff_s)
         self._wake = Signal()
@@ -77,6 +79,7 @@ class Locator:
             self._spawn(ask, states, generations, name=name)
 
     async def _locate(self, states: Sequence[PartitionState], generations: Sequence[int]) -> None:
+        await self._look_for(states)
         now_ms = self._cluster.clock.time_ms()
         wanted = {s.tp: s.reset.timestamp(now_ms) for s in states if s.reset is not None}
         outcome = await self._offsets.by_time(wanted)
@@ -84,6 +87,23 @@ class Locator:
             if state.generation == generation:
                 self._located(state, outcome)
         self._subscription.changed()
+
+    async def _look_for(self, states: Sequence[PartitionState]) -> None:
+        """Asks whether partitions without a leader are there at all.
+
+        The end of one that is not is its first offset: "latest" misses nothing of it later.
+        """
+        lost = [state for state in states if self._cluster.metadata.leader(*state.tp) < 0]
+        if not lost:
+            return
+        topics = dict.fromkeys(state.tp.topic for state in lost)
+        try:
+            metadata = await self._cluster.updater.refresh(topics, timeout=self._timeout_s)
+        except KafkaError:
+            return  # The round that follows meets it, too.
+        for state in lost:
+            if state.reset == LATEST and metadata.lacks(*state.tp):
+                state.reset = self._fresh
 
     def _located(self, state: PartitionState, outcome: Round[FoundOffset]) -> None:
         found = outcome.found.get(state.tp)
@@ -117,7 +137,7 @@ class Locator:
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         clock = self._cluster.clock
         action = decide(error, scope, state.attempts, math.inf, clock.rng, self._backoff)
-        state.back_off(clock.monotonic() + (action.delay_s or self._longest_backoff_s))
+        state.back_off(clock.monotonic() + (action.delay_s or self._longest_backoff_s), error)
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic], reason=str(error))
         elif action.decision is not Decision.RETRY:

@@ -14,12 +14,14 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import anyio
 
 from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.config import ConsumerConfig
 from aiokclient.errors import (
     ApiTimeoutError,
     KafkaError,
     LeaderNotAvailableError,
     ProtocolError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
 from aiokclient.network.pool import Purpose
@@ -158,7 +160,7 @@ class Offsets:
             if leader in metadata.brokers:
                 brokers.setdefault(leader, {})[tp] = question
             else:
-                outcome.failed[tp] = LeaderNotAvailableError(topic_partition=tp)
+                outcome.failed[tp] = _without_leader(metadata, tp)
         async with anyio.create_task_group() as group:
             for node_id, part in brokers.items():
                 group.start_soon(self._ask_one, node_id, part, ask, outcome)
@@ -232,3 +234,16 @@ class Offsets:
                 if tp in epochs:
                     end = EpochEnd(answer.leader_epoch, answer.end_offset)
                     outcome.put(tp, answer.error_code, "OffsetForLeaderEpoch", node_id, end)
+
+
+def _without_leader(metadata: ClusterMetadata, tp: TopicPartition) -> KafkaError:
+    """What the metadata says of a partition that nobody leads."""
+    info = metadata.topic(tp.topic)
+    refusal = error_for(0 if info is None else info.error, api="Metadata", topic_partition=tp)
+    if refusal is not None:
+        return refusal
+    if info is not None and tp.partition >= len(info.partitions):
+        return UnknownTopicOrPartitionError(
+            f"{tp.topic} has {len(info.partitions)} partitions", api="Metadata", topic_partition=tp
+        )
+    return LeaderNotAvailableError(topic_partition=tp)

@@ -16,6 +16,7 @@ void when its answer comes.
 
 from __future__ import annotations
 
+import logging
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Final
@@ -27,7 +28,11 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase"]
 
+logger = logging.getLogger("aiokclient.consumer")
+
 NO_EPOCH: Final = -1
+LASTING: Final = 4
+"""So many refusals in a row are no passing trouble."""
 
 
 class Phase(Enum):
@@ -94,6 +99,7 @@ class PartitionState:
         "retry_at",
         "topic_id",
         "tp",
+        "trouble",
     )
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -119,6 +125,7 @@ class PartitionState:
         self.no_replica_until = 0.0
         self.damaged_at = -1  # the offset of a batch that is fetched for the second time
         self.high_watermark = -1
+        self.trouble: KafkaError | None = None  # what the brokers said last, if they refused
 
     def __repr__(self) -> str:
         return f"PartitionState({self.tp}, {self.phase.name}, position={self.position})"
@@ -134,6 +141,11 @@ class PartitionState:
         return self.phase in (Phase.FETCHING, Phase.VALIDATING) or (
             self.phase is Phase.FAILED and self.position >= 0
         )
+
+    @property
+    def leaderless(self) -> bool:
+        """Whether it waits for a broker to lead it."""
+        return self.phase is Phase.FETCHING and self.leader < 0
 
     def to_commit(self, offset: int) -> OffsetAndMetadata:
         """The offset as a commit names it."""
@@ -181,7 +193,7 @@ class PartitionState:
     def confirmed(self) -> None:
         """The position is on the leader's history."""
         self._apply(Event.CONFIRMED)
-        self.attempts, self.retry_at = 0, 0.0
+        self.succeeded()
 
     def fail(self, error: KafkaError) -> None:
         """Raises the error at every request from now on; the position stays readable."""
@@ -200,20 +212,24 @@ class PartitionState:
         self.succeeded()
         self.held = False
 
-    def back_off(self, until: float) -> None:
-        """Asks for nothing of this partition until then."""
+    def back_off(self, until: float, trouble: KafkaError | None = None) -> None:
+        """Asks for nothing of this partition until then. Refusal after refusal is told once."""
         self.attempts += 1
         self.retry_at = until
+        self.trouble = trouble
+        if trouble is not None and self.attempts == LASTING:
+            logger.warning("%s cannot be read, and is tried again and again: %s", self.tp, trouble)
 
     def succeeded(self) -> None:
         self.attempts, self.retry_at = 0, 0.0
+        self.trouble = None
 
     def _jump(self, event: Event) -> None:
         self._apply(event)
         self.generation += 1
         self.error = self.reset = None
         self.damaged_at = -1
-        self.attempts, self.retry_at = 0, 0.0
+        self.succeeded()
 
     def _apply(self, event: Event) -> None:
         to = TRANSITIONS.get((self.phase, event))

@@ -45,10 +45,15 @@ class Broker:
     def connections(self) -> int:
         return len(self._connections)
 
-    async def listen(self, listener: Listener, host: str) -> None:
-        """Take connections at `host`; raises OSError when the port is not to be had."""
-        self._listening = await listener.listen(host, self.port, self._accept)
+    def listen(self, listener: Listener, host: str) -> None:
+        """Be there at `host`, to `serve`; raises OSError when the port is not to be had."""
+        self._listening = listener.listen(host, self.port, self._accept)
         self.port = self._listening.port
+
+    async def serve(self) -> None:
+        """Take connections, unless it was killed meanwhile."""
+        if self._listening is not None:
+            await self._listening.serve()
 
     def shut(self) -> None:
         """Stop at once, as if killed: connections are cut, sessions forgotten."""

@@ -154,7 +154,8 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
         state = self._state
         state.loop = self._runner.loop
         for broker in state.brokers.values():
-            await broker.listen(self._listener, self._listen_host)
+            broker.listen(self._listener, self._listen_host)
+            await broker.serve()
         for name, partitions in self._topics.items():
             state.create_topic(name, state.assign(partitions, -1))
 

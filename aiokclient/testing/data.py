@@ -15,7 +15,7 @@ from aiokclient.record.batch import (
 )
 from aiokclient.testing.controls import Controls
 from aiokclient.testing.state import Refused
-from aiokclient.testing.topics import Partition
+from aiokclient.testing.topics import NO_LEADER, Partition
 from aiokclient.types import ConsumerRecord, ProducerRecord, RecordMetadata
 
 Value: TypeAlias = "bytes | tuple[bytes | None, bytes | None] | ProducerRecord | None"
@@ -120,11 +120,14 @@ class DataControls(Controls):
     def append(self, topic: str, partition: int, batch: bytes | memoryview) -> int:
         """Append one record batch as it is, checked for nothing but its producer's sequence.
 
-        Gives its base offset; raises ValueError for a sequence that does not fit.
+        Gives its base offset; raises ValueError for a sequence that does not fit, and while
+        nobody leads the partition.
         """
 
         def append() -> int:
             found = self._partition(topic, partition)
+            if found.leader == NO_LEADER:
+                raise ValueError(f"{found!r} has no leader: nobody would take the batch")
             result = found.append(RecordBatch(batch), self._state.clock.time_ms())
             if result.code:
                 raise ValueError(f"{found!r} refuses the batch: {result.code.name}")

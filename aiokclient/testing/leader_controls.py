@@ -39,16 +39,17 @@ class LeaderControls(Controls):
     def start(self, broker: int) -> None:
         """Start a stopped broker on its old port; it catches up, leads only where nobody does.
 
-        From the thread of the cluster's own loop it is up from the next turn of the loop on.
+        From the thread of the cluster's own loop, it answers from the next turn of the loop on.
         """
         found = self._broker(broker)
 
-        async def start() -> None:
+        def start() -> None:
             if not found.alive:
-                await found.listen(self._listener, self._listen_host)
+                found.listen(self._listener, self._listen_host)
                 self._state.joined(found)
 
-        self._runner.call_async(start)
+        self._runner.call(start)
+        self._runner.call_async(found.serve)
 
     def pause(self, broker: int) -> None:
         """Let a broker hang: connections are taken and nothing is answered; no failover."""

@@ -7,12 +7,17 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
+BACKLOG = 512
+
 
 class Listening(Protocol):
-    """A place where connections are taken until `close` (plain, at once)."""
+    """A place where nobody is refused from the beginning on, until `close` (plain, at once)."""
 
     @property
     def port(self) -> int: ...
+
+    async def serve(self) -> None:
+        """Take the connections that have come and those that will; again: nothing."""
 
     def close(self) -> None: ...
 
@@ -20,7 +25,7 @@ class Listening(Protocol):
 class Listener(Protocol):
     """Opens places. `port` 0 asks for any free one, which stays free for the next call."""
 
-    async def listen(
+    def listen(
         self,
         host: str,
         port: int,
@@ -38,7 +43,7 @@ class TcpListener:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], socket.socket] = {}
 
-    async def listen(
+    def listen(
         self,
         host: str,
         port: int,
@@ -48,9 +53,9 @@ class TcpListener:
             kept = _bind(host, port)
             port = kept.getsockname()[1]
             self._kept[host, port] = kept
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(protocol_factory, sock=_bind(host, port), backlog=512)
-        return _Sockets(server, port)
+        place = _bind(host, port)
+        place.listen(BACKLOG)
+        return _Sockets(place, protocol_factory)
 
     def close(self) -> None:
         """Give up all ports. What still listens goes on until it is closed itself."""
@@ -60,12 +65,34 @@ class TcpListener:
 
 
 class _Sockets:
-    def __init__(self, server: asyncio.Server, port: int) -> None:
+    """The operating system takes connections at once; they are served from `serve` on."""
+
+    def __init__(
+        self, place: socket.socket, protocol_factory: Callable[[], asyncio.BufferedProtocol]
+    ) -> None:
+        self.port: int = place.getsockname()[1]
+        self._place: socket.socket | None = place
+        self._protocol_factory = protocol_factory
+        self._server: asyncio.Server | None = None
+        self._closed = False
+
+    async def serve(self) -> None:
+        place, self._place = self._place, None
+        if place is None:
+            return
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self._protocol_factory, sock=place, backlog=BACKLOG)
         self._server = server
-        self.port = port
+        if self._closed:
+            server.close()
 
     def close(self) -> None:
-        self._server.close()
+        self._closed = True
+        if self._place is not None:
+            self._place.close()
+            self._place = None
+        if self._server is not None:
+            self._server.close()
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -67,6 +67,9 @@ class VirtualServer:
         self.factory = factory
         self._network = network
 
+    async def serve(self) -> None:
+        """It does so from the beginning on."""
+
     def close(self) -> None:
         self._network.unlisten(self)
 
@@ -98,7 +101,7 @@ class VirtualNetwork:
 
     # For brokers and clients.
 
-    async def listen(
+    def listen(
         self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
     ) -> VirtualServer:
         """Listen at the address; port 0 takes one that nobody had yet. OSError if it is taken."""

@@ -29,13 +29,13 @@ from aiokclient.testing.handlers import announced
 from aiokclient.testing.requests import ReceivedRequest, RequestLog
 from aiokclient.testing.runner import Watch
 from aiokclient.testing.topics import Partition, Topic
+from aiokclient.types import is_topic_name
 
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.protocol import framing
 
 FIRST_PRODUCER_ID = 1000
-_MAX_NAME = 249
 _MOST_PARTITIONS = 10_000
 """So many can be made at a time, in Kafka too."""
 
@@ -197,7 +197,7 @@ class ClusterState:
         configs: Mapping[str, str],
     ) -> None:
         """Raises Refused if a topic cannot be made so."""
-        if not valid_name(name):
+        if not is_topic_name(name):
             raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
         if name in self.topics:
             raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -284,13 +284,6 @@ class ClusterState:
     def changed(self) -> None:
         """Something happened that a test may wait for."""
         self.watch.changed()
-
-
-def valid_name(name: str) -> bool:
-    """Whether Kafka takes this as the name of a topic."""
-    if not 0 < len(name) <= _MAX_NAME or name in (".", ".."):
-        return False
-    return all(each.isascii() and (each.isalnum() or each in "._-") for each in name)
 
 
 def _hash(key: str) -> int:

@@ -18,6 +18,7 @@ from aiokclient.testing.configs import Configs
 from aiokclient.testing.log import PartitionLog
 
 NO_LEADER = -1
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ANYTHING = 1 << 62
 """What a watcher is told was added when anything may have changed."""
 
@@ -210,6 +211,11 @@ class Topic:
         self.topic_id = topic_id
         self.configs = configs
         self.partitions: list[Partition] = []
+
+    @property
+    def internal(self) -> bool:
+        """Whether the brokers keep their own data in it."""
+        return self.name in INTERNAL
 
     @property
     def log_append_time(self) -> bool:

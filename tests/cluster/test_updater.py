@@ -287,3 +287,19 @@ async def test_a_cancelled_refresh_leaves_nothing(cluster: Cluster, make: Make) 
     cluster.gate.set()
     await updater.refresh(timeout=5)
     assert updater._waiters == []
+
+
+async def test_topics_that_are_asked_for_at_different_times(cluster: Cluster, make: Make) -> None:
+    """One is settled, one is missing and asked for again and again: a refresh of both ends."""
+    cluster.leaders["there"] = 1
+    updater = make()
+    updater.want("missing", OWNER)
+    for _ in range(10):
+        async with asyncio.timeout(5):
+            snapshot = await updater.refresh(["there", "missing"], timeout=5)
+        assert snapshot.leader("there", 0) == 1
+        assert snapshot.lacks("missing", 0)
+        assert not snapshot.lacks("there", 0)
+        assert snapshot.lacks("there", 1)
+        assert not snapshot.lacks("never asked for", 0)
+    assert (await updater.refresh([], timeout=5)).leader("there", 0) == 1

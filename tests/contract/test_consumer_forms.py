@@ -23,7 +23,7 @@ class TestOneByOne:
                 seen[record.partition].append(record.offset)
                 if sum(map(len, seen.values())) == 3_000:
                     break
-        assert seen == dict.fromkeys(range(3), list(range(1_000)))
+        assert seen == {partition: list(range(1_000)) for partition in range(3)}
 
     async def test_the_fields_of_a_record(self, stage: Any) -> None:
         from aiokclient import ProducerRecord
@@ -119,10 +119,8 @@ class TestLists:
                 world.cluster.produce("t", [b"v"] * 10, partition)
             async with world.consumer("t") as consumer:
                 began = world.now
-                sizes = [
-                    len(each)
-                    async for each in consumer.batches(7, max_wait=max_wait, until_end=True)
-                ]
+                lists = consumer.batches(7, max_wait=max_wait, until_end=True)
+                sizes = [len(each) async for each in lists]
                 assert sum(sizes) == 20
                 assert world.now - began < 2.0
 

@@ -83,7 +83,7 @@ def simulate(
 ) -> None:
     async def main() -> None:
         wired = Wired(VirtualNetwork(random.Random(seed), weather), echo)
-        await wired.network.listen(*ADDRESS, wired.accept)
+        wired.network.listen(*ADDRESS, wired.accept)
         await test(wired)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -13,8 +13,8 @@ from aiokclient.protocol.messages import (
 from aiokclient.protocol.messages import describe_topic_partitions as parts
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
-from aiokclient.testing.state import valid_name
 from aiokclient.testing.topics import NO_LEADER, Partition
+from aiokclient.types import is_topic_name
 
 _MOST = 2000
 
@@ -53,12 +53,13 @@ def _topic(
     if answer.error_code:
         return answer
     if topic is None:
-        known = valid_name(name)
+        known = is_topic_name(name)
         answer.error_code = (
             Code.UNKNOWN_TOPIC_OR_PARTITION if known else Code.INVALID_TOPIC_EXCEPTION
         )
         return answer
     answer.topic_id = topic.topic_id
+    answer.is_internal = topic.internal
     answer.partitions = [_partition(call, each) for each in topic.partitions[begin : begin + room]]
     return answer
 

@@ -26,8 +26,9 @@ from aiokclient.protocol.messages.metadata import (
 )
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
-from aiokclient.testing.state import Refused, valid_name
+from aiokclient.testing.state import Refused
 from aiokclient.testing.topics import NO_LEADER, Partition, Topic
+from aiokclient.types import is_topic_name
 
 _NO_ID = UUID(int=0)
 
@@ -78,7 +79,7 @@ def _by_name(call: Call, name: str) -> MetadataResponseTopic:
 
 def _missing(call: Call, name: str) -> Code:
     """Why a topic is not there; makes it where that is allowed."""
-    if not valid_name(name):
+    if not is_topic_name(name):
         return Code.INVALID_TOPIC_EXCEPTION
     # Before version 4 a client had no say in it.
     allowed = call.version < 4 or call.request.allow_auto_topic_creation
@@ -97,6 +98,7 @@ def _known(call: Call, topic: Topic) -> MetadataResponseTopic:
         error_code=code,
         name=topic.name,
         topic_id=topic.topic_id,
+        is_internal=topic.internal,
         partitions=[] if code else [_partition(each, alive) for each in topic.partitions],
     )
 
