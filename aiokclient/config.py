@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Self, TypedDict, TypeVar
@@ -163,7 +164,12 @@ class ClientConfig:
                 raise _unknown(name, fields)
             field = fields[name]
             options.setdefault(field.name, _checked(field, text, name, reading=True))
-        return cls.build(options)
+        try:
+            return cls.build(options)
+        except ConfigError as error:
+            # What contradicts something else is named as the properties name it.
+            known = re.compile(rf"\b({'|'.join(_fields(cls))})\b")
+            raise ConfigError(known.sub(lambda m: m[0].replace("_", "."), str(error))) from None
 
     def __repr__(self) -> str:
         shown = (

@@ -25,6 +25,11 @@ from aiokclient.testing import EmbeddedCluster
 Make = Callable[..., Producer[Any, Any]]
 
 
+async def left_normally(producer: Producer[Any, Any]) -> None:
+    """What the end of `async with` does when nothing was raised in it."""
+    await producer.__aexit__(None, None, None)
+
+
 async def by_await(producer: Producer[Any, Any], each: Any) -> None:
     with pytest.raises(TopicAuthorizationError):
         await each
@@ -52,10 +57,6 @@ async def by_gathered_results(producer: Producer[Any, Any], each: Any) -> None:
 
 async def by_asyncio(producer: Producer[Any, Any], each: Any) -> None:
     await asyncio.gather(each, return_exceptions=True)
-
-
-async def by_threads(producer: Producer[Any, Any], each: Any) -> None:
-    await by_await(producer, each)
 
 
 SEEN = [by_await, by_result, by_exception, by_gather, by_gathered_results, by_asyncio]
@@ -105,9 +106,10 @@ class TestRetrieval:
         self, make: Make, topic: str, cluster: EmbeddedCluster, see: Any
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        producer = await make()
+        await see(producer, producer.send(topic, b"v"))
         with pytest.raises(DeliveryErrors) as caught:
-            async with make() as producer:
-                await see(producer, producer.send(topic, b"v"))
+            await left_normally(producer)
         assert caught.value.count == 1
         (error,) = caught.value.exceptions
         assert isinstance(error, TopicAuthorizationError)
@@ -118,12 +120,13 @@ class TestRetrieval:
         self, make: Make, topic: str, cluster: EmbeddedCluster, count: int
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        producer = await make(batch_size=1000)
+        deliveries = [producer.send(topic, b"v" * 20) for _ in range(count + 3)]
+        for i in (0, count // 2, -1):
+            await producer.gather([deliveries[i]], return_exceptions=True)
+        seen = len({0, count // 2, count + 2})
         with pytest.raises(DeliveryErrors) as caught:
-            async with make(batch_size=1000) as producer:
-                deliveries = [producer.send(topic, b"v" * 20) for _ in range(count + 3)]
-                for i in (0, count // 2, -1):
-                    await producer.gather([deliveries[i]], return_exceptions=True)
-                seen = len({0, count // 2, count + 2})
+            await left_normally(producer)
         assert caught.value.count == count + 3 - seen
         assert len(caught.value.exceptions) == min(count + 3 - seen, 100)
         assert str(caught.value.count) in str(caught.value)
@@ -132,12 +135,13 @@ class TestRetrieval:
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+        producer = await make()
+        deliveries = producer.send_many(topic, [b"v"] * 4)
+        for _ in range(3):
+            await by_await(producer, deliveries[1])
+            await producer.gather(deliveries[1:3], return_exceptions=True)
         with pytest.raises(DeliveryErrors) as caught:
-            async with make() as producer:
-                deliveries = producer.send_many(topic, [b"v"] * 4)
-                for _ in range(3):
-                    await by_await(producer, deliveries[1])
-                    await producer.gather(deliveries[1:3], return_exceptions=True)
+            await left_normally(producer)
         assert caught.value.count == 2
 
     @pytest.mark.parametrize("end", ["close", "exception", "cancellation"])
@@ -151,11 +155,15 @@ class TestRetrieval:
             await producer.close()
             return
         kind = ZeroDivisionError if end == "exception" else asyncio.CancelledError
-        with pytest.raises(kind):
+
+        async def run() -> None:
             async with make() as producer:
                 producer.send(topic, b"v")
                 await producer.flush()
                 raise kind
+
+        with pytest.raises(kind):
+            await run()
 
     async def test_flush_does_not_raise_and_does_not_see(
         self, make: Make, topic: str, cluster: EmbeddedCluster
@@ -195,9 +203,10 @@ class TestOnDeliveryError:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
         async with make(on_delivery_error=lambda delivery: delivery.exception()) as producer:
             producer.send(topic, b"v")
+        producer = await make(on_delivery_error=lambda delivery: delivery.done())
+        producer.send(topic, b"v")
         with pytest.raises(DeliveryErrors):
-            async with make(on_delivery_error=lambda delivery: delivery.done()) as producer:
-                producer.send(topic, b"v")
+            await left_normally(producer)
 
     @pytest.mark.parametrize("end", ["normal", "close", "close now", "exception"])
     async def test_all_were_told_when_the_end_is_over(
@@ -216,7 +225,7 @@ class TestOnDeliveryError:
             cluster.pause(1)
         producer.send_many(topic, [b"v"] * 5000)
         if end == "normal":
-            await producer.__aexit__(None, None, None)
+            await left_normally(producer)
         elif end == "exception":
             await producer.__aexit__(ValueError, ValueError(), None)
         else:

@@ -165,10 +165,9 @@ async def test_what_max_request_size_lets_through_fits_into_max_request_size(
         for size in range(1850, 2050):
             try:
                 delivery = producer.send("sizes", bytes(size))
-            except RecordTooLargeError as error:
-                assert "max_request_size" in str(error)
-            else:
-                await delivery
+            except RecordTooLargeError:
+                continue
+            await delivery
     cluster.delete_topic("sizes")
 
 

@@ -140,7 +140,7 @@ class TestRoom:
         with cluster.delay(ApiKey.PRODUCE, 0.005):
             found = await asyncio.gather(*(work() for _ in range(20)))
         assert all(offsets == sorted(offsets) for offsets in found)
-        assert sorted(sum(found, [])) == [*range(1, 601)]
+        assert sorted(offset for offsets in found for offset in offsets) == [*range(1, 601)]
 
     async def test_drain_gives_way(self, small: Producer[Any, Any], topic: str) -> None:
         turns = 0

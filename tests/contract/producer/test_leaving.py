@@ -1,0 +1,205 @@
+"""When a batch leaves: full, lingered, or awaited while nothing is in flight."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokclient import Producer
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+Make = Callable[..., Producer[Any, Any]]
+LONG = {"linger_ms": 60_000}
+
+
+def produced(cluster: EmbeddedCluster) -> int:
+    """How many produce requests have come."""
+    return sum(request.api is ApiKey.PRODUCE for request in cluster.requests)
+
+
+async def turns(count: int = 20) -> None:
+    """So many turns of the loop, a millisecond each."""
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+
+
+async def by_await(producer: Producer[Any, Any], delivery: Any) -> None:
+    await delivery
+
+
+async def by_gather(producer: Producer[Any, Any], delivery: Any) -> None:
+    await producer.gather([delivery])
+
+
+async def by_flush(producer: Producer[Any, Any], delivery: Any) -> None:
+    await producer.flush()
+
+
+async def by_send_all(producer: Producer[Any, Any], delivery: Any) -> None:
+    await producer.send_all(delivery.topic, [b"more"])
+
+
+async def by_close(producer: Producer[Any, Any], delivery: Any) -> None:
+    await producer.close()
+
+
+@pytest.mark.parametrize("ask", [by_await, by_gather, by_flush, by_send_all, by_close])
+async def test_asking_for_it_is_demand(make: Make, topic: str, ask: Any) -> None:
+    async with make(**LONG) as producer:
+        await producer.prepare(topic)
+        delivery = producer.send(topic, b"v")
+        await asyncio.wait_for(ask(producer, delivery), 30)
+        assert delivery.done()
+
+
+async def test_without_demand_it_lingers(make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+    async with make(**LONG) as producer:
+        await producer.send(topic, b"connected")
+        cluster.reset()
+        delivery = producer.send(topic, b"v")
+        delivery.add_done_callback(lambda each: None)
+        assert delivery.partition == 0
+        await turns()
+        assert produced(cluster) == 0
+        assert not delivery.done()
+
+
+async def test_one_awaited_record_takes_its_whole_batch_along(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
+    async with make(**LONG) as producer:
+        await producer.send(topic, b"connected")
+        cluster.reset()
+        deliveries = [producer.send(topic, b"v") for _ in range(100)]
+        await deliveries[50]
+        assert all(each.done() for each in deliveries)
+        assert produced(cluster) == 1
+
+
+async def test_after_linger_ms_it_leaves(make: Make, topic: str) -> None:
+    done = asyncio.Event()
+    async with make(linger_ms=20) as producer:
+        producer.send(topic, b"v").add_done_callback(lambda each: done.set())
+        await asyncio.wait_for(done.wait(), 30)
+
+
+async def test_a_full_batch_leaves(make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+    done = asyncio.Event()
+    async with make(**LONG, batch_size=1000) as producer:
+        first = producer.send(topic, bytes(400))
+        first.add_done_callback(lambda each: done.set())
+        last = [producer.send(topic, bytes(400)) for _ in range(2)][-1]
+        await asyncio.wait_for(done.wait(), 30)
+        await turns()
+        assert not last.done()
+
+
+async def test_demand_waits_while_a_request_is_in_flight(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
+    """And then all that came meanwhile leaves as one."""
+    async with make(**LONG) as producer:
+        await producer.send(topic, b"connected")
+        cluster.reset()
+        with cluster.delay(ApiKey.PRODUCE, 0.5, times=1):
+            first = asyncio.ensure_future(producer.send(topic, b"first"))
+            await cluster.until(lambda: produced(cluster) == 1)
+            rest = [asyncio.ensure_future(producer.send(topic, b"v")) for _ in range(50)]
+            await turns(5)
+            assert produced(cluster) == 1
+            await asyncio.gather(first, *rest)
+        assert produced(cluster) == 2
+
+
+async def test_many_tasks_share_requests(make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+    async def work() -> None:
+        for _ in range(10):
+            await producer.send(topic, b"v")
+
+    async with make() as producer:
+        await producer.send(topic, b"connected")
+        cluster.reset()
+        await asyncio.gather(*(work() for _ in range(100)))
+        assert produced(cluster) <= 40, "a thousand records"
+
+
+async def test_never_more_than_five_requests(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
+    async with make(linger_ms=0, batch_size=100) as producer:
+        await producer.send(topic, b"connected")
+        cluster.reset()
+        with cluster.delay(ApiKey.PRODUCE, 0.5, when="after", times=1):
+            deliveries = [producer.send(topic, bytes(60)) for _ in range(30)]
+            await cluster.until(lambda: produced(cluster) >= 1)
+            await turns(5)
+            assert produced(cluster) <= 5
+            results = await producer.gather(deliveries)
+    assert [metadata.offset for metadata in results] == list(range(1, 31))
+
+
+class TestNoLinger:
+    async def test_at_once_when_nothing_is_in_flight(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        async with make(linger_ms=0) as producer:
+            await producer.send(topic, b"connected")
+            cluster.reset()
+            deliveries = [producer.send(topic, b"v") for _ in range(10)]
+            await producer.gather(deliveries)
+            sizes = [
+                request.message.topic_data[0].partition_data[0].records
+                for request in cluster.requests
+                if request.api is ApiKey.PRODUCE
+            ]
+            assert len(sizes) == 2, "the first alone, the rest at the next turn"
+            assert len(sizes[0]) < len(sizes[1])
+
+    async def test_nobody_has_to_ask(self, make: Make, topic: str) -> None:
+        done = asyncio.Event()
+        async with make(linger_ms=0) as producer:
+            producer.send(topic, b"v").add_done_callback(lambda each: done.set())
+            await asyncio.wait_for(done.wait(), 30)
+
+
+class TestFlush:
+    async def test_until_all_sent_before_is_done(self, make: Make, wide: str, topic: str) -> None:
+        async with make(**LONG) as producer:
+            deliveries = [producer.send(wide, b"v") for _ in range(500)]
+            deliveries += producer.send_many(topic, [b"v"] * 500)
+            await producer.flush()
+            assert all(each.done() for each in deliveries)
+            await producer.flush()
+
+    async def test_not_for_what_is_sent_after(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        async with make(linger_ms=0, batch_size=1) as producer:
+            await producer.prepare(topic)
+            before = producer.send(topic, b"before")
+            flushing = asyncio.create_task(producer.flush())
+            await asyncio.sleep(0)
+            await cluster.until(lambda: produced(cluster) >= 1)
+            await before
+            cluster.pause(1)
+            after = producer.send(topic, b"after")
+            await asyncio.wait_for(flushing, 30)
+            assert not after.done()
+            cluster.resume(1)
+            await after
+
+    async def test_it_can_be_cut_off(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        async with make() as producer:
+            await producer.prepare(topic)
+            cluster.pause(1)
+            delivery = producer.send(topic, b"v")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.flush(), 0.01)
+            assert not delivery.done()
+            cluster.resume(1)
+            await producer.flush()
+            assert delivery.done()
