@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokclient.errors import BufferExhaustedError
+from aiokclient.errors import BufferExhaustedError, RecordTooLargeError
 from aiokclient.producer.accumulator import BATCH_OVERHEAD, Accumulator
 from aiokclient.producer.batch import RECORD_OVERHEAD
 from aiokclient.producer.deliveries import Deliveries, Run
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.producer.queue import PartitionQueue
+from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers, ProducerRecord
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "are_plain",
     "as_record",
     "require_encodable",
+    "require_small",
     "send_prepared",
     "send_values",
     "value_sizes",
@@ -77,10 +79,26 @@ def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) ->
         raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
 
 
-def value_sizes(values: Sequence[bytes | None]) -> tuple[int, int]:
-    """The size of the largest and of all of the values, as records, in bytes."""
-    sizes = [len(value) for value in values if value is not None]
-    return max(sizes, default=0) + RECORD_OVERHEAD, sum(sizes) + RECORD_OVERHEAD * len(values)
+def require_small(
+    limit: int, topic: str, key: bytes | None, value: bytes | None, headers: Headers
+) -> None:
+    """Raise RecordTooLargeError if a batch of this record alone takes more than `limit` bytes."""
+    size = len(key or b"") + len(value or b"") + BATCH_OVERHEAD
+    if size <= limit:
+        # Close to the limit: see what it takes exactly.
+        builder = RecordBatchBuilder(limit=0)
+        builder.append(0, key, value, headers)
+        size = builder.size
+    if size > limit:
+        text = f"{size} bytes and more; max_request_size and buffer_memory allow {limit}"
+        raise RecordTooLargeError(text, resource=topic)
+
+
+def value_sizes(values: Sequence[bytes | None]) -> tuple[bytes, int]:
+    """The largest of the values, and a bound of what all of them take as records, in bytes."""
+    present = [value for value in values if value is not None]
+    total = sum(map(len, present)) + RECORD_OVERHEAD * len(values)
+    return max(present, key=len, default=b""), total
 
 
 def send_values(

@@ -18,12 +18,12 @@ from aiokclient.errors import (
     IllegalStateError,
     InvalidTopicError,
     KafkaError,
-    RecordTooLargeError,
     SerializationError,
     UnknownTopicOrPartitionError,
 )
 from aiokclient.producer import bulk, pace
 from aiokclient.producer.accumulator import BATCH_OVERHEAD
+from aiokclient.producer.batch import RECORD_OVERHEAD
 from aiokclient.producer.deliveries import gather
 from aiokclient.producer.delivery import Delivery
 from aiokclient.producer.engine import Engine
@@ -83,7 +83,8 @@ class Producer(Lifecycle, Generic[K, V]):
         self._key_serializer = bound(config.key_serializer, "key")
         self._value_serializer = bound(config.value_serializer, "value")
         self._raw = self._key_serializer is None and self._value_serializer is None
-        self._largest = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
+        self._limit = min(config.max_request_size, config.buffer_memory)
+        self._largest = self._limit - BATCH_OVERHEAD
         self._engine: Engine | None = None
         self._topics: dict[str, Topic] = {}
         self._last: Delivery | None = None
@@ -128,8 +129,10 @@ class Producer(Lifecycle, Generic[K, V]):
             timestamp = self._clock.time_ms()
         try:
             size = record_size(raw_key, raw_value, headers)
-            if size > self._largest or partition is not None:
-                self._require(place, partition, size)
+            if size > self._largest:
+                bulk.require_small(self._limit, place.name, raw_key, raw_value, headers)
+            if partition is not None:
+                self._require(place, partition)
             if not place.known:
                 queue = place.undesignated
             elif partition is not None:
@@ -193,7 +196,8 @@ class Producer(Lifecycle, Generic[K, V]):
             return []
         if self._raw and partitioner.function is None and bulk.are_plain(values):
             largest, total = bulk.value_sizes(values)
-            self._require(place, None, largest)
+            if len(largest) + RECORD_OVERHEAD > self._largest:
+                bulk.require_small(self._limit, topic, None, largest, ())
             now = self._clock.time_ms()
             deliveries = bulk.send_values(
                 place, values, total, now, engine.accumulator, partitioner
@@ -337,16 +341,8 @@ class Producer(Lifecycle, Generic[K, V]):
             topic = self._required_engine().topic(name)
         return topic
 
-    def _require(self, topic: Topic, partition: int | None, size: int) -> None:
-        """Raise for a record that is too large or for a partition that is not there."""
-        if size > self._largest:
-            raise RecordTooLargeError(
-                f"about {size + BATCH_OVERHEAD} bytes; max_request_size and buffer_memory allow "
-                f"{self._largest + BATCH_OVERHEAD}",
-                resource=topic.name,
-            )
-        if partition is None:
-            return
+    def _require(self, topic: Topic, partition: int) -> None:
+        """Raise for a partition that is not there."""
         count = len(topic.queues)
         number: Any = partition
         if not isinstance(number, int):
@@ -382,7 +378,10 @@ class Producer(Lifecycle, Generic[K, V]):
         try:
             bulk.require_encodable(key, value, headers, timestamp)
             size = record_size(key, value, headers)
-            self._require(place, partition, size)
+            if size > self._largest:
+                bulk.require_small(self._limit, topic, key, value, headers)
+            if partition is not None:
+                self._require(place, partition)
         except (TypeError, AttributeError, ValueError) as error:
             raise self._unfit(topic, error) from error
         queue: PartitionQueue = place.undesignated
