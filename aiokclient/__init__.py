@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from aiokclient.admin import Admin, ConfigResource, NewPartitions, NewTopic
     from aiokclient.client import Client
     from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader
-    from aiokclient.consumer import Consumer
+    from aiokclient.consumer import Consumer, Records
     from aiokclient.errors import KafkaError
-    from aiokclient.producer import Producer
+    from aiokclient.producer import Delivery, Producer
     from aiokclient.security import Plaintext, Tls
     from aiokclient.types import (
         SKIP,
@@ -47,6 +47,7 @@ __all__ = [
     "ConsumerRecord",
     "Controller",
     "Coordinator",
+    "Delivery",
     "Headers",
     "KafkaError",
     "Leader",
@@ -58,6 +59,7 @@ __all__ = [
     "Producer",
     "ProducerRecord",
     "RecordMetadata",
+    "Records",
     "SKIP",
     "State",
     "TimestampType",
@@ -78,12 +80,14 @@ _PLACES = {
     "Consumer": "consumer",
     "Controller": "cluster.targets",
     "Coordinator": "cluster.targets",
+    "Delivery": "producer",
     "KafkaError": "errors",
     "Leader": "cluster.targets",
     "NewPartitions": "admin",
     "NewTopic": "admin",
     "Plaintext": "security",
     "Producer": "producer",
+    "Records": "consumer",
     "Tls": "security",
 }
 """Where each name lives; what is not listed is in types, or a module itself."""
