@@ -66,7 +66,17 @@ class Deserializers:
             error.__cause__ = cause
             if self._on_error is None:
                 raise error from cause
+            return self._stand_in(error)
+
+    def _stand_in(self, error: RecordError) -> Any:
+        """What the program says; if that fails as well, the record does."""
+        assert self._on_error is not None
+        try:
             return self._on_error(error)
+        except RecordError:
+            raise
+        except Exception as failure:
+            raise error from failure
 
 
 def _record_error(part: str, raw: RawRecord) -> RecordError:

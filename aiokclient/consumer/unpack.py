@@ -219,6 +219,7 @@ class Unpacker:
         time = asyncio.get_running_loop().time
         until = time() + STEP_S
         records: list[RawRecord] = []
+        begin = decoded.index
         while decoded.index < len(raw):
             try:
                 record = apply(raw[decoded.index])
@@ -227,6 +228,9 @@ class Unpacker:
                     return self._error(fetch, decoded, error)
                 decoded.error = error
                 break
+            except BaseException:
+                decoded.index = begin  # What goes through here, KeyboardInterrupt say, loses none.
+                raise
             decoded.index += 1
             if record is not None:
                 records.append(record)
