@@ -103,11 +103,12 @@ class Supervisor:
             try:
                 await function(*args)
             except Exception as error:
-                self._fail(error, name)
+                self.fail(error, name)
             finally:
                 del self._running[scope]
 
-    def _fail(self, error: Exception, name: str) -> None:
+    def fail(self, error: Exception, name: str) -> None:
+        """A background task, or a callback that stands for one, has died of `error`. Plain."""
         logger.error("%s: the task %r died", self._name, name, exc_info=error)
         if self.failure is None:
             self.failure = error

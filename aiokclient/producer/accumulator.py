@@ -17,6 +17,7 @@ import asyncio
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokclient.clock import Clock
@@ -27,6 +28,7 @@ from aiokclient.producer.delivery import DeliveryBatch
 from aiokclient.producer.failures import Failures
 from aiokclient.producer.memory import Memory, Place
 from aiokclient.producer.queue import PartitionQueue
+from aiokclient.producer.turns import Turns
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.record.compression import Compression
 from aiokclient.types import Headers
@@ -51,11 +53,13 @@ class Accumulator:
         self,
         config: ProducerConfig,
         loop: asyncio.AbstractEventLoop,
+        turns: Turns,
         clock: Clock,
         failures: Failures,
         metrics: Metrics,
     ) -> None:
         self.loop = loop
+        self.turns = turns
         self.memory = memory = Memory(config.buffer_memory)
         self.pending: dict[ProducerBatch, None] = {}
         """Every batch without an outcome, in the order of their first records."""
@@ -231,7 +235,7 @@ class Accumulator:
             self._lingering = deque(entry for entry in self._lingering if not entry[1].done)
         self._lingering.append((deadline, batch))
         if self._linger_timer is None:
-            self._linger_timer = self.loop.call_at(deadline, self._lingered)
+            self._linger_timer = self.turns.at(deadline, self._lingered)
 
     def _grow(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve more for an open batch; False if there is no room where it is."""
@@ -287,8 +291,7 @@ class Accumulator:
             batch.ready = True
             return True
         batch.compressing = True
-        work = self.loop.run_in_executor(None, batch.finish)
-        work.add_done_callback(lambda done: self._compressed(batch, done))
+        self.turns.in_thread(batch.finish, then=partial(self._compressed, batch))
         return False
 
     def _compressed(self, batch: ProducerBatch, work: asyncio.Future[None]) -> None:
@@ -324,7 +327,7 @@ class Accumulator:
             if not batch.done and not batch.parked:
                 batch.queue.poke()
         if lingering:
-            self._linger_timer = self.loop.call_at(lingering[0][0], self._lingered)
+            self._linger_timer = self.turns.at(lingering[0][0], self._lingered)
 
     # Outcomes
 
@@ -340,11 +343,18 @@ class Accumulator:
         if batch.done:
             return
         batch.queue.remove(batch)
+        self.lose(batch, error)
+        self.forget(batch)
+
+    def lose(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """What `fail` does but for the queue and the memory, which are of no more use."""
+        self.pending.pop(batch, None)
+        if batch.done:
+            return
         batch.count = batch.builder.count
         batch.fail(error)
         self._lost.add(batch.unretrieved)
         self._failures.failed(batch)
-        self.forget(batch)
 
     def forget(self, batch: ProducerBatch) -> None:
         """The batch has its outcome, or its records have moved: give its memory back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from aiokclient.producer.outcomes import Outcomes
 from aiokclient.producer.routing import Routing
 from aiokclient.producer.sender import Sender
 from aiokclient.producer.topic import Topic
+from aiokclient.producer.turns import Turns
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from aiokclient.config import ProducerConfig
 
 __all__ = ["Engine"]
+
+logger = logging.getLogger("aiokclient.producer")
 
 
 class Engine:
@@ -41,8 +45,11 @@ class Engine:
         loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.senders: dict[int, Sender] = {}
-        self.failures = Failures(loop, cluster.clock, on_delivery_error)
-        self.accumulator = Accumulator(config, loop, cluster.clock, self.failures, cluster.metrics)
+        self._turns = turns = Turns(loop, supervisor.fail)
+        self.failures = Failures(loop, turns, cluster.clock, on_delivery_error)
+        self.accumulator = Accumulator(
+            config, loop, turns, cluster.clock, self.failures, cluster.metrics
+        )
         self.routing = Routing(
             config,
             cluster.clock,
@@ -69,12 +76,12 @@ class Engine:
 
     def start(self) -> None:
         """Follow the metadata, and ask for a producer id in the background."""
-        self._end_updates = self.cluster.updater.subscribe(self.routing.updated)
+        self._end_updates = self.cluster.updater.subscribe(self._turns.guard(self.routing.updated))
         if self._config.enable_idempotence:
             self._ids.get()
 
     def stop(self) -> None:
-        """Send nothing more; what is pending is the caller's to fail."""
+        """Send nothing more; what is pending is the caller's to fail. Idempotent."""
         if self._end_updates is not None:
             self._end_updates()
         self.cluster.updater.unwant(self)
@@ -90,7 +97,12 @@ class Engine:
     def fail_all(self, error: KafkaError) -> None:
         """Everything without an outcome fails."""
         for batch in list(self.accumulator.pending):
-            self.accumulator.fail(batch, error)
+            try:
+                self.accumulator.fail(batch, error)
+            except Exception:
+                # What failed the producer may have left its partition in a state that is none.
+                logger.exception("a batch could not be taken out of its partition")
+                self.accumulator.lose(batch, error)
 
     async def flush(self) -> None:
         """Until everything that is pending now has its outcome. Cancelling leaves it pending."""

@@ -55,7 +55,7 @@ class Expiry:
             self._timer = None
 
     def _set(self, when: float) -> None:
-        self._timer = self._accumulator.loop.call_at(when, self._ring)
+        self._timer = self._accumulator.turns.at(when, self._ring)
 
     def _ring(self) -> None:
         self._timer = None

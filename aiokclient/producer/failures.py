@@ -17,6 +17,7 @@ from aiokclient.clock import Clock
 from aiokclient.errors import DeliveryErrors, KafkaError
 from aiokclient.producer.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.fairness import SLICE_S
+from aiokclient.producer.turns import Turns
 
 __all__ = ["Failures"]
 
@@ -38,6 +39,7 @@ class Failures:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        turns: Turns,
         clock: Clock,
         on_delivery_error: Callable[[Delivery], Any] | None,
     ) -> None:
@@ -46,6 +48,7 @@ class Failures:
         """All failures ever: a change tells that something failed."""
         self._watchers: dict[Watcher, None] = {}
         self._loop = loop
+        self._turns = turns
         self._clock = clock
         self._callback = on_delivery_error
         self._batches: dict[DeliveryBatch, None] = {}
@@ -69,7 +72,7 @@ class Failures:
         self._reports.append((batch, batch.moved))
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._report)
+            self._turns.soon(self._report)
 
     @contextmanager
     def watched(self, watcher: Watcher) -> Iterator[None]:
@@ -121,7 +124,7 @@ class Failures:
         self._report_slice()
         if self._reports and not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._report)
+            self._turns.soon(self._report)
 
     def _report_slice(self) -> None:
         assert self._callback is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.metadata import BrokerInfo
@@ -151,7 +152,7 @@ class Outcomes:
         if queue.blocked:
             return
         queue.blocked = True
-        self._accumulator.loop.call_later(delay_s, self._unblock, queue)
+        self._accumulator.turns.later(delay_s, self._unblock, queue)
 
     def _unblock(self, queue: PartitionQueue) -> None:
         queue.blocked = False
@@ -172,8 +173,8 @@ class Outcomes:
         if batch.builder.size < THREAD_BYTES:
             self._replace(batch, self._builders(batch, limit))
             return
-        work = self._accumulator.loop.run_in_executor(None, self._builders, batch, limit)
-        work.add_done_callback(lambda done: self._taken_apart(batch, done))
+        then = partial(self._taken_apart, batch)
+        self._accumulator.turns.in_thread(self._builders, batch, limit, then=then)
 
     def _taken_apart(
         self, batch: ProducerBatch, work: asyncio.Future[list[RecordBatchBuilder]]

@@ -425,6 +425,7 @@ class Producer(Lifecycle, Generic[K, V]):
             failure.__cause__ = error
         self._engine.failures.end(failure)
         self._engine.fail_all(failure)
+        self._engine.stop()
 
     def _unretrieved(self) -> BaseException | None:
         return None if self._engine is None else self._engine.failures.group()

@@ -179,7 +179,7 @@ class Routing:
             self._move(topic, batch)
             if self._clock.monotonic() >= until:
                 topic.moving = True
-                self._accumulator.loop.call_soon(self._designate, topic)
+                self._accumulator.turns.soon(self._designate, topic)
                 return
         topic.moving = False
         topic.known = True

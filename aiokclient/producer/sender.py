@@ -65,7 +65,7 @@ class Sender:
         self._supervisor = supervisor
         self._clock = cluster.clock
         self._accumulator = accumulator
-        self._loop = accumulator.loop
+        self._turns = accumulator.turns
         self._outcomes = outcomes
         self._ids = ids
         self._acks = config.acks
@@ -112,10 +112,10 @@ class Sender:
         """The queue may have something to send."""
         self._ready[queue] = None
         if at_once and not self.in_flight and self._connection is not None:
-            self.pump()
+            self._turns.run(self.pump)
         elif not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self.pump)
+            self._turns.soon(self.pump)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -149,7 +149,7 @@ class Sender:
             if self._clock.monotonic() > until:
                 if not self._scheduled:
                     self._scheduled = True
-                    self._loop.call_soon(self.pump)
+                    self._turns.soon(self.pump)
                 return
 
     def _collate(self) -> list[ProducerBatch]:
@@ -202,8 +202,8 @@ class Sender:
             expect_response=self._acks != 0,
         )
         if self._watch is None:
-            self._watch = self._loop.call_later(SILENCE_S, self._listen)
-        answer.add_done_callback(partial(self._answered, exchange))
+            self._watch = self._turns.later(SILENCE_S, self._listen)
+        answer.add_done_callback(self._turns.guard(partial(self._answered, exchange)))
 
     # Answers
 
@@ -250,7 +250,7 @@ class Sender:
         if quiet >= SILENCE_S:
             self._set_silent(True)
             quiet = 0.0
-        self._watch = self._loop.call_later(max(SILENCE_S - quiet, TICK_S), self._listen)
+        self._watch = self._turns.later(max(SILENCE_S - quiet, TICK_S), self._listen)
 
     def _set_silent(self, silent: bool) -> None:
         if self.silent is not silent:
@@ -293,7 +293,7 @@ class Sender:
                 await asyncio.sleep(action.delay_s)
             else:
                 self._connection = connection
-                connection.on_close(self._lost)
+                connection.on_close(self._turns.guard(self._lost))
                 self._set_reachable(True)
                 return
 

@@ -77,10 +77,10 @@ class TestLeaving:
                 await asyncio.Event().wait()
 
         if how == "anyio":
-            with anyio.CancelScope() as scope:
-                asyncio.get_running_loop().call_later(0.05, scope.cancel)
-                await run()
-            assert scope.cancelled_caught
+            async with anyio.create_task_group() as group:
+                group.start_soon(run)
+                await entered.wait()
+                group.cancel_scope.cancel()
         else:
             task = asyncio.create_task(run())
             await entered.wait()
