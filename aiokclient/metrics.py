@@ -33,17 +33,28 @@ class Counter:
 
 
 class Gauge:
-    """A number that goes up and down, set by its owner or read from `source` when asked."""
+    """A number that goes up and down, set by its owner or read from its sources when asked."""
 
-    __slots__ = ("_value", "source")
+    __slots__ = ("_sources", "_value", "source")
 
     def __init__(self) -> None:
         self._value: int | float = 0
+        self._sources: dict[Callable[[], int | float], None] = {}
         self.source: Callable[[], int | float] | None = None
 
     @property
     def value(self) -> int | float:
-        return self._value if self.source is None else self.source()
+        value = self._value if self.source is None else self.source()
+        return value + sum(source() for source in self._sources)
+
+    def include(self, source: Callable[[], int | float]) -> Callable[[], None]:
+        """Adds what one of several owners has to the value; returns a function that ends it."""
+        self._sources[source] = None
+
+        def end() -> None:
+            self._sources.pop(source, None)
+
+        return end
 
     def set(self, value: int | float) -> None:
         self._value = value

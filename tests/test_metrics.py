@@ -32,6 +32,17 @@ def test_gauges_are_set_or_read() -> None:
     assert metrics.snapshot() == {"open": 3, "waiting": 2}
 
 
+def test_several_owners_of_a_gauge() -> None:
+    metrics = Metrics()
+    one, two = [1], [2, 3]
+    metrics.gauge("held").include(lambda: len(one))
+    end = metrics.gauge("held").include(lambda: len(two))
+    assert metrics.snapshot() == {"held": 3}
+    end()
+    end()
+    assert metrics.snapshot() == {"held": 1}
+
+
 def test_histograms() -> None:
     histogram = Metrics().histogram("latency", bounds=(1, 10, 100))
     assert histogram.value.mean == histogram.value.quantile(0.5) == 0

@@ -53,4 +53,6 @@ class PendingResponse(Generic[T_co]):
 
     def add_done_callback(self, callback: Callable[[PendingResponse[T_co]], object]) -> None:
         """`callback(self)` runs in the loop once it is done."""
+        if not callable(callback):
+            raise TypeError(f"add_done_callback takes a function of a response, not {callback!r}")
         self._future.add_done_callback(lambda _: callback(self))

@@ -93,7 +93,11 @@ class KafkaError(Exception):
         place = f" in {self.api}" if self.api else ""
         if self.broker is not None:
             place += f" to broker {self.broker}"
-        about = self.topic_partition if self.topic_partition is not None else self.resource
+        about: object = self.topic_partition
+        if self.topic_partition is None:
+            about = self.resource
+        elif self.topic_partition.partition < 0:
+            about = self.topic_partition.topic  # the partition was not chosen yet
         return f"{place} for {about}" if about is not None else place
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -79,11 +79,16 @@ class Accumulator:
         self._room: list[asyncio.Future[None]] = []
         self._written = metrics.counter("producer.records.acknowledged")
         self._lost = metrics.counter("producer.records.failed")
-        metrics.gauge("producer.buffer.bytes", lambda: memory.buffer.total)
-        metrics.gauge("producer.parking.bytes", lambda: memory.parking.total)
+        # A client's producers share its metrics.
+        self._gauges = [
+            metrics.gauge("producer.buffer.bytes").include(lambda: memory.buffer.total),
+            metrics.gauge("producer.parking.bytes").include(lambda: memory.parking.total),
+        ]
 
     def stop(self) -> None:
-        """No batch lingers any more."""
+        """No batch lingers any more, and nothing is measured."""
+        for end in self._gauges:
+            end()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
             self._linger_timer = None

@@ -75,8 +75,8 @@ def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) ->
         return
     if not isinstance(timestamp, int):
         raise TypeError(f"the timestamp {timestamp!r} is not an int")
-    if not -(1 << 63) <= timestamp < 1 << 63:
-        raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
+    if not 0 <= timestamp < 1 << 63:
+        raise ValueError(f"the timestamp {timestamp} is negative or does not fit into 64 bits")
 
 
 def require_small(

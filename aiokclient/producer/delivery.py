@@ -351,6 +351,8 @@ class Delivery:
 
         A callback alone does not retrieve a failure.
         """
+        if not callable(callback):
+            raise TypeError(f"add_done_callback takes a function of a delivery, not {callback!r}")
         self.located()[0].call_when_done(self, callback)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:

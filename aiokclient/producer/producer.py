@@ -125,9 +125,11 @@ class Producer(Lifecycle, Generic[K, V]):
             raw_key, raw_value = self._serialized(topic, key, value, headers)
         engine = self._engine
         assert engine is not None
-        if timestamp is None:
-            timestamp = self._clock.time_ms()
         try:
+            if timestamp is None:
+                timestamp = self._clock.time_ms()
+            elif timestamp < 0:
+                raise ValueError(f"the timestamp {timestamp} is negative")
             size = record_size(raw_key, raw_value, headers)
             if size > self._largest:
                 bulk.require_small(self._limit, place.name, raw_key, raw_value, headers)
@@ -350,7 +352,8 @@ class Producer(Lifecycle, Generic[K, V]):
         if not 0 <= partition < (count if topic.known else 1 << 63):
             there = f"it has {count} partitions" if topic.known else "they are numbered from 0"
             raise UnknownTopicOrPartitionError(
-                there, topic_partition=TopicPartition(topic.name, partition)
+                f"there is no partition {partition}; {there}",
+                topic_partition=TopicPartition(topic.name, partition),
             )
 
     def _serialized(

@@ -243,6 +243,12 @@ class TestCallbacks:
             await asyncio.sleep(0)
         assert seen == ["mine"]
 
+    async def test_what_cannot_be_called(self, make: Make, topic: str) -> None:
+        async with make() as producer:
+            delivery = producer.send(topic, b"v")
+            with pytest.raises(TypeError):
+                delivery.add_done_callback(5)  # type: ignore[arg-type]  # on purpose
+
     async def test_one_that_raises_harms_nobody(self, make: Make, topic: str) -> None:
         reported: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, c: reported.append(c))

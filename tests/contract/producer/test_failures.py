@@ -275,6 +275,7 @@ class TestKinds:
                 await delivery
             assert caught.value.code == 3
             assert "does-not-exist" in str(caught.value)
+            assert "does-not-exist--1" not in str(caught.value)
 
     async def test_a_topic_that_no_broker_says_anything_of(
         self, make: Make, topic: str, cluster: EmbeddedCluster

@@ -39,6 +39,7 @@ WRONG: list[tuple[dict[str, Any], type[KafkaError]]] = [
     ({"timestamp": "now"}, SerializationError),
     ({"timestamp": 1.5}, SerializationError),
     ({"timestamp": Decimal(3)}, SerializationError),
+    ({"timestamp": -1}, SerializationError),
     ({"timestamp": 1 << 63}, SerializationError),
     ({"partition": -1}, UnknownTopicOrPartitionError),
     ({"partition": 1}, UnknownTopicOrPartitionError),

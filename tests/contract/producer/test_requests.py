@@ -202,13 +202,19 @@ class TestWhatAllHave:
         assert made.state is State.CLOSED
 
     async def test_metrics_of_producers_that_share_a_client(
-        self, client: Client, topic: str
+        self, client: Client, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with Producer(client=client) as one, Producer(client=client) as two:
             await one.send(topic, b"v")
             await two.send(topic, b"v")
-            assert one.metrics()["producer.buffer.bytes"] == 0
             assert client.metrics()["producer.records.acknowledged"] == 2
+            cluster.pause(1)
+            deliveries = [one.send(topic, bytes(5000)), two.send(topic, bytes(5000))]
+            for each in (one, two, client):
+                assert 10_000 < each.metrics()["producer.buffer.bytes"] < 20_000
+            cluster.resume(1)
+            await asyncio.gather(*deliveries)
+            assert client.metrics()["producer.buffer.bytes"] == 0
 
     async def test_the_id_for_telemetry(self, client: Client) -> None:
         with pytest.raises(UnsupportedVersionError):
