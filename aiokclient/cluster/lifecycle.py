@@ -171,7 +171,12 @@ class Lifecycle:
         return Health(self.state, tuple(reasons), self._cluster.brokers.states())
 
     def metrics(self) -> dict[str, int | float | HistogramValue]:
-        """A snapshot of all that is counted and measured. Plain."""
+        """A snapshot of all that is counted and measured, by name. Plain.
+
+        Names are dotted: `client.connections`, `client.request.retries{api=...,error=...}`,
+        `producer.records.acknowledged`, `producer.buffer.bytes`, `consumer.records`, and on. What
+        shares a client is measured together.
+        """
         self._check()
         return self._cluster.metrics.snapshot()
 
