@@ -83,7 +83,7 @@ class Engine:
         self._spawn = spawn
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
-        cluster.metrics.gauge("consumer_buffered_bytes", lambda: self.buffer.size)
+        cluster.metrics.gauge("consumer.buffer.bytes", lambda: self.buffer.size)
 
     async def start(self) -> None:
         """Begins; returns when the partitions are known, and where to begin in them.

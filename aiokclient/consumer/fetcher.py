@@ -65,8 +65,8 @@ class BrokerFetcher:
         self._connection: BrokerConnection | None = None
         self._attempts = 0
         metrics = fetchers.cluster.metrics
-        self._requests = metrics.counter("consumer_fetch_requests", broker=node_id)
-        self._bytes = metrics.counter("consumer_fetched_bytes", broker=node_id)
+        self._requests = metrics.counter("consumer.fetch.requests", broker=node_id)
+        self._bytes = metrics.counter("consumer.fetch.bytes", broker=node_id)
 
     async def run(self) -> None:
         """Fetches until no partition is read from this broker any more."""

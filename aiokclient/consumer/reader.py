@@ -64,8 +64,8 @@ class Reader:
         self._unpacker = unpacker
         self._arrived = arrived
         self._died = died
-        self._records = metrics.counter("consumer_records")
-        self._damages = metrics.counter("consumer_damaged_batches")
+        self._records = metrics.counter("consumer.records")
+        self._damages = metrics.counter("consumer.batches.damaged")
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None

@@ -181,7 +181,7 @@ class SubscriptionState:
             reason,
             reset.name,
         )
-        self.metrics.counter("consumer_position_resets", topic=state.tp.topic).add()
+        self.metrics.counter("consumer.position.resets", topic=state.tp.topic).add()
         self._begin(state, reset)
         self.changed()
 
@@ -194,7 +194,7 @@ class SubscriptionState:
             state.position,
             end_offset,
         )
-        self.metrics.counter("consumer_truncations", topic=state.tp.topic).add()
+        self.metrics.counter("consumer.truncations", topic=state.tp.topic).add()
         state.located_at(end_offset, epoch)
         self.changed()
 

@@ -163,7 +163,7 @@ async def test_an_offset_out_of_range(site: Site) -> None:
         consumer.assign([site.tp(0)])
         consumer.seek(site.tp(0), 3)
         assert [r.offset for r in await read(consumer, 5)] == list(range(15, 20))
-        assert consumer.metrics()[f"consumer_position_resets{{topic={site.topic}}}"] == 1
+        assert consumer.metrics()[f"consumer.position.resets{{topic={site.topic}}}"] == 1
     async with site.consumer(auto_offset_reset="none") as consumer:
         consumer.assign([site.tp(0)])
         consumer.seek(site.tp(0), 99)

@@ -189,7 +189,7 @@ def test_a_truncated_log_with_a_reset_policy(caplog: pytest.LogCaptureFixture) -
             world.cluster.produce("t", [b"another"] * 100)
             records = await consumer.poll(timeout=10.0)
             assert (records[0].offset, records[0].value) == (50, b"another")
-            assert consumer.metrics()["consumer_truncations{topic=t}"] == 1
+            assert consumer.metrics()["consumer.truncations{topic=t}"] == 1
 
     simulate(scenario, brokers=3)
     assert "goes back from 100 to 50" in caplog.text

@@ -135,7 +135,7 @@ def test_a_batch_damaged_on_the_way_is_fetched_again() -> None:
         with world.cluster.alter(ApiKey.FETCH, damaging(20, 1)):
             async with world.consumer("t") as consumer:
                 assert [r.value for r in await read(consumer, 40)] == [b"%d" % i for i in range(40)]
-                assert consumer.metrics()["consumer_damaged_batches"] == 1
+                assert consumer.metrics()["consumer.batches.damaged"] == 1
 
     simulate(scenario)
 

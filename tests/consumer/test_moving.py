@@ -283,7 +283,7 @@ def test_a_topic_created_again_is_read_anew(caplog: pytest.LogCaptureFixture) ->
             world.cluster.create_topic("t", 1)
             fill(world, 60)
             assert await offsets(consumer, 60) == list(range(60))
-            assert consumer.metrics()["consumer_position_resets{topic=t}"] == 1
+            assert consumer.metrics()["consumer.position.resets{topic=t}"] == 1
 
     simulate(scenario)
     assert "created again" in caplog.text
@@ -312,7 +312,7 @@ def test_out_of_range_is_told_once_and_counted(caplog: pytest.LogCaptureFixture)
             consumer.assign([T0])
             consumer.seek(T0, 500)
             assert await offsets(consumer, 10) == list(range(10))
-            assert consumer.metrics()["consumer_position_resets{topic=t}"] == 1
+            assert consumer.metrics()["consumer.position.resets{topic=t}"] == 1
 
     simulate(scenario)
     assert sum("is lost" in message for message in caplog.messages) == 1

@@ -201,7 +201,7 @@ class TestMemory:
             async with world.consumer("t", **sizes) as consumer:
                 await consumer.get()
                 await asyncio.sleep(60)
-                buffered = consumer.metrics()["consumer_buffered_bytes"]
+                buffered = consumer.metrics()["consumer.buffer.bytes"]
                 fetched = len(world.requests(ApiKey.FETCH))
                 await asyncio.sleep(60)
                 assert len(world.requests(ApiKey.FETCH)) == fetched

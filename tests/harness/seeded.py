@@ -159,7 +159,7 @@ class Workload:
         await self.bounded("start", 60, consumer.start())
         # Two answers of each broker, each with a whole first batch even if that is larger.
         limit = 2 * len(self.cluster.brokers) * (fetch_max_bytes + LARGEST_BATCH)
-        self.limits.append((consumer, "consumer_buffered_bytes", limit))
+        self.limits.append((consumer, "consumer.buffer.bytes", limit))
         try:
             yield consumer
         finally:
