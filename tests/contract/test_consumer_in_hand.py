@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ READS: dict[str, Reads] = {
     "get": lambda consumer: consumer.get(timeout=60),
     "async for": anext_of,
     "batches": lambda consumer: anext_of(consumer.batches()),
-    "arrow_batches": lambda consumer: anext_of(consumer.arrow_batches()),
     "until_end": lambda consumer: anext_of(consumer.until_end()),
 }
+if find_spec("pyarrow"):
+    READS["arrow_batches"] = lambda consumer: anext_of(consumer.arrow_batches())
 
 
 @contextlib.asynccontextmanager
@@ -178,7 +180,6 @@ class TestLeavingAndComingBack:
             assert (await consumer.get(timeout=20)) == records[3]
 
     async def test_each_way_follows_each_other(self, stage: Any) -> None:
-        pytest.importorskip("pyarrow")
         stage.fill(200, batch=3)
         async with stage.consumer() as consumer:
             offsets: list[int] = []
