@@ -8,6 +8,10 @@ connection, as responses come in order and nothing behind it can be trusted to c
 One timer serves all deadlines, the end of a throttle and the closing of an idle connection.
 
 No task runs here: what happens is driven by the transport, the timer and the callers.
+
+Nothing is given to a transport that is closing, which it may be a turn of the loop before it says
+so: asyncio's `writelines` would watch the descriptor of a socket that is about to be closed, and
+break the next connection that gets the same number.
 """
 
 from __future__ import annotations
@@ -176,6 +180,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _write(self, sent: _Sent) -> None:
         assert self._transport is not None
+        if self._transport.is_closing():
+            _fail(sent, self._disconnected(sent))
+            return
         try:
             _, segments = self._pipeline.send(
                 sent.message, sent.version, expect_response=sent.expect_response
@@ -226,7 +233,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         assert self._transport is not None
         self._setup = self._loop.create_future()
-        if self.closed:
+        if self.closed or self._transport.is_closing():
             self._end_setup()
         else:
             self._transport.writelines(segments)

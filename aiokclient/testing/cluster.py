@@ -165,10 +165,11 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
         self._sockets.close()
 
     def _complain(self, error: BaseException | None) -> None:
-        if self._state.failed and error is None:
+        bug = self._state.bug
+        if bug is not None and error is None:
             raise RuntimeError(
-                "a broker of the embedded cluster failed on a request: the log has the traceback"
-            )
+                "a broker of the embedded cluster failed on a request: this is a bug of it"
+            ) from bug
 
     # -- looking ---------------------------------------------------------------------------
 

@@ -126,9 +126,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """Take a step; an exception is a bug of this cluster, which says so when it ends."""
         try:
             step()
-        except Exception:
+        except Exception as error:
             _log.exception("%r failed on a request", self.broker)
-            self.broker.cluster.failed = True
+            self.broker.cluster.bug = self.broker.cluster.bug or error
             self.abort()
 
     def _may_take(self) -> bool:
@@ -205,7 +205,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self, response: Response | None, received: ReceivedRequest, faults: list[Fault]
     ) -> None:
         transport = self._transport
-        if transport is None:
+        # One that is closing must not be written to: see `BrokerConnection` of the client.
+        if transport is None or transport.is_closing():
             return
         if self.broker.paused:
             self._withheld = lambda: self._answer(response, received, faults)

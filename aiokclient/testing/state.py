@@ -71,7 +71,7 @@ class ClusterState:
         self.requests = RequestLog()
         self.watch = Watch()
         self.transactional: dict[str, TransactionalProducer] = {}
-        self.failed = False
+        self.bug: Exception | None = None
         """A handler raised: a bug of this cluster, not of the client under test."""
         self._next_producer_id = FIRST_PRODUCER_ID
         self._coordinators: dict[str, int] = {}
