@@ -269,17 +269,20 @@ class TestCancellation:
         cut = 0
         async with stage.consumer() as consumer:
             iterator = aiter(consumer)
-            while len(seen) < 300:
+            for turn in itertools.count():
+                if len(seen) >= 300:
+                    break
+                moment = 0.0005 * (turn % 3)
                 if len(seen) + 5 > stage.cluster.offsets(stage.topic)[1]:
                     stage.fill(11, batch=4)
                 try:
                     if way == "wait_for":
-                        seen.append((await asyncio.wait_for(anext(iterator), 0.0005)).offset)
+                        seen.append((await asyncio.wait_for(anext(iterator), moment)).offset)
                     elif way == "timeout":
-                        async with asyncio.timeout(0.0005):
+                        async with asyncio.timeout(moment):
                             await follow(consumer, seen)
                     elif way == "move_on_after":
-                        with anyio.move_on_after(0.0005):
+                        with anyio.move_on_after(moment):
                             await follow(consumer, seen)
                         cut += 1
                     else:
