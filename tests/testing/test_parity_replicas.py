@@ -20,6 +20,7 @@ class World:
 
     def __init__(self, wire, addresses, stop, start):
         self.wire, self.addresses, self.stop, self.start = wire, addresses, stop, start
+        self.connections = {}
         self.name = f"replicas-{uuid.uuid4().hex[:6]}"
         topic = create_topics.CreatableTopic(
             name=self.name,
@@ -36,12 +37,20 @@ class World:
         self.until(lambda: self.to(2).fetch(self.topic_id).error_code == 0)
 
     def to(self, node):
-        return self.wire.at(self.addresses[node])
+        """The connection to a broker; a new one after it was stopped."""
+        if node not in self.connections:
+            self.connections[node] = self.wire.at(self.addresses[node])
+        return self.connections[node]
+
+    def stopped(self, node):
+        self.stop(node)
+        self.connections.pop(node).socket.close()
 
     def until(self, predicate):
         deadline = time.monotonic() + 60
         while not predicate():
             assert time.monotonic() < deadline
+            time.sleep(0.02)  # a broker has to be asked again; it tells nothing by itself
 
     def state(self, node):
         """What a broker says of the partition: error, leader, in sync, offline."""
@@ -102,7 +111,7 @@ def run(world):
     world.until(lambda: world.to(2).fetch(world.topic_id).high_watermark == 2)
     seen += world.asked(2)
     before = world.epoch(2)
-    world.stop(1)
+    world.stopped(1)
     world.until(lambda: all(world.state(node)[1:3] == (2, [2, 3]) for node in (2, 3)))
     seen += [world.state(3), world.epoch(3) - before]
     world.until(lambda: world.to(2).list_offset(world.name, -1).error_code == 0)
