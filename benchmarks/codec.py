@@ -1,0 +1,59 @@
+"""What do records cost alone, without a client or a broker around them?
+
+Values are encoded into batches of 131072 bytes, CRC and compression included, and batches are
+decoded into the records that each library hands out, CRC checked and every value touched; in
+nanoseconds of CPU a record. librdkafka offers its records to nobody.
+
+    python benchmarks/codec.py [--count N] [--runs N] [--cases ...]
+"""
+
+import sys
+
+from measuring import options
+from measuring.brokers import Brokers
+from measuring.comparison import Case
+from measuring.options import Options
+from measuring.report import Report, Table, number, ratios
+from measuring.runner import Job, rounds, run_child
+from measuring.spec import Spec
+from subjects.record_codecs import RECORD_CODECS
+
+COUNT = 200_000
+CASES = (
+    Case("100 B"),
+    Case("100 B lz4", compression="lz4"),
+    Case("1 KB", size=1_000, part=0.25),
+)
+MODES = ("encode", "encode list", "decode")
+PEERS = ("aiokafka", "aiokafka without extensions", "kafka-python")
+
+
+def measure(given: Options, brokers: Brokers) -> Report:
+    report = Report(__doc__)
+    for case in CASES:
+        if not given.wanted(case.name):
+            continue
+        for mode in MODES:
+            spec = Spec(
+                mode=mode,
+                count=int(given.count * case.part),
+                size=case.size,
+                payloads=str(brokers.payloads(case.size)),
+                compression=case.compression,
+            )
+            jobs = [Job(subject, spec) for subject in given.chosen(RECORD_CODECS)]
+            found = rounds(jobs, given.runs, lambda job: run_child(job.subject, job.sized()))
+            table = Table(
+                f"Records alone, {mode}, {case.name}",
+                ["library", "ns a record", *(f"{peer} ÷" for peer in PEERS)],
+            )
+            rows = list(found.values())
+            for row in rows:
+                nanoseconds = None if row.cpu is None else row.cpu * 1e3
+                table.rows.append([row.name, number(nanoseconds), *ratios(row, rows, PEERS)])
+            report.add(f"codec {mode} {case.name}", found, table)
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(options.main(options.this(__name__), kafka=False))

@@ -1,0 +1,97 @@
+"""What does it cost to consume a message, its value touched?
+
+Every client reads the same topic of six partitions from the start, and takes the length of each
+value. "CPU s/M" is what the client's process uses for a million messages, user and system, from
+making the consumer to closing it; messages a second count from the first one on. Columns ending
+in "÷" tell how many times less CPU a row takes than that client. Where a client has settings for
+throughput that matter, it is measured with them and with its own defaults.
+
+    python benchmarks/consume.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
+"""
+
+import sys
+
+from measuring import options
+from measuring.brokers import Brokers
+from measuring.comparison import DEFAULTS, SAME, Case, Found, side_by_side
+from measuring.filling import fill
+from measuring.options import Options
+from measuring.report import Report
+from measuring.runner import Job, Run, RunFailedError, rounds, run_child
+from measuring.spec import Spec
+from subjects import aio_kafka, confluent, kafka_python, own, programs
+
+COUNT = 300_000
+PARTITIONS = 6
+CASES = (
+    Case("100 B"),
+    Case("100 B lz4", compression="lz4"),
+    Case("1 KB", size=1_000, part=0.5),
+    Case("1 KB lz4", size=1_000, compression="lz4", part=0.5),
+)
+SUBJECTS = (
+    *own.CONSUMERS,
+    *confluent.CONSUMERS,
+    *aio_kafka.CONSUMERS,
+    *kafka_python.CONSUMERS,
+    *programs.PROGRAMS,
+)
+PEERS = ("confluent-kafka consume(5000)", "aiokafka getmany", "kafka-python poll")
+TUNED = ("confluent", "kafka-python", "Java")
+NOTES = (
+    "Settings: confluent-kafka fetch.queue.backoff.ms=1 and queued.min.messages=100000, "
+    "kafka-python and Java max.poll.records=5000, all others have none that matter.",
+    "All but confluent-kafka check the CRC of each batch, as is their default.",
+)
+
+
+def spec_of(case: Case, count: int, brokers: Brokers) -> Spec:
+    topic = brokers.new_topic(PARTITIONS)
+    return Spec(
+        bootstrap=brokers.bootstrap,
+        mode="consume",
+        topic=topic,
+        warm_topic=topic,
+        count=max(1, int(count * case.part)),
+        size=case.size,
+        payloads=str(brokers.payloads(case.size)),
+        compression=case.compression,
+        partitions=PARTITIONS,
+    )
+
+
+def execute(job: Job, brokers: Brokers) -> Run:
+    spec = job.sized()
+    run = run_child(job.subject, spec, brokers)
+    if run.counts.bytes != spec.count * spec.size:
+        raise RunFailedError(f"{job.subject.name} saw {run.counts.bytes} bytes of values")
+    return run
+
+
+def measure_case(case: Case, given: Options, brokers: Brokers) -> Found:
+    same = spec_of(case, given.count, brokers)
+    fill(same)
+    jobs = [Job(subject, same, SAME) for subject in given.chosen(SUBJECTS)]
+    jobs += [
+        Job(job.subject, job.spec.with_defaults(), DEFAULTS)
+        for job in jobs
+        if job.subject.name.startswith(TUNED)
+    ]
+    try:
+        return rounds(jobs, given.runs, lambda job: execute(job, brokers))
+    finally:
+        brokers.delete(same.topic)
+
+
+def measure(given: Options, brokers: Brokers) -> Report:
+    report = Report(__doc__)
+    for case in CASES:
+        if given.wanted(case.name):
+            found = measure_case(case, given, brokers)
+            table = side_by_side(f"Consume {case.name}", found, PEERS, NOTES)
+            report.add(f"consume {case.name}", found, table)
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(options.main(options.this(__name__)))

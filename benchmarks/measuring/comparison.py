@@ -1,0 +1,46 @@
+"""Clients side by side at one kind of work, with the same settings for all and with their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from measuring.report import Table, number, ratios
+from measuring.runner import Measurement
+
+SAME, DEFAULTS = "same settings", "defaults"
+Found = dict[tuple[str, str], Measurement]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of message."""
+
+    name: str
+    size: int = 100
+    compression: str = "none"
+    keyed: bool = False
+    part: float = 1.0
+    """Of the count: large and compressed messages need fewer for a steady figure."""
+
+
+def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence[str]) -> Table:
+    """A row a subject. `peers`: the subjects that ratios are taken against, by name."""
+    head = ["client", "CPU s/M", "k msg/s", "broker CPU s/M"]
+    head += [f"{peer} ÷" for peer in peers]
+    head += ["CPU s/M, defaults", "k msg/s, defaults", *(f"{peer} ÷" for peer in peers[:1])]
+    table = Table(title, head, [], notes)
+    with_same = [m for (_, label), m in found.items() if label == SAME]
+    with_own = {m.name: m for (_, label), m in found.items() if label == DEFAULTS}
+    for row in with_same:
+        if not row.runs:
+            table.rows.append([row.name, f"not measured: {row.missing}", *[""] * (len(head) - 2)])
+            continue
+        cells = [row.name, number(row.cpu), number(row.rate), number(row.broker)]
+        cells += ratios(row, with_same, peers)
+        other = with_own.get(row.name)
+        if other is not None:
+            cells += [number(other.cpu), number(other.rate)]
+            cells += ratios(other, list(with_own.values()), peers[:1])
+        table.rows.append([*cells, *["-"] * (len(head) - len(cells))])
+    return table

@@ -1,0 +1,32 @@
+"""Fills a topic to be read."""
+
+from typing import Any
+
+from measuring.runner import RunFailedError
+from measuring.spec import Spec
+
+
+def fill(spec: Spec) -> None:
+    """The messages of `spec`, spread evenly over the partitions, in batches of its settings."""
+    from confluent_kafka import Producer
+
+    settings = {"bootstrap.servers": spec.bootstrap, "log_level": 3, "linger.ms": 50}
+    settings |= {"compression.type": spec.compression, "batch.size": spec.batch_bytes}
+    producer = Producer({**settings, "enable.idempotence": True, "message.max.bytes": 1_048_588})
+    good = 0
+
+    def delivered(error: Any, message: Any) -> None:
+        nonlocal good
+        good += error is None
+
+    for at, value in enumerate(spec.values()):
+        partition = at % spec.partitions
+        while True:
+            try:
+                producer.produce(spec.topic, value, partition=partition, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+    if good != spec.count:
+        raise RunFailedError(f"{good} of {spec.count} messages reached the topic to be read")

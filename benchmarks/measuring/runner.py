@@ -1,0 +1,161 @@
+"""Runs subjects as child processes, one at a time, in rounds: what changes with time hits all."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from measuring.brokers import Brokers
+from measuring.spec import Counts, Spec
+from measuring.subject import NotMeasuredError, Subject
+
+TIMEOUT_S = 120.0
+
+
+class RunFailedError(Exception):
+    """A child ended with an error, hung, or did not do what it was told."""
+
+
+@dataclass
+class Run:
+    counts: Counts
+    broker_cpu_s: float | None
+
+
+@dataclass
+class Measurement:
+    """All runs of one subject at one piece of work, and their medians."""
+
+    name: str
+    family: str
+    runs: list[Run] = field(default_factory=list)
+    missing: str = ""
+    """Why there are no runs."""
+
+    def median(self, figure: Callable[[Run], float | None]) -> float | None:
+        found = [value for value in map(figure, self.runs) if value is not None]
+        return statistics.median(found) if found else None
+
+    @property
+    def cpu(self) -> float | None:
+        """CPU seconds of the client per million messages, or microseconds for one."""
+        return self.median(lambda run: run.counts.cpu_s / run.counts.messages * 1e6)
+
+    @property
+    def rate(self) -> float | None:
+        """Thousands of messages a second."""
+        return self.median(lambda run: run.counts.rate)
+
+    @property
+    def broker(self) -> float | None:
+        """CPU seconds of the brokers per million messages."""
+        return self.median(
+            lambda run: run.broker_cpu_s and run.broker_cpu_s / run.counts.messages * 1e6
+        )
+
+    def figure(self, name: str) -> float | None:
+        return self.median(lambda run: run.counts.figures.get(name))
+
+    def numbers(self) -> dict[str, float]:
+        """All medians by name."""
+        found = {"cpu": self.cpu, "rate": self.rate, "broker": self.broker}
+        names = self.runs[0].counts.figures if self.runs else ()
+        found |= {name: self.figure(name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A subject at a piece of work. `label` tells two jobs of one subject apart."""
+
+    subject: Subject
+    spec: Spec
+    label: str = ""
+
+    def sized(self) -> Spec:
+        """As much as the subject gets of it, in the run that counts and in the one before."""
+        count = max(1, int(self.spec.count * self.subject.share))
+        return replace(self.spec, count=count, warm_count=int(count * self.subject.warming) or 1)
+
+
+Execute = Callable[[Job], Run]
+
+
+def rounds(jobs: Sequence[Job], runs: int, execute: Execute) -> dict[tuple[str, str], Measurement]:
+    """Each job `runs` times, one after the other in turn; by subject's name and label."""
+    found = {
+        (job.subject.name, job.label): Measurement(job.subject.name, job.subject.family)
+        for job in jobs
+    }
+    for number in range(runs):
+        turn = number % len(jobs) if jobs else 0
+        for job in [*jobs[turn:], *jobs[:turn]]:
+            measurement = found[job.subject.name, job.label]
+            if measurement.missing:
+                continue
+            try:
+                measurement.runs.append(execute(job))
+            except NotMeasuredError as error:
+                measurement.missing = str(error)
+            say(f"{number + 1}/{runs} {job.subject.name} {job.label}: {shown(measurement)}")
+    return found
+
+
+def shown(measurement: Measurement) -> str:
+    if not measurement.runs:
+        return f"not measured: {measurement.missing}"
+    counts = measurement.runs[-1].counts
+    return f"{counts.cpu_s / counts.messages * 1e6:.2f} us CPU a message"
+
+
+def say(line: str) -> None:
+    if os.environ.get("BENCH_QUIET", "0") == "0":
+        print(line, file=sys.stderr, flush=True)
+
+
+def run_child(subject: Subject, spec: Spec, brokers: Brokers | None = None) -> Run:
+    """One child, from its start to its end. Raises NotMeasuredError and RunFailedError."""
+    command = subject.command(spec)
+    environment = {**os.environ, **subject.environment}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an import would compile each time
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    errors: list[str] = []
+    drain = threading.Thread(target=lambda: errors.extend(process.stderr or ()), daemon=True)
+    drain.start()
+    timer = threading.Timer(TIMEOUT_S, process.kill)
+    timer.start()
+    try:
+        run = _listen(process, brokers)
+        code = process.wait()
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
+        drain.join()
+    if code != 0 or run is None:
+        tail = "".join(errors)[-3000:]
+        raise RunFailedError(f"{subject.name} ended with {code}:\n{tail}")
+    if run.counts.messages != spec.count:
+        raise RunFailedError(f"{subject.name}: {run.counts.messages} messages, not {spec.count}")
+    return run
+
+
+def _listen(process: subprocess.Popen[str], brokers: Brokers | None) -> Run | None:
+    before = after = None
+    for line in process.stdout or ():
+        if line == "begin\n":
+            before = brokers.cpu_s() if brokers else None
+        elif line == "end\n":
+            after = brokers.cpu_s() if brokers else None
+        elif line.startswith("{"):
+            used = after - before if before is not None and after is not None else None
+            return Run(Counts(**json.loads(line)), used)
+    return None

@@ -1,0 +1,105 @@
+"""What a child process is told to do, and what it tells when it is done."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+CHUNK_RECORDS = 10_000
+CHUNK_BYTES = 4_000_000
+KEYS = 10_000
+FIRST = b"first"
+"""The record that a producer sends before the clock starts, so that connections are there."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One piece of work. Every field travels as `name=value`, so that any language can read it."""
+
+    bootstrap: str = ""
+    mode: str = "produce"
+    topic: str = ""
+    partitions: int = 6
+    count: int = 0
+    size: int = 100
+    payloads: str = ""
+    """A file of values of `size` bytes one after another; they are sent over and over again."""
+    compression: str = "none"
+    keyed: bool = False
+    tuned: bool = True
+    """The batch, linger and requests in flight given here; otherwise the client's own defaults."""
+    batch_bytes: int = 131_072
+    linger_ms: int = 5
+    in_flight: int = 5
+    tasks: int = 1_000
+    warm_topic: str = ""
+    warm_count: int = 0
+    """A run of this many messages goes before the one that counts: imports, caches, compilers."""
+
+    def arguments(self) -> list[str]:
+        return [f"{name}={_text(value)}" for name, value in asdict(self).items()]
+
+    @classmethod
+    def parse(cls, arguments: list[str]) -> Spec:
+        given = dict(argument.split("=", 1) for argument in arguments)
+        values: dict[str, Any] = {}
+        for each in fields(cls):
+            text, kind = given[each.name], type(each.default)
+            values[each.name] = text == "true" if kind is bool else kind(text)
+        return cls(**values)
+
+    def warming(self) -> Spec:
+        return replace(self, topic=self.warm_topic, count=self.warm_count)
+
+    def with_defaults(self) -> Spec:
+        """The same with each client's own settings."""
+        return replace(self, tuned=False)
+
+    def pool(self) -> list[bytes]:
+        """The different values."""
+        data = Path(self.payloads).read_bytes()
+        return [data[at : at + self.size] for at in range(0, len(data), self.size)]
+
+    def values(self) -> list[bytes]:
+        """The value of each message."""
+        return list(itertools.islice(itertools.cycle(self.pool()), self.count))
+
+    def keys(self) -> list[bytes | None]:
+        """The key of each message."""
+        if not self.keyed:
+            return [None] * self.count
+        keys: list[bytes | None] = [b"customer-%07d" % number for number in range(KEYS)]
+        return list(itertools.islice(itertools.cycle(keys), self.count))
+
+    def chunks(self, items: list[T]) -> Iterator[list[T]]:
+        """So many at a time as a program may have under way."""
+        step = max(1, min(CHUNK_RECORDS, CHUNK_BYTES // self.size))
+        for at in range(0, len(items), step):
+            yield items[at : at + step]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass
+class Counts:
+    """What a child measured, its own CPU seconds (user and system) and wall clock seconds."""
+
+    messages: int = 0
+    bytes: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    at_once: int = 0
+    """Messages that were there when the wall clock began; zero where it began with all the rest."""
+    figures: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float | None:
+        """Thousands of messages a second."""
+        timed = self.messages - self.at_once
+        return timed / self.wall_s / 1e3 if timed > 0 and self.wall_s else None

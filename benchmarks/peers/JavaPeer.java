@@ -1,0 +1,138 @@
+import com.sun.management.OperatingSystemMXBean;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** Produces or consumes with Kafka's own client, as told by name=value arguments; see measuring/spec.py. */
+public final class JavaPeer {
+    private static final OperatingSystemMXBean SYSTEM =
+        (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+
+    private final Map<String, String> spec = new HashMap<>();
+    private boolean silent;
+    private long messages, bytes, atOnce, cpu, wall, ended;
+
+    private void begin() {
+        System.gc();
+        say("begin");
+        ended = 0;
+        wall = System.nanoTime();
+        cpu = SYSTEM.getProcessCpuTime();
+    }
+
+    private void end() {
+        cpu = SYSTEM.getProcessCpuTime() - cpu;
+        wall = (ended == 0 ? System.nanoTime() : ended) - wall;
+        say("end");
+    }
+
+    private void say(String line) {
+        if (!silent) System.out.println(line);
+    }
+
+    private int number(String name) {
+        return Integer.parseInt(spec.get(name));
+    }
+
+    private List<byte[]> values() throws Exception {
+        byte[] data = Files.readAllBytes(Path.of(spec.get("payloads")));
+        int size = number("size");
+        List<byte[]> pool = new ArrayList<>();
+        for (int at = 0; at < data.length; at += size) pool.add(Arrays.copyOfRange(data, at, at + size));
+        return pool;
+    }
+
+    private void produce(String topic, int count) throws Exception {
+        Properties options = new Properties();
+        options.put("bootstrap.servers", spec.get("bootstrap"));
+        options.put("compression.type", spec.get("compression"));
+        if (spec.get("tuned").equals("true")) {
+            options.put("batch.size", spec.get("batch_bytes"));
+            options.put("linger.ms", spec.get("linger_ms"));
+            options.put("max.in.flight.requests.per.connection", spec.get("in_flight"));
+        }
+        List<byte[]> pool = values();
+        List<byte[]> keys = new ArrayList<>();
+        if (spec.get("keyed").equals("true"))
+            for (int n = 0; n < 10_000; n++) keys.add(String.format("customer-%07d", n).getBytes());
+        AtomicLong good = new AtomicLong();
+        try (var producer = new KafkaProducer<>(options, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.send(new ProducerRecord<>(topic, "first".getBytes())).get();
+            begin();
+            for (int n = 0; n < count; n++) {
+                byte[] key = keys.isEmpty() ? null : keys.get(n % keys.size());
+                producer.send(new ProducerRecord<>(topic, key, pool.get(n % pool.size())), (metadata, error) -> {
+                    if (error != null) throw new IllegalStateException(error);
+                    good.incrementAndGet();
+                });
+            }
+            producer.flush();
+            end();
+        }
+        messages = good.get();
+    }
+
+    private void consume(String topic, int count) {
+        Properties options = new Properties();
+        options.put("bootstrap.servers", spec.get("bootstrap"));
+        options.put("enable.auto.commit", "false");
+        if (spec.get("tuned").equals("true")) options.put("max.poll.records", "5000");
+        List<TopicPartition> places = new ArrayList<>();
+        for (int p = 0; p < number("partitions"); p++) places.add(new TopicPartition(topic, p));
+        messages = bytes = atOnce = 0;
+        begin();
+        try (var consumer = new KafkaConsumer<>(options, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.assign(places);
+            consumer.seekToBeginning(places);
+            while (messages < count) {
+                var records = consumer.poll(Duration.ofSeconds(1));
+                if (messages == 0) {
+                    atOnce = records.count();
+                    wall = System.nanoTime();
+                }
+                for (ConsumerRecord<byte[], byte[]> record : records) {
+                    bytes += record.value().length;
+                    messages++;
+                }
+            }
+            ended = System.nanoTime();
+        }
+        end();
+    }
+
+    private void work(String topic, int count) throws Exception {
+        if (spec.get("mode").equals("consume")) consume(topic, count);
+        else produce(topic, count);
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        JavaPeer peer = new JavaPeer();
+        for (String argument : arguments) {
+            int at = argument.indexOf('=');
+            peer.spec.put(argument.substring(0, at), argument.substring(at + 1));
+        }
+        if (peer.number("warm_count") > 0) {
+            peer.silent = true;
+            peer.work(peer.spec.get("warm_topic"), peer.number("warm_count"));
+            peer.silent = false;
+        }
+        peer.work(peer.spec.get("topic"), peer.number("count"));
+        System.out.printf("{\"messages\": %d, \"bytes\": %d, \"cpu_s\": %f, \"wall_s\": %f, \"at_once\": %d}%n",
+            peer.messages, peer.bytes, peer.cpu / 1e9, peer.wall / 1e9, peer.atOnce);
+    }
+}

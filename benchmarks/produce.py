@@ -1,0 +1,95 @@
+"""What does it cost to produce a message, the result of each checked?
+
+Every client sends the same values to a topic of six partitions, acks=all, and looks at the outcome
+of each message. "CPU s/M" is what the client's process uses for a million messages, user and
+system; what is sent is read back by another client and counted. Columns ending in "÷" tell how
+many times less CPU a row takes than that client. All are measured with the same batch bytes,
+linger and requests in flight, and with their own defaults.
+
+    python benchmarks/produce.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
+"""
+
+import sys
+from dataclasses import replace
+
+from measuring import options, read_back
+from measuring.brokers import Brokers
+from measuring.comparison import DEFAULTS, SAME, Case, side_by_side
+from measuring.options import Options
+from measuring.report import Report
+from measuring.runner import Job, Run, rounds, run_child
+from measuring.spec import Spec
+from subjects import aio_kafka, confluent, kafka_python, own, programs
+
+COUNT = 300_000
+PARTITIONS = 6
+CASES = (
+    Case("100 B"),
+    Case("100 B keyed", keyed=True),
+    Case("100 B lz4", compression="lz4"),
+    Case("1 KB", size=1_000, part=0.5),
+    Case("1 KB lz4", size=1_000, compression="lz4", part=0.5),
+    Case("1 KB zstd", size=1_000, compression="zstd", part=0.5),
+)
+SUBJECTS = (
+    *own.PRODUCERS,
+    *confluent.PRODUCERS,
+    *aio_kafka.PRODUCERS,
+    *kafka_python.PRODUCERS,
+    *programs.PROGRAMS,
+)
+PEERS = ("confluent-kafka callbacks", "aiokafka send, await each", "kafka-python send, get each")
+NOTES = (
+    "Same settings: acks=all, idempotent, batches of 131072 bytes, linger 5 ms, 5 in flight; "
+    "aiokafka and franz-go have one request in flight for a partition, which cannot be set.",
+    "Defaults: those of aiokafka have acks=1, those of confluent-kafka are not idempotent.",
+)
+
+
+def spec_of(case: Case, count: int, brokers: Brokers, warm_topic: str, label: str) -> Spec:
+    return Spec(
+        bootstrap=brokers.bootstrap,
+        count=int(count * case.part),
+        size=case.size,
+        payloads=str(brokers.payloads(case.size)),
+        compression=case.compression,
+        keyed=case.keyed,
+        tuned=label == SAME,
+        partitions=PARTITIONS,
+        warm_topic=warm_topic,
+    )
+
+
+def execute(job: Job, brokers: Brokers) -> Run:
+    """Produces to a fresh topic, and counts what is there afterwards."""
+    topic = brokers.new_topic(PARTITIONS)
+    try:
+        spec = replace(job.sized(), topic=topic)
+        run = run_child(job.subject, spec, brokers)
+        read_back.check(spec, job.subject.family)
+        return run
+    finally:
+        brokers.delete(topic)
+
+
+def measure(given: Options, brokers: Brokers) -> Report:
+    report = Report(__doc__)
+    warm_topic = brokers.new_topic(PARTITIONS)
+    for case in CASES:
+        if not given.wanted(case.name):
+            continue
+        jobs = [
+            Job(subject, spec_of(case, given.count, brokers, warm_topic, label), label)
+            for label in (SAME, DEFAULTS)
+            for subject in given.chosen(SUBJECTS)
+            if label == SAME or not subject.environment  # pure modes have no settings of their own
+        ]
+        found = rounds(jobs, given.runs, lambda job: execute(job, brokers))
+        table = side_by_side(f"Produce {case.name}", found, PEERS, NOTES)
+        report.add(f"produce {case.name}", found, table)
+    brokers.delete(warm_topic)
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(options.main(options.this(__name__)))

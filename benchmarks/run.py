@@ -1,0 +1,81 @@
+"""Runs all benchmarks against one Kafka, and writes results.md with a plot beside it.
+
+python benchmarks/run.py [--runs N] [--scale X] [--only produce,consume] [--bootstrap HOST:PORT]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import codec
+import concurrency
+import consume
+import latency
+import produce
+import scale
+import startup
+import targets
+from measuring import machine, plot
+from measuring.brokers import running
+from measuring.options import Benchmark, Options
+from measuring.report import Report, Table
+from measuring.runner import say
+
+HERE = Path(__file__).resolve().parent
+BENCHMARKS: dict[str, Benchmark] = {
+    "produce": produce,
+    "consume": consume,
+    "latency": latency,
+    "concurrency": concurrency,
+    "codec": codec,
+    "startup": startup,
+    "scale": scale,
+}
+
+
+def written(reports: Sequence[Report], about: list[tuple[str, str]], picture: str | None) -> str:
+    """The results as Markdown."""
+    parts = ["# Benchmarks", "", "`make bench` writes this file. Figures are medians.", ""]
+    parts += [Table("The machine", ["what", "is"], [list(row) for row in about]).markdown()]
+    parts += [targets.table(reports).markdown()]
+    if picture:
+        parts += [f"![CPU per million messages]({picture})", ""]
+    for report in reports:
+        question, _, rest = report.question.strip().partition("\n")
+        lines = [line for line in rest.strip().splitlines() if not line.startswith("    ")]
+        parts += [f"## {question}", "", "\n".join(lines).strip(), ""]
+        parts += [table.markdown() for table in report.tables]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5, help="of each; medians are shown")
+    parser.add_argument("--scale", type=float, default=1.0, help="times the messages of a run")
+    parser.add_argument("--only", default="", help="benchmarks, with commas between")
+    parser.add_argument("--bootstrap", help="a Kafka of your own; otherwise one is started")
+    parser.add_argument("--output", type=Path, default=HERE / "results.md")
+    given = parser.parse_args()
+    chosen = given.only.split(",") if given.only else list(BENCHMARKS)
+    reports = []
+    with running(given.bootstrap) as brokers:
+        for name in chosen:
+            say(f"=== {name}")
+            count = max(1, int(BENCHMARKS[name].COUNT * given.scale))
+            report = BENCHMARKS[name].measure(Options(count, given.runs), brokers)
+            for table in report.tables:
+                print(table.text(), flush=True)
+            reports.append(report)
+        about = [*machine.describe(brokers.version), ("runs of each", str(given.runs))]
+    print(targets.table(reports).text())
+    picture = given.output.with_suffix(".png")
+    drawn = plot.draw(reports, picture)
+    given.output.write_text(written(reports, about, picture.name if drawn else None))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

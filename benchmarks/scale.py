@@ -1,0 +1,121 @@
+"""How does the cost of a message grow with the partitions of a topic, and with its size?
+
+Producing without keys to topics of 1 to 10,000 partitions, all of them known to the client; and
+producing and consuming values of 10 B to 1 MB. CPU seconds of the client per million messages;
+per GB for large values. "÷ 10 partitions" is the cost in times of that with ten.
+
+    python benchmarks/scale.py [--count N] [--runs N] [--cases partitions,produce,consume]
+"""
+
+import sys
+from dataclasses import replace
+
+import consume
+import produce
+from measuring import options, read_back
+from measuring.brokers import Brokers
+from measuring.comparison import SAME, Case, Found
+from measuring.filling import fill
+from measuring.options import Options
+from measuring.report import Report, Table, number, ratio
+from measuring.runner import Job, Run, RunFailedError, rounds, run_child
+from subjects import aio_kafka, confluent, own
+
+COUNT = 200_000
+PARTITIONS = (1, 10, 100, 1_000, 10_000)
+SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
+BYTES = 100_000_000
+"""No run of large values is longer than so many bytes."""
+PRODUCERS = (own.Gather(), own.SendMany(), confluent.Callbacks(), aio_kafka.Send())
+CONSUMERS = (own.Lists(), confluent.Consume(), aio_kafka.Getmany())
+SMALL_INDEXES = {"segment.index.bytes": 4_096, "segment.bytes": 104_857_600}
+"""Ten thousand partitions otherwise map two indexes of ten megabytes each."""
+
+
+def send_to(job: Job, brokers: Brokers) -> Run:
+    """To a topic that several runs share: what came is counted by its end offsets."""
+    spec = replace(job.sized(), warm_topic=job.spec.topic)
+    before = read_back.count(spec.bootstrap, spec.topic, spec.partitions)
+    run = run_child(job.subject, spec, brokers)
+    came = read_back.count(spec.bootstrap, spec.topic, spec.partitions) - before
+    if came != spec.count + spec.warm_count + 2:  # each of the two begins with one message
+        raise RunFailedError(f"{job.subject.name}: {came} messages came to {spec.topic}")
+    return run
+
+
+def by_partitions(given: Options, brokers: Brokers) -> tuple[Found, Table]:
+    widest = min(max(PARTITIONS), given.count)
+    widths = [width for width in PARTITIONS if width <= widest]
+    jobs = []
+    for width in widths:
+        spec = produce.spec_of(Case("100 B"), given.count, brokers, "", SAME)
+        topic = brokers.new_topic(width, SMALL_INDEXES)
+        spec = replace(spec, topic=topic, partitions=width)
+        label = f"{width} partitions"
+        jobs += [Job(subject, spec, label) for subject in given.chosen(PRODUCERS)]
+    found = rounds(jobs, given.runs, lambda job: send_to(job, brokers))
+    brokers.delete(*dict.fromkeys(job.spec.topic for job in jobs))
+    head = ["client", *(f"{width}" for width in widths), *(f"{w} ÷ 10" for w in widths if w > 10)]
+    table = Table("CPU s/M of producing 100 B, by partitions of the topic", head)
+    for name in dict.fromkeys(name for name, _ in found):
+        costs = {width: found[name, f"{width} partitions"].cpu for width in widths}
+        beyond = [ratio(costs[width], costs.get(10)) for width in widths if width > 10]
+        table.rows.append([name, *map(number, costs.values()), *beyond])
+    return found, table
+
+
+def case_of(size: int, count: int) -> Case:
+    return Case(f"{size} B", size=size, part=min(1.0, max(10, BYTES // size) / count))
+
+
+def producing(given: Options, brokers: Brokers) -> tuple[Found, Table]:
+    warm_topic = brokers.new_topic(produce.PARTITIONS)
+    jobs = []
+    for size in SIZES:
+        case = case_of(size, given.count)
+        spec = produce.spec_of(case, given.count, brokers, warm_topic, SAME)
+        jobs += [Job(subject, spec, case.name) for subject in given.chosen(PRODUCERS)]
+    found = rounds(jobs, given.runs, lambda job: produce.execute(job, brokers))
+    brokers.delete(warm_topic)
+    return found, by_size("producing", found)
+
+
+def consuming(given: Options, brokers: Brokers) -> tuple[Found, Table]:
+    jobs = []
+    for size in SIZES:
+        case = case_of(size, given.count)
+        spec = consume.spec_of(case, given.count, brokers)
+        fill(spec)
+        jobs += [Job(subject, spec, case.name) for subject in given.chosen(CONSUMERS)]
+    found = rounds(jobs, given.runs, lambda job: consume.execute(job, brokers))
+    brokers.delete(*dict.fromkeys(job.spec.topic for job in jobs))
+    return found, by_size("consuming", found)
+
+
+def by_size(what: str, found: Found) -> Table:
+    head = ["client"]
+    for size in SIZES:
+        head.append(f"{size} B: s/M" if size < 10_000 else f"{size // 1000} KB: s/GB")
+    table = Table(f"CPU of {what}, by size of the value", head)
+    for name in dict.fromkeys(name for name, _ in found):
+        cells = [name]
+        for size in SIZES:
+            cpu = found[name, f"{size} B"].cpu
+            per_gb = cpu if cpu is None or size < 10_000 else cpu / (size * 1e6) * 1e9
+            cells.append(number(per_gb))
+        table.rows.append(cells)
+    return table
+
+
+def measure(given: Options, brokers: Brokers) -> Report:
+    report = Report(__doc__)
+    parts = {"partitions": by_partitions, "produce": producing, "consume": consuming}
+    for name, part in parts.items():
+        if given.wanted(name):
+            found, table = part(given, brokers)
+            report.add(f"scale {name}", found, table)
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(options.main(options.this(__name__)))

@@ -1,0 +1,1 @@
+"""The clients that are measured, each in the ways a program would use it."""

@@ -1,0 +1,124 @@
+"""aiokafka, with its extensions and without."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from measuring.spec import FIRST, Spec
+from measuring.subject import Meter, PythonSubject
+
+NO_EXTENSIONS = {"AIOKAFKA_NO_EXTENSIONS": "1"}
+
+
+def producer_options(spec: Spec) -> dict[str, Any]:
+    options: dict[str, Any] = {"bootstrap_servers": spec.bootstrap}
+    options["compression_type"] = None if spec.compression == "none" else spec.compression
+    if spec.tuned:
+        options |= {"enable_idempotence": True, "linger_ms": spec.linger_ms}
+        options |= {"max_batch_size": spec.batch_bytes}
+    return options
+
+
+class Aiokafka(PythonSubject):
+    family = "aiokafka"
+    requires = "aiokafka"
+
+
+class Send(Aiokafka):
+    name = "aiokafka send, await each"
+    share: ClassVar[float] = 0.5
+
+    def work(self, spec: Spec, meter: Meter) -> None:
+        asyncio.run(self.produce(spec, meter))
+
+    async def produce(self, spec: Spec, meter: Meter) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        items, topic = list(zip(spec.values(), spec.keys(), strict=True)), spec.topic
+        producer = AIOKafkaProducer(**producer_options(spec))
+        await producer.start()
+        await producer.send_and_wait(topic, FIRST)
+        with meter:
+            waiting: list[Any] = []
+            for chunk in spec.chunks(items):
+                sent = [await producer.send(topic, value, key) for value, key in chunk]
+                meter.counts.messages += await self.settle(waiting)
+                waiting = sent
+            meter.counts.messages += await self.settle(waiting)
+        await producer.stop()
+
+    async def settle(self, futures: list[Any]) -> int:
+        for future in futures:
+            await future
+        return len(futures)
+
+
+class PureSend(Send):
+    name = "aiokafka without extensions"
+    family = "aiokafka without extensions"
+    share = 0.1
+    environment: ClassVar = NO_EXTENSIONS
+
+
+class AiokafkaConsumer(Aiokafka):
+    def work(self, spec: Spec, meter: Meter) -> None:
+        asyncio.run(self.consume(spec, meter))
+
+    async def consume(self, spec: Spec, meter: Meter) -> None:
+        from aiokafka import AIOKafkaConsumer, TopicPartition
+
+        places = [TopicPartition(spec.topic, partition) for partition in range(spec.partitions)]
+        with meter:
+            consumer = AIOKafkaConsumer(bootstrap_servers=spec.bootstrap, enable_auto_commit=False)
+            await consumer.start()
+            consumer.assign(places)
+            await consumer.seek_to_beginning(*places)
+            await self.read(consumer, spec.count, meter)
+            await consumer.stop()
+
+    @abstractmethod
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        """Reads `count` records and looks at each value."""
+
+
+class Getmany(AiokafkaConsumer):
+    name = "aiokafka getmany"
+
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        seen = size = 0
+        while seen < count:
+            fetched = await consumer.getmany(timeout_ms=1000)
+            if not seen:
+                meter.arrived(sum(map(len, fetched.values())))
+            for records in fetched.values():
+                for record in records:
+                    size += len(record.value)
+                seen += len(records)
+        meter.complete(seen, size)
+
+
+class AsyncFor(AiokafkaConsumer):
+    name = "aiokafka async for"
+
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        record = await consumer.getone()
+        meter.arrived(1)
+        seen, size = 1, len(record.value)
+        async for record in consumer:
+            size += len(record.value)
+            seen += 1
+            if seen == count:
+                break
+        meter.complete(seen, size)
+
+
+class PureGetmany(Getmany):
+    name = "aiokafka without extensions getmany"
+    family = "aiokafka without extensions"
+    environment: ClassVar = NO_EXTENSIONS
+
+
+PRODUCERS = (Send(), PureSend())
+CONSUMERS = (Getmany(), AsyncFor(), PureGetmany())

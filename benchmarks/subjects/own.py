@@ -1,0 +1,180 @@
+"""aiokclient: producing and consuming in all its ways."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Coroutine
+from typing import Any, ClassVar
+
+from measuring.spec import FIRST, Spec
+from measuring.subject import Meter, PythonSubject
+
+LIST = 5_000
+WAIT_S = 10.0
+
+
+def producer_options(spec: Spec) -> dict[str, Any]:
+    options: dict[str, Any] = {"bootstrap_servers": spec.bootstrap}
+    options |= {"compression_type": spec.compression}
+    if spec.tuned:
+        options |= {"batch_size": spec.batch_bytes, "linger_ms": spec.linger_ms}
+        options |= {"max_in_flight_requests_per_connection": spec.in_flight}
+    return options
+
+
+class Own(PythonSubject):
+    family = "aiokclient"
+    requires = "aiokclient"
+    uvloop: ClassVar[bool] = False
+
+    def run_loop(self, main: Coroutine[Any, Any, None]) -> None:
+        if self.uvloop:
+            import uvloop
+
+            uvloop.run(main)
+        else:
+            asyncio.run(main)
+
+
+class OwnProducer(Own):
+    def work(self, spec: Spec, meter: Meter) -> None:
+        self.run_loop(self.produce(spec, meter))
+
+    async def produce(self, spec: Spec, meter: Meter) -> None:
+        from aiokclient import Producer
+
+        values, keys = spec.values(), spec.keys()
+        items = list(zip(values, keys, strict=True)) if spec.keyed else values
+        async with Producer(**producer_options(spec)) as producer:
+            await producer.send(spec.topic, FIRST)
+            with meter:
+                waiting: Any = []
+                for chunk in spec.chunks(items):
+                    sent = self.send(producer, spec, chunk)
+                    meter.counts.messages += await self.settle(producer, waiting)
+                    waiting = sent
+                meter.counts.messages += await self.settle(producer, waiting)
+
+    def send(self, producer: Any, spec: Spec, items: list[Any]) -> Any:
+        send, topic = producer.send, spec.topic
+        if spec.keyed:
+            return [send(topic, value, key) for value, key in items]
+        return [send(topic, value) for value in items]
+
+    @abstractmethod
+    async def settle(self, producer: Any, deliveries: Any) -> int:
+        """Checks each result; how many there are."""
+
+
+class AwaitEach(OwnProducer):
+    name = "aiokclient send, await each"
+
+    async def settle(self, producer: Any, deliveries: Any) -> int:
+        for delivery in deliveries:
+            await delivery
+        return len(deliveries)
+
+
+class Gather(OwnProducer):
+    name = "aiokclient send, gather"
+
+    async def settle(self, producer: Any, deliveries: Any) -> int:
+        return len(await producer.gather(deliveries))
+
+
+class SendMany(Gather):
+    name = "aiokclient send_many, gather"
+
+    def send(self, producer: Any, spec: Spec, items: list[Any]) -> Any:
+        if spec.keyed:
+            items = [(key, value) for value, key in items]
+        return producer.send_many(spec.topic, items)
+
+
+class GatherUvloop(Gather):
+    name = "aiokclient send, gather, uvloop"
+    uvloop = True
+
+
+class PureGather(Gather):
+    name = "aiokclient pure Python send, gather"
+    family = "aiokclient pure"
+    share = 0.25
+    environment: ClassVar = {"AIOKCLIENT_PURE": "1"}
+
+
+class OwnConsumer(Own):
+    def work(self, spec: Spec, meter: Meter) -> None:
+        self.run_loop(self.consume(spec, meter))
+
+    async def consume(self, spec: Spec, meter: Meter) -> None:
+        from aiokclient import Consumer
+
+        with meter:
+            async with Consumer(
+                spec.topic, bootstrap_servers=spec.bootstrap, auto_offset_reset="earliest"
+            ) as consumer:
+                await self.read(consumer, spec.count, meter)
+
+    @abstractmethod
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        """Reads `count` records and looks at each value."""
+
+
+class Lists(OwnConsumer):
+    name = "aiokclient lists"
+
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        seen = size = 0
+        async for records in consumer.batches(LIST):
+            if not seen:
+                meter.arrived(len(records))
+            for record in records:
+                size += len(record.value)
+            seen += len(records)
+            if seen >= count:
+                break
+        meter.complete(seen, size)
+
+
+class AsyncFor(OwnConsumer):
+    name = "aiokclient async for"
+
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        record = await consumer.get(WAIT_S)
+        meter.arrived(1)
+        seen, size = 1, len(record.value)
+        async for record in consumer:
+            size += len(record.value)
+            seen += 1
+            if seen == count:
+                break
+        meter.complete(seen, size)
+
+
+class Arrow(OwnConsumer):
+    name = "aiokclient Arrow batches"
+
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        import pyarrow.compute as pc
+
+        seen = size = 0
+        async for table in consumer.arrow_batches():
+            if not seen:
+                meter.arrived(table.num_rows)
+            size += pc.sum(pc.binary_length(table.column("value"))).as_py()
+            seen += table.num_rows
+            if seen >= count:
+                break
+        meter.complete(seen, size)
+
+
+class PureLists(Lists):
+    name = "aiokclient pure Python lists"
+    family = "aiokclient pure"
+    environment: ClassVar = {"AIOKCLIENT_PURE": "1"}
+
+
+PRODUCERS = (AwaitEach(), Gather(), SendMany(), GatherUvloop(), PureGather())
+CONSUMERS = (Lists(), AsyncFor(), Arrow(), PureLists())

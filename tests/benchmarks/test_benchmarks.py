@@ -1,0 +1,51 @@
+"""The benchmarks run: each with a handful of messages, the peers included. Figures mean nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kafka_harness import ExternalKafka
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+PEERS = ("confluent_kafka", "aiokafka", "kafka")
+PYTHON = "aiokclient,confluent,aiokafka,kafka-python,socket"
+WAYS = "await each,send_many,callbacks,AIOProducer,get each"
+SMALL = {
+    "produce": ["--count", "60", "--cases", "100 B", "--only", WAYS],
+    "consume": ["--count", "60", "--cases", "100 B"],
+    "latency": ["--count", "10"],
+    "concurrency": ["--count", "50"],
+    "codec": ["--count", "2000", "--cases", "100 B lz4"],
+    "startup": [],
+    "scale": ["--count", "20", "--only", "send_many,lists"],
+}
+
+
+def run(name: str, folder: Path, kafka: ExternalKafka, *arguments: str) -> dict[str, dict]:
+    """The figures of a benchmark that was run by itself, by work and subject."""
+    for peer in PEERS:
+        pytest.importorskip(peer)
+    saved = folder / f"{name}.json"
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--runs", "1", "--json", str(saved)]
+    command += ["--bootstrap", kafka.bootstrap, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(saved.read_text())["numbers"]
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+def test_runs(name: str, tmp_path: Path, kafka: ExternalKafka) -> None:
+    found = run(name, tmp_path, kafka, "--only", PYTHON, *SMALL[name])
+    assert found
+    for work in found.values():
+        assert any(subject.startswith("aiokclient") for subject in work)
+        assert name == "scale" or any(subject.startswith("aiokafka") for subject in work)
+
+
+def test_java(tmp_path: Path, kafka: ExternalKafka, java: str) -> None:
+    arguments = ("--only", "Java", "--count", "60", "--cases", "1 KB lz4")
+    assert run("produce", tmp_path, kafka, *arguments)["produce 1 KB lz4"]
+    assert run("consume", tmp_path, kafka, *arguments)["consume 1 KB lz4"]
