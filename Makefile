@@ -29,7 +29,9 @@ fuzz: .venv/.test
 sim: .venv/.test
 	AIOKCLIENT_SIM_SEED=$(SEED) AIOKCLIENT_SIM_SEEDS=$(or $(SEEDS),2000) $(PY) -m pytest -q -s --timeout=0 tests/simulation/test_seeds.py
 
-bench: .venv/.test
+# RUNS=n of each; SCALE=x times the messages
+bench: .venv/.bench kafka
+	$(PY) benchmarks/run.py --runs $(or $(RUNS),5) --scale $(or $(SCALE),1)
 	$(PY) benchmarks/memory.py
 
 clean:
@@ -50,6 +52,10 @@ clean:
 	$(PY) $(PIP) --upgrade pip
 	$(PY) $(PIP) --editable . --group test --group peers --group lint --group examples "uvloop>=0.19"
 	touch $@ .venv/.demo
+
+.venv/.bench: .venv/.test
+	$(PY) $(PIP) --group bench
+	touch $@
 
 .venv-3.11/.test: pyproject.toml | .venv-3.11/bin/python
 	.venv-3.11/bin/python $(PIP) --upgrade pip
