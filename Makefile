@@ -4,6 +4,8 @@
 
 PY := .venv/bin/python
 PIP := -m pip install --disable-pip-version-check --quiet
+# What an installation is made from; when it changes, it is made anew.
+SOURCES := pyproject.toml setup.py $(wildcard $(foreach e,pyx pxd h,aiokclient/*.$(e) aiokclient/*/*.$(e)))
 
 demo: .venv/.demo
 	$(PY) examples/demo.py
@@ -43,21 +45,21 @@ clean:
 .venv-3.11/bin/python:
 	"$$(.ci/find-python 3.11)" -m venv .venv-3.11
 
-.venv/.demo: pyproject.toml | .venv/bin/python
+.venv/.demo: $(SOURCES) | .venv/bin/python
 	$(PY) $(PIP) --upgrade pip
 	$(PY) $(PIP) --editable . "rich>=13"
 	touch $@
 
-.venv/.test: pyproject.toml | .venv/bin/python
+.venv/.test: $(SOURCES) | .venv/bin/python
 	$(PY) $(PIP) --upgrade pip
 	$(PY) $(PIP) --editable . --group test --group peers --group lint --group examples "uvloop>=0.19"
 	touch $@ .venv/.demo
 
 .venv/.bench: .venv/.test
-	$(PY) $(PIP) --group bench
+	$(PY) $(PIP) --editable . --group bench
 	touch $@
 
-.venv-3.11/.test: pyproject.toml | .venv-3.11/bin/python
+.venv-3.11/.test: $(SOURCES) | .venv-3.11/bin/python
 	.venv-3.11/bin/python $(PIP) --upgrade pip
 	.venv-3.11/bin/python $(PIP) --editable . --group test --group peers
 	touch $@

@@ -9,7 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum, IntEnum
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
+
+from aiokclient import _native
 
 __all__ = [
     "SKIP",
@@ -185,6 +197,16 @@ class ConsumerRecord(Generic[K, V]):
             f"timestamp_type={self.timestamp_type!r}, key={self.key!r}, value={self.value!r}, "
             f"headers={self.headers!r}, leader_epoch={self.leader_epoch})"
         )
+
+
+if not TYPE_CHECKING and _native.WANTED:
+    # The same in C. Offset and timestamp are 64-bit integers there, nothing else. What the consumer
+    # makes out of bytes is unknown to the garbage collector: a cycle through an object that the
+    # program puts into such a record later is never found. All other records it does know.
+    try:
+        from aiokclient._types_cy import ConsumerRecord
+    except ImportError:
+        pass
 
 
 class Skip(Enum):

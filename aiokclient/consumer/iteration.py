@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from aiokclient.consumer.cursor import RecordCursor, clock_of
 from aiokclient.consumer.ends import EndsLookup
 from aiokclient.consumer.reader import GIVE_WAY_S, Reader
 from aiokclient.consumer.records import Records
@@ -23,33 +24,18 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class RecordIterator(Generic[K, V]):
+class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
     """`async for record in consumer`: awaits only when there is nothing at hand, or every 10 ms.
 
     A record is processed once the next one is asked for. With `ends` it ends there.
     """
 
-    __slots__ = ("__weakref__", "_ends", "_reader", "_records", "_time", "_until")
+    __slots__ = ("_ends", "_reader")
 
     def __init__(self, reader: Reader, ends: EndsLookup | None = None) -> None:
+        super().__init__(clock_of(asyncio.get_running_loop()))
         self._reader = reader
         self._ends = ends
-        self._records: Iterator[ConsumerRecord[K, V]] = iter(())
-        self._time = asyncio.get_running_loop().time
-        self._until = -math.inf
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> ConsumerRecord[K, V]:
-        if self._time() < self._until:
-            for record in self._records:
-                return record
-        return await self._advance()
-
-    def interrupt(self) -> None:
-        """Has it ask the reader for the next record."""
-        self._until = -math.inf
 
     async def _advance(self) -> ConsumerRecord[K, V]:
         if self._ends is not None:
@@ -58,8 +44,7 @@ class RecordIterator(Generic[K, V]):
         records = await self._reader.advance(self)
         if records is None:
             raise StopAsyncIteration
-        self._records = records
-        self._until = self._time() + GIVE_WAY_S
+        self.expose(records, GIVE_WAY_S)
         return next(records)
 
 

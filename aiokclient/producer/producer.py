@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import re
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
@@ -32,7 +31,13 @@ from aiokclient.producer.queue import PartitionQueue
 from aiokclient.producer.routing import record_size
 from aiokclient.producer.send_all import SendAll
 from aiokclient.producer.serializers import bound, preparations
-from aiokclient.types import Headers, ProducerRecord, RecordMetadata, TopicPartition
+from aiokclient.types import (
+    Headers,
+    ProducerRecord,
+    RecordMetadata,
+    TopicPartition,
+    is_topic_name,
+)
 
 if TYPE_CHECKING:
     # The default makes `Producer(...)` without serializers a Producer[bytes, bytes].
@@ -47,8 +52,6 @@ else:
     V = TypeVar("V")
 
 __all__ = ["Producer"]
-
-TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class Producer(Lifecycle, Generic[K, V]):
@@ -336,7 +339,7 @@ class Producer(Lifecycle, Generic[K, V]):
     def _topic(self, name: str) -> Topic:
         topic = self._topics.get(name)
         if topic is None:
-            if not isinstance(name, str) or not TOPIC.fullmatch(name) or name in (".", ".."):
+            if not isinstance(name, str) or not is_topic_name(name):
                 raise InvalidTopicError(
                     f"{name!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'"
                 )

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, Row
+from aiokclient import _native
+from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, RecordBatchBuilder, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["arrow_schema", "empty_arrow", "to_arrow"]
+__all__ = ["append_arrow", "arrow_schema", "empty_arrow", "to_arrow"]
+
+LARGEST_COLUMN = (1 << 31) - 1
+"""Bytes of all keys or values in one column: its offsets have 32 bits."""
+
+APPENDED = 1024
+"""Values that become objects at a time where they have to."""
 
 
 def arrow_schema() -> pa.Schema:
@@ -46,6 +53,50 @@ def to_arrow(
     records of one batch, in bytes, as in `RecordBatch.records`. Raises CorruptRecordError as that
     does, and ValueError if keys or values come to 2 GiB, which one Arrow column does not hold.
     """
+    pyarrow, schema = _pyarrow(), arrow_schema()
+    count, columns = _columns(batches, start_offset, check_crcs, limit)
+    if not count:
+        return empty_arrow()
+    place = [
+        pyarrow.repeat(pyarrow.scalar(value, schema.field(name).type), count)
+        for name, value in (("topic", topic), ("partition", partition))
+    ]
+    return pyarrow.RecordBatch.from_arrays([*place, *columns], schema=schema)
+
+
+def append_arrow(
+    builder: RecordBatchBuilder, timestamp: int, values: pa.Array, start: int = 0
+) -> int:
+    """Add values without keys from an array of bytes or strings while they fit; how many.
+
+    As `RecordBatchBuilder.append_values`, and with the native one without an object for any value.
+    Raises TypeError for an array of anything else.
+    """
+    types = _pyarrow().types
+    kind = values.type
+    wide = types.is_large_binary(kind) or types.is_large_string(kind)
+    if not (wide or types.is_binary(kind) or types.is_string(kind)):
+        raise TypeError(f"an array of {kind} is none of bytes or strings")
+    append: Any = getattr(builder, "append_buffers", None)
+    if append is not None:
+        validity, offsets, data = values.buffers()
+        width, stop = 8 if wide else 4, len(values)
+        taken: int = append(timestamp, validity, offsets, data, width, values.offset, start, stop)
+        return taken
+    added = 0
+    while start + added < len(values):
+        piece = values.slice(start + added, APPENDED).cast("large_binary").to_pylist()
+        count = builder.append_values(timestamp, piece, 0)
+        added += count
+        if count < len(piece):
+            break
+    return added
+
+
+def _columns_py(
+    batches: Iterable[RecordBatch], start_offset: int, check_crcs: bool, limit: int
+) -> tuple[int, list[pa.Array]]:
+    """How many records there are, and the arrays for all but topic and partition."""
     rows: list[Row] = []
     kinds: list[int] = []
     for batch in batches:
@@ -54,7 +105,7 @@ def to_arrow(
             rows += read
             kinds += [int(batch.timestamp_type)] * len(read)
     if not rows:
-        return empty_arrow()
+        return 0, []
     offsets, timestamps, keys, values, headers = zip(*rows, strict=True)
     columns = {
         "offset": offsets,
@@ -65,13 +116,56 @@ def to_arrow(
         "headers": headers,
     }
     schema = arrow_schema()
-    pyarrow = _pyarrow()
-    arrays = [
-        pyarrow.repeat(pyarrow.scalar(value, schema.field(name).type), len(rows))
-        for name, value in (("topic", topic), ("partition", partition))
+    return len(rows), [_array(column, schema.field(name).type) for name, column in columns.items()]
+
+
+def _columns_cy(
+    batches: Iterable[RecordBatch], start_offset: int, check_crcs: bool, limit: int
+) -> tuple[int, list[pa.Array]]:
+    """The same by native code, which fills the buffers of the arrays."""
+    pyarrow, schema = _pyarrow(), arrow_schema()
+    allocate = partial(pyarrow.allocate_buffer, resizable=True)
+    columns = _arrow_cy.Columns(LARGEST_COLUMN, allocate)
+    for batch in batches:
+        if not batch.is_control:
+            columns.add(batch, start_offset, check_crcs, limit)
+    count = columns.count
+
+    def array(kind: pa.DataType, made: tuple[list[Any], int], length: int = count) -> Any:
+        buffers, nulls = made
+        return pyarrow.Array.from_buffers(kind, length, buffers, nulls)
+
+    def binary(kind: pa.DataType, column: Any) -> Any:
+        return array(kind, column.buffers(), column.count)
+
+    headers = schema.field("headers").type
+    header = pyarrow.StructArray.from_arrays(
+        [
+            binary(pyarrow.string(), columns.header_keys),
+            binary(pyarrow.binary(), columns.header_values),
+        ],
+        fields=list(headers.value_type),
+    )
+    kinds = [schema.field(name).type for name in ("offset", "timestamp", "timestamp_type")]
+    return count, [
+        *(array(kind, buffers) for kind, buffers in zip(kinds, columns.buffers(), strict=True)),
+        binary(schema.field("key").type, columns.keys),
+        binary(schema.field("value").type, columns.values),
+        pyarrow.Array.from_buffers(
+            headers, count, [None, columns.header_ends()], 0, children=[header]
+        ),
     ]
-    arrays += [_array(column, schema.field(name).type) for name, column in columns.items()]
-    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+_arrow_cy: Any = None
+_columns = _columns_py
+if not TYPE_CHECKING and _native.WANTED:
+    try:
+        from aiokclient.record import _arrow_cy
+    except ImportError:
+        pass
+    else:
+        _columns = _columns_cy
 
 
 def _array(column: Sequence[object], kind: pa.DataType) -> pa.Array:

@@ -1,6 +1,7 @@
 """Record batches: what producer, consumer and the embedded cluster use.
 
-The implementation is picked here and nowhere else, once, at import. There is one so far, in Python.
+The implementation is picked here and nowhere else, once, at import: the native one if it was built,
+unless `AIOKCLIENT_PURE=1` is in the environment. `IMPLEMENTATION` tells which: "native" or "pure".
 
 Errors in bytes are CorruptRecordError, whatever the bytes. Nothing here waits, but closing a
 builder and reading a compressed batch are work for the processor: large ones belong in a thread.
@@ -8,26 +9,20 @@ builder and reading a compressed batch are work for the processor: large ones be
 
 from __future__ import annotations
 
-import struct
+from typing import TYPE_CHECKING
 
-from aiokclient.errors import CorruptRecordError, KafkaError
+from aiokclient import _native
 from aiokclient.record._batch_py import RecordBatch, Row
 from aiokclient.record._builder_py import RecordBatchBuilder
-from aiokclient.record._legacy import SMALLEST, LegacyBatch
+from aiokclient.record._walk_py import walk
 from aiokclient.record.compression import DEFAULT_LIMIT, LEVELS, Compression
 from aiokclient.record.control import ControlType, control_batch, end_transaction_batch
-from aiokclient.record.crc import Buffer
-from aiokclient.record.header import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC_AT,
-    with_append_time,
-    with_offset,
-)
+from aiokclient.record.header import HEADER_SIZE, with_append_time, with_offset
 
 __all__ = [
     "DEFAULT_LIMIT",
     "HEADER_SIZE",
+    "IMPLEMENTATION",
     "LEVELS",
     "Compression",
     "ControlType",
@@ -41,38 +36,13 @@ __all__ = [
     "with_offset",
 ]
 
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
-
-
-def walk(buffer: Buffer, *, strict: bool = False) -> list[RecordBatch]:
-    """The batches in `buffer`, one after another, reading only their headers.
-
-    A broker cuts a response where it likes, so an incomplete batch at the end is left out. What
-    cannot be a batch raises CorruptRecordError if it comes first; behind others it ends the list,
-    so that those can be used and the error comes when reading begins there. With `strict`, both
-    raise: every byte has to belong to a batch, as in what a producer sends.
-    """
-    view = memoryview(buffer)
-    batches: list[RecordBatch] = []
-    position = 0
+IMPLEMENTATION = "pure"
+if not TYPE_CHECKING and _native.WANTED:
     try:
-        while len(view) - position > MAGIC_AT:
-            end = _end(view, position)
-            if end > len(view):
-                break
-            kind = RecordBatch if view[position + MAGIC_AT] > 1 else LegacyBatch
-            batches.append(kind(view[position:end]))
-            position = end
-    except KafkaError:
-        if strict or not batches:
-            raise
-    if strict and position < len(view):
-        raise CorruptRecordError(f"the last {len(view) - position} bytes are no whole batch")
-    return batches
-
-
-def _end(view: memoryview, position: int) -> int:
-    offset, length = _OFFSET_AND_LENGTH.unpack_from(view, position)
-    if length < SMALLEST:
-        raise CorruptRecordError(f"the batch at offset {offset} states a length of {length}")
-    return position + LOG_OVERHEAD + int(length)
+        from aiokclient.record import _batch_cy, _builder_cy
+    except ImportError:
+        pass
+    else:
+        IMPLEMENTATION = "native"
+        RecordBatch, walk = _batch_cy.RecordBatch, _batch_cy.walk
+        RecordBatchBuilder = _builder_cy.RecordBatchBuilder

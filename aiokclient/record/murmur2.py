@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
+
+from aiokclient import _native
 
 __all__ = ["murmur2", "to_positive"]
 
@@ -30,3 +33,10 @@ def murmur2(data: bytes | bytearray | memoryview) -> int:
 def to_positive(number: int) -> int:
     """`number` without its sign bit: how Kafka makes a hash an index, not the absolute value."""
     return number & 0x7FFFFFFF
+
+
+if not TYPE_CHECKING and _native.WANTED:
+    try:
+        from aiokclient.record._murmur2_cy import murmur2
+    except ImportError:
+        pass

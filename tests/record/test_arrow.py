@@ -1,6 +1,7 @@
 """Records as Arrow columns, equal to the same records as objects."""
 
 import datetime
+import struct
 import subprocess
 import sys
 from typing import Any
@@ -10,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.arrow import arrow_schema, empty_arrow, to_arrow
+from aiokclient.record import _builder_py, arrow
+from aiokclient.record.arrow import append_arrow, arrow_schema, empty_arrow, to_arrow
 from aiokclient.record.batch import (
+    IMPLEMENTATION,
     Compression,
     RecordBatch,
     RecordBatchBuilder,
@@ -97,6 +100,7 @@ def test_more_than_one_column_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     [batch] = walk(batch_of([(1, None, b"value", ())]))
     chunked = pa.chunked_array([pa.array([b"a"], pa.binary())])
     monkeypatch.setattr(pa, "array", lambda *arguments, **options: chunked)
+    monkeypatch.setattr(arrow, "LARGEST_COLUMN", 4)
     with pytest.raises(ValueError, match="2 GiB"):
         to_arrow("t", 0, [batch])
 
@@ -119,3 +123,107 @@ except ImportError as error:
 def test_batches_may_come_from_an_iterator() -> None:
     batches: list[RecordBatch] = walk(batch_of([(1, b"k", b"v", ())]))
     assert to_arrow("t", 0, iter(batches)).num_rows == 1
+
+
+LEGACY = bytes.fromhex(
+    "0000000000000007 00000017 12345678 01 08 00000000000000ff ffffffff 00000001 76"
+)
+
+
+@given(
+    parts=st.lists(st.tuples(st.lists(FIELDS, min_size=1, max_size=12), st.booleans()), max_size=4),
+    codec=st.sampled_from(Compression),
+    start=st.integers(0, 20),
+    broken=st.none() | st.tuples(st.integers(0, 30), st.binary(max_size=2)),
+)
+def test_native_columns_are_those_in_python(
+    parts: list[Any], codec: int, start: int, broken: tuple[int, bytes] | None
+) -> None:
+    pytest.importorskip("aiokclient.record._arrow_cy", reason="nothing native was built")
+    data, base = LEGACY, 8
+    for records, appended in parts:
+        made = batch_of(records, base, codec)
+        data += with_append_time(made, 99) if appended else made
+        base += len(records)
+    if broken is not None and parts:
+        changed = bytearray(data)
+        at = len(LEGACY) + 61 + broken[0]
+        changed[at : at + len(broken[1])] = broken[1]
+        data = bytes(changed)
+    results: list[Any] = []
+    for columns in (arrow._columns_py, arrow._columns_cy):
+        try:
+            count, arrays = columns(walk(data), start, False, 1 << 20)
+        except CorruptRecordError as error:
+            results.append(str(error))
+        else:
+            for array in arrays:
+                array.validate(full=True)
+            results.append([array.to_pylist() for array in arrays] if count else [])
+    assert results[0] == results[1]
+
+
+def test_names_of_headers_that_are_not_utf8() -> None:
+    data = bytearray(batch_of([(1, None, b"value", [("name", b"v")])]))
+    data[data.index(b"name") + 1] = 0xFF
+    table = to_arrow("t", 0, walk(data), check_crcs=False)
+    table.validate(full=True)
+    assert table.to_pylist()[0]["headers"] == [{"key": "n\ufffdme", "value": b"v"}]
+
+
+BUILDERS = {"pure": _builder_py.RecordBatchBuilder, IMPLEMENTATION: RecordBatchBuilder}
+
+
+@pytest.mark.parametrize("kind", ["binary", "large_binary", "string", "large_string"])
+@pytest.mark.parametrize("builder", BUILDERS.values(), ids=list(BUILDERS))
+@given(
+    values=st.lists(st.none() | st.text(max_size=9) | st.just("v" * 200), max_size=40),
+    cut=st.integers(0, 12),
+    start=st.integers(0, 12),
+    limit=st.integers(61, 1500),
+)
+def test_values_from_an_array(
+    builder: Any, kind: str, values: list[str | None], cut: int, start: int, limit: int
+) -> None:
+    array = pa.array(values, kind).slice(cut)
+    contents = [None if value is None else value.encode() for value in values[cut:]]
+    one, many = builder(limit=limit), builder(limit=limit)
+    expected = one.append_values(5, contents, start)
+    if start <= len(array):
+        assert append_arrow(many, 5, array, start) == expected
+        assert (one.size, one.count) == (many.size, many.count)
+        assert not one.count or one.seal() == many.seal()
+
+
+def test_arrays_that_hold_no_bytes() -> None:
+    builder = RecordBatchBuilder(limit=1000)
+    with pytest.raises(TypeError, match="int64"):
+        append_arrow(builder, 0, pa.array([1, 2]))
+    assert builder.count == 0
+
+
+def test_buffers_that_do_not_fit_together() -> None:
+    builder: Any = RecordBatchBuilder(limit=1 << 20)
+    if not hasattr(builder, "append_buffers"):
+        pytest.skip("nothing native was built")
+    good = struct.pack("<3i", 0, 2, 4)
+    assert builder.append_buffers(1, None, good, b"abcd", 4, 0, 0, 2) == 2
+    before = builder.size, builder.count
+    for validity, offsets, data, width, first, start, stop in (
+        (None, good, b"abcd", 4, 0, 0, 3),
+        (None, good, b"abcd", 4, 1, 0, 2),
+        (None, good, b"abcd", 8, 0, 0, 2),
+        (None, good, b"abc", 4, 0, 0, 2),
+        (None, good, None, 4, 0, 0, 2),
+        (b"", good, b"abcd", 4, 0, 0, 2),
+        (None, good, b"abcd", 4, -1, 0, 2),
+        (None, good, b"abcd", 4, 0, -1, 2),
+        (None, good, b"abcd", 3, 0, 0, 2),
+        (None, struct.pack("<3i", 0, 4, 2), b"abcd", 4, 0, 0, 2),
+        (None, struct.pack("<3i", -2, 0, 2), b"abcd", 4, 0, 0, 2),
+        (None, struct.pack("<3i", 0, 2, 2147483647), b"abcd", 4, 0, 0, 2),
+        (None, good, b"abcd", 4, (1 << 63) - 1, 0, 2),
+    ):
+        with pytest.raises(ValueError):
+            builder.append_buffers(1, validity, offsets, data, width, first, start, stop)
+        assert (builder.size, builder.count) == before

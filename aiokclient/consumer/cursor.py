@@ -1,0 +1,73 @@
+"""Going through records at hand without waiting: what `async for` costs for each record."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from aiokclient import _native
+
+__all__ = ["IMPLEMENTATION", "RecordCursor", "clock_of"]
+
+T = TypeVar("T")
+
+
+class RecordCursor(Generic[T]):
+    """An asynchronous iterator over records that a subclass's `_advance` provides.
+
+    `_advance` makes the next ones known by `expose` and returns the first of them, or raises
+    StopAsyncIteration. It is asked whenever none is left, when the time that `expose` gave is up
+    (for an iteration that never waits would let nothing else run), and after `interrupt`. How far
+    an iteration went is told by the iterator that `expose` was given: nothing else takes from it.
+
+    `time` is a clock in seconds; None is the real one, read coarsely where that is cheaper.
+    """
+
+    __slots__ = ("__weakref__", "_records", "_time", "_until")
+
+    def __init__(self, time: Callable[[], float] | None = None) -> None:
+        self._records: Iterator[T] = iter(())
+        self._time = time or asyncio.get_running_loop().time
+        self._until = -math.inf
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._time() < self._until:
+            for record in self._records:
+                return record
+        return await self._advance()
+
+    def interrupt(self) -> None:
+        """Has the next record come from `_advance`. From any thread."""
+        self._until = -math.inf
+
+    def expose(self, records: Iterator[T], seconds: float) -> None:
+        """Hand out these records, for so many seconds, before `_advance` is called again."""
+        self._records = records
+        self._until = self._time() + seconds
+
+    async def _advance(self) -> T:
+        """The next record, if none is at hand or it is time to give way. For subclasses."""
+        raise StopAsyncIteration
+
+
+IMPLEMENTATION = "pure"
+if not TYPE_CHECKING and _native.WANTED:
+    try:
+        from aiokclient.consumer._cursor_cy import RecordCursor
+    except ImportError:
+        pass
+    else:
+        IMPLEMENTATION = "native"
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float] | None:
+    """The clock for a cursor in this loop: None if its time is the real one."""
+    kind = type(loop)
+    if kind.__module__.startswith("uvloop") or kind.time is asyncio.BaseEventLoop.time:
+        return None
+    return loop.time

@@ -1,0 +1,373 @@
+"""The native implementation beside the one in Python: equal in all that it answers, and in memory.
+
+Everything else in this folder runs against one of them: the native one, or with `AIOKCLIENT_PURE=1`
+the other.
+"""
+
+import gc
+import importlib.util
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokclient import types
+from aiokclient.errors import KafkaError
+from aiokclient.record import _batch_py, _builder_py, _walk_py, batch
+from aiokclient.record.batch import Compression, end_transaction_batch, with_append_time
+from aiokclient.record.crc import crc32c
+from aiokclient.types import ConsumerRecord, TimestampType
+
+pytest.importorskip("aiokclient.record._builder_cy", reason="nothing native was built")
+from aiokclient.record import _arrow_cy, _batch_cy, _builder_cy, _murmur2_cy
+
+pyarrow = pytest.importorskip("pyarrow")
+
+LIMIT = 1 << 20
+HEADER = 61
+FIELDS = (
+    *("base_offset", "last_offset", "next_offset", "count", "size", "magic", "crc", "buffer"),
+    *("leader_epoch", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch"),
+    *("base_sequence", "last_sequence", "timestamp_type", "is_transactional", "is_control"),
+    "valid",
+)
+
+
+def outcome(ask: Callable[[], Any]) -> Any:
+    """What it returns, or the error with its causes."""
+    try:
+        return ask()
+    except (KafkaError, ValueError, TypeError, AttributeError) as error:
+        found: list[Any] = []
+        cause: BaseException | None = error
+        while cause is not None:
+            found.append((type(cause), str(cause), getattr(cause, "topic_partition", None)))
+            cause = cause.__cause__
+        return found
+
+
+def read(module: Any, walk: Any, data: bytes) -> Any:
+    """All that can be asked about bytes."""
+
+    def one(found: Any) -> list[Any]:
+        asks = [
+            lambda: [getattr(found, name) for name in FIELDS],
+            lambda: found.compression,
+            lambda: found.check_crc(),
+            lambda: found.validate(),
+            lambda: found.control_type(),
+            lambda: found.records("t", 1, limit=LIMIT),
+            lambda: found.records("t", 1, 3, check_crcs=False, limit=LIMIT),
+            lambda: found.records("", 0, copy=False, check_crcs=False, limit=LIMIT),
+            lambda: found.rows(2, check_crcs=False, limit=LIMIT),
+            lambda: found.rows(check_crcs=False, limit=70),
+        ]
+        return [outcome(ask) for ask in asks]
+
+    walked = [
+        outcome(lambda: [one(found) for found in walk(data)]),
+        outcome(lambda: len(walk(memoryview(bytearray(data)), strict=True))),
+    ]
+    return [*walked, outcome(lambda: one(module.RecordBatch(data)))]
+
+
+def assert_equal(data: bytes) -> None:
+    ours = read(_batch_cy, _batch_cy.walk, data)
+    assert ours == read(_batch_py, _walk_py.walk, data)
+
+
+CONTENT = st.one_of(
+    st.none(),
+    st.binary(max_size=70),
+    st.sampled_from([b"", b"x" * 63, b"x" * 64, b"y" * 8191, b"y" * 8192]),
+)
+NAME = st.text(max_size=8)
+RECORDS = st.lists(
+    st.tuples(
+        st.one_of(st.integers(-2, 100), st.integers(-(1 << 63), (1 << 63) - 1)),
+        CONTENT,
+        CONTENT,
+        st.lists(st.tuples(NAME, CONTENT), max_size=3),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def built(builder: Any, records: list[Any], codec: Compression = Compression.NONE) -> Any:
+    made = builder(compression=codec, limit=LIMIT)
+    for fields in records:
+        made.append(*fields)
+    return made
+
+
+@given(RECORDS, st.sampled_from(Compression), st.integers(-1, 9), st.booleans())
+def test_valid_batches(records: list[Any], codec: Compression, epoch: int, append: bool) -> None:
+    data = bytes(built(_builder_cy.RecordBatchBuilder, records, codec).seal(leader_epoch=epoch))
+    assert_equal(with_append_time(data, 1234) if append else data)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A batch with some bytes of it changed, the length and the checksum made right or not."""
+    records, codec = draw(RECORDS), draw(st.sampled_from(Compression))
+    data = bytearray(built(_builder_cy.RecordBatchBuilder, records, codec).seal())
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(data) - 1) | st.integers(HEADER, HEADER + 20))
+        cut = draw(st.sampled_from([0, 1, 1, 1, 4]))
+        data[at : at + cut] = draw(st.binary(max_size=5) | st.just(b"\xff" * 5))
+    if draw(st.booleans()) and len(data) >= HEADER:
+        struct.pack_into(">i", data, 8, len(data) - 12)
+        data[16] = 2
+        struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+@settings(max_examples=400)
+@given(mutated(), st.booleans())
+def test_mutated_batches(data: bytes, twice: bool) -> None:
+    marker = end_transaction_batch(True, 1, 2, 3) if twice else b""
+    assert_equal(marker + data)
+
+
+@given(st.binary(max_size=60), st.integers(0, 4), st.integers(0, 3), st.sampled_from([0, 5, 8]))
+def test_any_bytes_as_records(content: bytes, count: int, last: int, attributes: int) -> None:
+    header = bytearray(built(_builder_cy.RecordBatchBuilder, [(0, None, b"")]).seal()[:HEADER])
+    struct.pack_into(">i", header, 8, HEADER - 12 + len(content))
+    struct.pack_into(">hi", header, 21, attributes, last)
+    struct.pack_into(">i", header, 57, count)
+    struct.pack_into(">I", header, 17, crc32c(bytes(header[21:]) + content))
+    assert_equal(bytes(header) + content)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes(data: bytes) -> None:
+    assert_equal(data)
+
+
+ODD = st.one_of(
+    CONTENT,
+    st.binary(max_size=9).map(bytearray),
+    st.binary(max_size=9).map(memoryview),
+    st.sampled_from(["i", "b"]).map(lambda code: memoryview(bytes(8)).cast(code)),
+    st.integers(1, 2).map(lambda step: memoryview(bytes(8))[::step]),
+    st.sampled_from(["text", 5, (), object]),
+)
+ODD_TIME = st.integers(-(1 << 65), 1 << 65) | st.integers(0, 3)
+ODD_HEADERS = st.lists(st.tuples(st.text(max_size=4) | st.just("\ud800"), ODD), max_size=2)
+APPEND = st.tuples(ODD_TIME, ODD, ODD, st.just(()) | ODD_HEADERS)
+PLAIN = CONTENT | st.binary(max_size=9).map(bytearray)
+VALUES = st.tuples(st.integers(0, 3), st.lists(PLAIN, max_size=12), st.integers(0, 13))
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(APPEND | VALUES, max_size=8),
+    st.integers(0, 400),
+    st.sampled_from(Compression),
+    st.tuples(st.integers(-1, 1 << 62), st.integers(-1, 9), st.integers(-1, 1 << 30)),
+)
+def test_building(steps: list[Any], limit: int, codec: Compression, numbers: Any) -> None:
+    made = [
+        module.RecordBatchBuilder(compression=codec, limit=limit)
+        for module in (_builder_cy, _builder_py)
+    ]
+
+    def same(ask: Callable[[Any], Any], *, message: bool = True) -> None:
+        ours, theirs = [outcome(lambda b=b: ask(b)) for b in made]
+        if not message and isinstance(theirs, list):  # which of several errors is not told
+            assert isinstance(ours, list)
+        else:
+            assert ours == theirs
+
+    def look(b: Any) -> Any:
+        return b.size, b.count, b.closed, b.compressed, b.compression, b.encoded_size, b.records
+
+    for step in steps:
+        add = "append" if len(step) == 4 else "append_values"
+        same(lambda b, step=step, add=add: getattr(b, add)(*step), message=False)
+        same(lambda b: (*look(b)[:-1], b.max_timestamp, list(b.records())))
+    same(lambda b: bytes(b.seal(*numbers)))
+    same(lambda b: bytes(b.seal(*numbers, transactional=True, leader_epoch=5)))
+    same(lambda b: (*look(b)[:-1], b.max_timestamp, list(b.records())))
+    same(lambda b: b.append(1, None, b""))
+
+
+@given(st.binary(max_size=40))
+def test_hashes(data: bytes) -> None:
+    source = importlib.util.find_spec("aiokclient.record.murmur2")
+    assert source is not None
+    assert _murmur2_cy.murmur2(data) == pure(str(source.origin)).murmur2(data)
+
+
+LOADED: dict[str, Any] = {}
+
+
+def pure(path: str) -> Any:
+    """A module as it is with `AIOKCLIENT_PURE=1`, under another name."""
+    if path not in LOADED:
+        spec = importlib.util.spec_from_file_location(f"pure_{Path(path).stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        LOADED[path] = module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("aiokclient._native.WANTED", False)
+            spec.loader.exec_module(module)
+    return LOADED[path]
+
+
+ARGUMENTS: tuple[Any, ...] = ("t", 3, 5, 9, TimestampType.CREATE_TIME, b"k", None, [("h", b"")], 7)
+
+
+def test_records_are_as_those_in_python() -> None:
+    theirs = pure(types.__file__).ConsumerRecord
+    assert theirs is not ConsumerRecord
+    ours_one, theirs_one = ConsumerRecord(*ARGUMENTS), theirs(*ARGUMENTS)
+    assert repr(ours_one) == repr(theirs_one)
+    assert hash(ours_one) == hash(theirs_one)
+    for name in theirs.__slots__:
+        assert getattr(ours_one, name) == getattr(theirs_one, name)
+        changed: Any = ConsumerRecord(*ARGUMENTS)
+        setattr(changed, name, 77)
+        assert getattr(changed, name) == 77
+        if name != "headers":
+            assert changed != ours_one
+    with pytest.raises(AttributeError):
+        ours_one.other = 1  # type: ignore[attr-defined]
+    for made in (ConsumerRecord, theirs):
+        with pytest.raises(TypeError):
+            made("t")
+        with pytest.raises(TypeError):
+            made(*ARGUMENTS, 1)
+
+
+class Anything:
+    record: Any = None
+
+
+def test_a_cycle_through_a_record_is_found() -> None:
+    class Sub(ConsumerRecord[Any, Any]):
+        pass
+
+    gc.collect()
+    for kind in (ConsumerRecord, Sub):
+        thing = Anything()
+        thing.record = kind("t", 0, 0, 0, TimestampType.CREATE_TIME, None, thing)
+        assert gc.is_tracked(thing.record)
+        del thing
+        assert any(isinstance(found, Anything) for found in gc.get_objects())
+        gc.collect()
+        assert not any(isinstance(found, Anything) for found in gc.get_objects())
+    [read_one] = batch.walk(built(_builder_cy.RecordBatchBuilder, [(1, b"k", b"v")]).seal())
+    [record] = read_one.records("t", 0)
+    assert not gc.is_tracked(record)
+
+
+def test_what_is_made_without_its_fields_does_no_harm() -> None:
+    for kind in (_batch_cy.RecordBatch, _builder_cy.RecordBatchBuilder, ConsumerRecord):
+        made: Any = kind.__new__(kind)
+        for name in dir(made):
+            asked = outcome(lambda made=made, name=name: getattr(made, name, None))
+            if callable(asked) and not name.startswith("__"):
+                outcome(asked)
+        for ask in (repr, hash, lambda made: made == made):
+            try:
+                ask(made)
+            except AttributeError:
+                pass
+
+
+def arrow_columns(found: Any) -> Any:
+    columns = _arrow_cy.Columns(250, partial(pyarrow.allocate_buffer, resizable=True))
+    columns.add(found, 0, False, LIMIT)
+    return columns.buffers(), columns.values.buffers(), columns.header_keys.buffers()
+
+
+def work(rounds: int) -> None:
+    """Everything native, with and without errors."""
+    topic = "a topic"
+    good = bytes(built(_builder_cy.RecordBatchBuilder, [(1, b"k", b"v", [("h", b"x")])] * 3).seal())
+    bad = bytearray(good)
+    bad[-3] = 200
+    for _ in range(rounds):
+        builder = _builder_cy.RecordBatchBuilder(limit=300)
+        builder.append_values(1, [b"v" * 100, None, bytearray(5), b"v" * 200], 0)
+        outcome(lambda b=builder: b.append(1, None, "text"))
+        outcome(lambda b=builder: b.append(1, b"k", b"", [("h", 5)]))
+        builder.seal(1, 2, 3)
+        builder.seal(1, 2, 4)
+        list(builder.records())
+        for data in (good, bad, builder.seal(), good[:-1]):
+            for found in _batch_cy.walk(data):
+                outcome(lambda f=found: f.records(topic, 1))
+                outcome(lambda f=found: f.records(topic, 1, check_crcs=False))
+                outcome(lambda f=found: f.records(topic, 1, copy=False, check_crcs=False))
+                outcome(lambda f=found: f.rows(check_crcs=False))
+                outcome(lambda f=found: f.validate())
+                outcome(lambda f=found: arrow_columns(f))
+        outcome(lambda: _batch_cy.walk(good[:70] + bytes(20)))
+
+
+def blocks() -> int:
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def test_nothing_leaks() -> None:
+    work(200)
+    before = blocks()
+    work(8_000)  # reads and writes 1e5 batches
+    assert blocks() - before < 200
+
+
+@pytest.mark.parametrize("seal", [b"good", b"bad"])
+def test_no_reference_is_lost(seal: bytes) -> None:
+    topic, partition = "".join(["a", " topic"]), 1 << 40
+    headers = [("".join(["he", "ader"]), b"x" * 9)]
+    key, value = b"k" * 50, b"v" * 60
+    shared = (topic, partition, headers, headers[0], key, value)
+    before = [sys.getrefcount(thing) for thing in shared]
+    for _ in range(50):
+        builder = built(_builder_cy.RecordBatchBuilder, [(1, key, value, headers)] * 5)
+        outcome(lambda b=builder: b.append_values(1, [value, 5], 0))
+        data = bytearray(builder.seal())
+        if seal == b"bad":
+            data[-1] = 9
+        for found in _batch_cy.walk(data):
+            outcome(lambda f=found: f.records(topic, partition, check_crcs=False))
+    ConsumerRecord("", 0, 0, 0, TimestampType.CREATE_TIME, None, None)  # the last place
+    assert [sys.getrefcount(thing) for thing in shared] == before
+
+
+def test_memory_is_used_right() -> None:
+    """Under an allocator that notices what is written past the end, or used after it was freed."""
+    code = f"""
+import runpy, sys
+names = runpy.run_path({__file__!r})
+names["work"](300)
+names["test_mutated_batches"]()
+names["test_any_bytes_as_records"]()
+names["test_building"]()
+"""
+    env = {**os.environ, "PYTHONMALLOC": "debug", "AIOKCLIENT_PURE": "0"}
+    subprocess.run([sys.executable, "-X", "dev", "-c", code], env=env, check=True, timeout=100)
+
+
+def test_which_one_it_is() -> None:
+    code = "from aiokclient.record import batch, murmur2; print(batch.IMPLEMENTATION)"
+    for setting, expected in (("1", "pure"), ("0", "native"), ("", "native")):
+        env = {**os.environ, "AIOKCLIENT_PURE": setting}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == expected
+    assert _builder_py.RecordBatchBuilder is not _builder_cy.RecordBatchBuilder
