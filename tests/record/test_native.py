@@ -30,6 +30,9 @@ pytest.importorskip("aiokclient.record._builder_cy", reason="nothing native was 
 from aiokclient.record import _arrow_cy, _batch_cy, _builder_cy, _murmur2_cy
 
 pyarrow = pytest.importorskip("pyarrow")
+if batch.IMPLEMENTATION != "native":
+    # The record itself is then the one in Python, which the native modules would not make.
+    pytest.skip("AIOKCLIENT_PURE: nothing native is in use", allow_module_level=True)
 
 LIMIT = 1 << 20
 HEADER = 61
