@@ -278,7 +278,9 @@ class Accumulator:
         if batch is None:
             return
         self._trim(batch)
-        if batch.builder.size >= THREAD_BYTES:
+        # What waits for its partition is never sent as it is: its records move on one by one, and
+        # nothing else may work on the builder then.
+        if batch.builder.size >= THREAD_BYTES and queue.partition is not None:
             self.prepare(batch)
         if not batch.parked:
             queue.poke()

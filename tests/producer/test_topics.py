@@ -19,6 +19,8 @@ from aiokclient.errors import (
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
 )
+from aiokclient.producer.batch import ProducerBatch
+from aiokclient.producer.turns import Turns
 from aiokclient.protocol import ApiKey
 from aiokclient.record.murmur2 import murmur2, to_positive
 
@@ -46,6 +48,34 @@ def test_records_of_an_unknown_topic_wait_and_keep_their_order() -> None:
         assert len(world.cluster.records("t")) == 5000
 
     simulate(scenario, topics={"t": 6})
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_large_records_of_an_unknown_topic_are_compressed_where_they_are_sent_from(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A thread that still compresses a batch when its records move would spoil what they read.
+    known: list[int | None] = []
+    in_thread = Turns.in_thread
+
+    def watched(turns: Turns, function: Any, *args: Any, then: Any) -> None:
+        batch = function.__self__
+        assert isinstance(batch, ProducerBatch)
+        known.append(batch.queue.partition)
+        in_thread(turns, function, *args, then=then)
+
+    monkeypatch.setattr(Turns, "in_thread", watched)
+    values = [b"%d" % i * 100_000 for i in range(5)]
+
+    async def scenario(world: World) -> None:
+        async with world.producer(compression_type=codec) as producer:
+            deliveries = [producer.send("t", value) for value in values]
+            assert not known
+            await producer.gather(deliveries)
+        assert [record.value for record in world.cluster.records("t")] == values
+
+    simulate(scenario, topics={"t": 1})
+    assert known == [0] * 5
 
 
 def test_what_is_sent_while_records_move_comes_behind_them(
