@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aiokclient.types import (
         SKIP,
         ConsumerRecord,
+        GroupMetadata,
         Headers,
         OffsetAndMetadata,
         OffsetAndTimestamp,
@@ -48,6 +49,7 @@ __all__ = [
     "Controller",
     "Coordinator",
     "Delivery",
+    "GroupMetadata",
     "Headers",
     "KafkaError",
     "Leader",

@@ -27,6 +27,7 @@ __all__ = [
     "SKIP",
     "ConsumerRecord",
     "Deserializer",
+    "GroupMetadata",
     "Headers",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -103,6 +104,19 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int | None = None
+
+
+class GroupMetadata(NamedTuple):
+    """Who a member of a group is, which its commits carry (KIP-447).
+
+    `generation_id` is the generation, under KIP-848 the member's epoch; it is -1 and `member_id`
+    empty while it is no member.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 class RecordMetadata(NamedTuple):

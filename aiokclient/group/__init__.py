@@ -1,0 +1,1 @@
+"""Membership in a group of processes, for consumers and for anything else."""

@@ -1,0 +1,1 @@
+"""What stands on groups: a single writer, and work spread over a pool."""
