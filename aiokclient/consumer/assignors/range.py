@@ -1,0 +1,114 @@
+"""`range`: each topic's partitions in as many runs as it has members, as Kafka's RangeAssignor.
+
+Topics with the same subscribers and the same number of partitions are co-partitioned: partition
+i of all of them is on one member. The price is balance: the first members get one partition more
+of every topic that does not divide evenly.
+
+With racks (KIP-881) the partitions that have a replica on their member's rack are given first,
+within the same limits, and the rest as without racks; co-partitioned topics stay so. A topic's
+members are asked in order, and each takes what it can, so that the result is that of Kafka's
+class for the same input, whichever client leads the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+
+from aiokclient.consumer.assignors.assignor import (
+    AssignmentCluster,
+    Assignor,
+    MemberAssignment,
+    MemberSubscription,
+)
+from aiokclient.consumer.assignors.members import subscribers, uses_racks
+from aiokclient.types import TopicPartition
+
+__all__ = ["Range"]
+
+
+class Range(Assignor):
+    """Runs of partitions, topic by topic; the default of Kafka's clients."""
+
+    name = "range"
+
+    def assign(
+        self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
+    ) -> dict[str, MemberAssignment]:
+        """The same as Kafka's class gives for the same members and cluster."""
+        topics = [
+            _Topic(topic, cluster, {member: members[member].rack or None for member in ids})
+            for topic, ids in subscribers(cluster, members).items()
+        ]
+        if any(topic.uses_racks for topic in topics):
+            _match_racks(topics)
+        given: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        for topic in topics:
+            topic.deal(lambda member, index: True)
+            for member, indexes in topic.given.items():
+                given[member] += [TopicPartition(topic.name, index) for index in indexes]
+        return {member: MemberAssignment(tuple(sorted(given[member]))) for member in members}
+
+
+class _Topic:
+    """A topic while it is dealt out: how many each member may still get, and what is left."""
+
+    def __init__(
+        self, name: str, cluster: AssignmentCluster, members: Mapping[str, str | None]
+    ) -> None:
+        self.name = name
+        self.members = members
+        self.racks = [cluster.racks(partition) for partition in cluster.partitions(name)]
+        self.left = dict.fromkeys(range(len(self.racks)))
+        self.given: dict[str, list[int]] = {member: [] for member in members}
+        self._share, self._larger = divmod(len(self.racks), len(members))
+        on = frozenset(rack for rack in members.values() if rack is not None)
+        self.uses_racks = uses_racks(on, self.racks)
+
+    def room(self, member: str) -> int:
+        return self._share + (self._larger > 0) - len(self.given[member])
+
+    def fits(self, member: str, index: int) -> bool:
+        rack = self.members[member]
+        return rack is None or rack in self.racks[index]
+
+    def give(self, member: str, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            del self.left[index]
+            self.given[member].append(index)
+        if len(self.given[member]) > self._share:
+            self._larger -= 1
+
+    def deal(self, may: Callable[[str, int], bool]) -> None:
+        """Give each member, in order, as many of what is left as it may get."""
+        for member in self.members:
+            if not self.left:
+                return
+            fitting = (index for index in self.left if may(member, index))
+            # Without anything to give, a member does not use up a larger share.
+            if taken := list(islice(fitting, max(0, self.room(member)))):
+                self.give(member, taken)
+
+
+def _match_racks(topics: Iterable[_Topic]) -> None:
+    alike: dict[tuple[tuple[str, ...], int], list[_Topic]] = {}
+    for topic in topics:
+        alike.setdefault((tuple(topic.members), len(topic.racks)), []).append(topic)
+    for group in alike.values():
+        if len(group) > 1:
+            _match_together(group)
+        elif group[0].uses_racks:
+            group[0].deal(group[0].fits)
+
+
+def _match_together(topics: list[_Topic]) -> None:
+    """Give partition i of all of these to the first member whose rack has all of them."""
+    members = list(topics[0].members)
+    for index in range(len(topics[0].racks)):
+        for member in members:
+            if all(topic.fits(member, index) and topic.room(member) > 0 for topic in topics):
+                for topic in topics:
+                    topic.give(member, [index])
+                if not any(topic.room(member) > 0 for topic in topics):
+                    members.remove(member)
+                break

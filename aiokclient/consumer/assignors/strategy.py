@@ -1,0 +1,65 @@
+"""The assignors that `partition_assignment_strategy` names, in the same order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokclient.consumer.assignors.assignor import Assignor
+from aiokclient.consumer.assignors.range import Range
+from aiokclient.consumer.assignors.round_robin import RoundRobin
+from aiokclient.errors import ConfigError
+
+__all__ = ["BUILT_IN", "make_assignors"]
+
+BUILT_IN: dict[str, type[Assignor]] = {kind.name: kind for kind in (Range, RoundRobin)}
+"""Those that have a name in the configuration; a test holds them equal to the option's names."""
+
+
+def make_assignors(strategies: Iterable[str | type[Assignor] | Assignor]) -> tuple[Assignor, ...]:
+    """One object for each strategy; names and classes give new ones, for one consumer.
+
+    Raises ConfigError for what is no assignor, for a class that cannot be made without
+    arguments, and for two with the same name.
+    """
+    made: dict[str, Assignor] = {}
+    for strategy in strategies:
+        assignor = _made(strategy)
+        if not isinstance(assignor.name, str) or not assignor.name:
+            raise ConfigError(
+                f"partition_assignment_strategy: the name of {_called(strategy)} is "
+                f"{assignor.name!r}; it must be a string that is not empty"
+            )
+        if assignor.name in made:
+            raise ConfigError(
+                f"partition_assignment_strategy: {_called(strategy)} has the name "
+                f"{assignor.name!r}, as another one in the list; a name may be there once"
+            )
+        made[assignor.name] = assignor
+    return tuple(made.values())
+
+
+def _made(strategy: str | type[Assignor] | Assignor) -> Assignor:
+    made: object = strategy
+    if isinstance(strategy, str):
+        made = BUILT_IN[strategy]() if strategy in BUILT_IN else None
+    elif isinstance(strategy, type):
+        try:
+            made = strategy()
+        except TypeError as error:
+            raise ConfigError(
+                f"partition_assignment_strategy: {_called(strategy)} cannot be made without "
+                f"arguments ({error}); give an object of it instead of the class"
+            ) from error
+    if not isinstance(made, Assignor):
+        raise ConfigError(
+            f"partition_assignment_strategy: {_called(strategy)} is no assignor; it must be one of "
+            f"{', '.join(map(repr, BUILT_IN))}, a class derived from aiokclient.Assignor, or an "
+            "object of one"
+        )
+    return made
+
+
+def _called(strategy: object) -> str:
+    if isinstance(strategy, str):
+        return repr(strategy)
+    return getattr(strategy, "__qualname__", type(strategy).__qualname__)
