@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from aiokclient.client import Client
     from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader
     from aiokclient.consumer import Consumer, Records
+    from aiokclient.consumer.assignors import (
+        AssignmentCluster,
+        Assignor,
+        MemberAssignment,
+        MemberSubscription,
+    )
     from aiokclient.errors import KafkaError
     from aiokclient.producer import Delivery, Producer
     from aiokclient.security import Plaintext, Tls
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AnyBroker",
+    "AssignmentCluster",
+    "Assignor",
     "Broker",
     "Client",
     "ConfigResource",
@@ -53,6 +61,8 @@ __all__ = [
     "Headers",
     "KafkaError",
     "Leader",
+    "MemberAssignment",
+    "MemberSubscription",
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
@@ -76,6 +86,8 @@ __version__ = "0.1.0"
 _PLACES = {
     "Admin": "admin",
     "AnyBroker": "cluster.targets",
+    "AssignmentCluster": "consumer.assignors",
+    "Assignor": "consumer.assignors",
     "Broker": "cluster.targets",
     "Client": "client",
     "ConfigResource": "admin",
@@ -85,6 +97,8 @@ _PLACES = {
     "Delivery": "producer",
     "KafkaError": "errors",
     "Leader": "cluster.targets",
+    "MemberAssignment": "consumer.assignors",
+    "MemberSubscription": "consumer.assignors",
     "NewPartitions": "admin",
     "NewTopic": "admin",
     "Plaintext": "security",

@@ -14,7 +14,7 @@ import difflib
 import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypedDict, TypeVar
 
 from aiokclient.clock import Clock
 from aiokclient.errors import ConfigError
@@ -30,15 +30,18 @@ from aiokclient.option import (
     SERIALIZER,
     TEXT,
     Addresses,
+    AssignmentStrategies,
     Choice,
     Integer,
     Kind,
-    Names,
     OffsetReset,
     option,
 )
 from aiokclient.security import Plaintext, Security, Tls
 from aiokclient.types import Deserializer, Serializer
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.assignors.assignor import Assignor
 
 __all__ = [
     "AdminConfig",
@@ -53,6 +56,8 @@ __all__ = [
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+Strategy: TypeAlias = "str | type[Assignor] | Assignor"
 
 MILLISECONDS = Integer(0)
 POSITIVE = Integer(1)
@@ -232,8 +237,8 @@ class ConsumerConfig(ClientConfig):
     group_instance_id: str | None = option(OPTIONAL_TEXT, None)
     group_protocol: str = option(Choice.of("classic", "consumer"), "classic")
     group_remote_assignor: str | None = option(OPTIONAL_TEXT, None)
-    partition_assignment_strategy: tuple[str, ...] = option(
-        Names(), ("range", "cooperative-sticky")
+    partition_assignment_strategy: tuple[Strategy, ...] = option(
+        AssignmentStrategies(), ("range", "cooperative-sticky")
     )
     session_timeout_ms: int = option(POSITIVE, 45_000)
     heartbeat_interval_ms: int = option(POSITIVE, 3_000)
@@ -461,7 +466,7 @@ class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     group_instance_id: str | None
     group_protocol: str
     group_remote_assignor: str | None
-    partition_assignment_strategy: str | Sequence[str]
+    partition_assignment_strategy: Strategy | Sequence[Strategy]
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int

@@ -21,12 +21,13 @@ __all__ = [
     "OPTIONAL_TEXT",
     "SECURITY",
     "SERIALIZER",
+    "STRATEGIES",
     "TEXT",
     "Addresses",
+    "AssignmentStrategies",
     "Choice",
     "Integer",
     "Kind",
-    "Names",
     "OffsetReset",
     "option",
     "written",
@@ -154,22 +155,53 @@ class Text:
         return self.check(text or None if self.optional else text)
 
 
+STRATEGIES = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""The strategies that need no more than a name, by the names of Kafka's classes for them."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Names:
-    """A tuple of names; a text separates them by commas."""
+class AssignmentStrategies:
+    """A tuple of assignors in order of preference; a text separates names by commas.
+
+    The names of Kafka's classes become the short ones; classes and objects stay as they are.
+    """
 
     @property
     def allowed(self) -> str:
-        return "a sequence of names, or one text with commas between them"
+        return (
+            f"one of {', '.join(map(repr, STRATEGIES.values()))}, the name of Kafka's class for "
+            f"one of these ({next(iter(STRATEGIES))}), a class derived from aiokclient.Assignor, "
+            "an object of one, or a list of them"
+        )
 
-    def check(self, value: Any) -> tuple[str, ...]:
+    def check(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")]
-        if not isinstance(value, Sequence) or not all(isinstance(v, str) and v for v in value):
+        elif not isinstance(value, Sequence):
+            value = (value,)
+        strategies = tuple(map(self._one, value))
+        names = [one for one in strategies if isinstance(one, str)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"{twice[0]!r} may be there only once")
+        if not strategies:
             raise ValueError
-        return tuple(value)
+        return strategies
 
-    def read(self, text: str) -> tuple[str, ...]:
+    def _one(self, value: Any) -> Any:
+        if isinstance(value, str):
+            name = STRATEGIES.get(value, value)
+            if name in STRATEGIES.values():
+                return name
+        elif hasattr(value, "name") and callable(getattr(value, "assign", None)):
+            return value
+        raise ValueError(f"{value!r} is no strategy; it must be {self.allowed}")
+
+    def read(self, text: str) -> tuple[Any, ...]:
         return self.check(text)
 
 
