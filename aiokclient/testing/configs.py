@@ -117,12 +117,18 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     "auto.create.topics.enable": _boolean(False),
     "background.threads": _int(10, 1),
     "default.replication.factor": _int(1, 1),
+    # Kafka waits for 3 s for more members before the first rebalance of a group.
+    "group.initial.rebalance.delay.ms": _int(0, 0),
+    "group.max.session.timeout.ms": _int(1_800_000, 1),
+    "group.max.size": _int((1 << 31) - 1, 1),
+    "group.min.session.timeout.ms": _int(6_000, 1),
     "log.retention.bytes": _long(256 << 20, -1),
     "log.segment.bytes": _int(16 << 20, 14),
     "max.incremental.fetch.session.cache.slots": _int(1_000, 0),
     "message.max.bytes": _int(1_048_588, 0),
     "min.insync.replicas": _int(1, 1),
     "num.partitions": _int(1, 1),
+    "offset.metadata.max.bytes": _int(4096, 0),
 }
 
 # The broker's option that stands behind a topic's where the topic has no value of its own.

@@ -104,6 +104,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._waiting.clear()
             transport.abort()
 
+    @property
+    def client_host(self) -> str:
+        """Where the client is, as Kafka tells of the members of groups."""
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return f"/{peer[0]}" if peer else "/127.0.0.1"
+
     # -- one request after the other -------------------------------------------------------
 
     def pump(self) -> None:

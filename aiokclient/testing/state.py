@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +26,7 @@ from aiokclient.testing.configs import (
     ConfigSource,
 )
 from aiokclient.testing.faults import Faults
+from aiokclient.testing.groups.coordinator import GroupCoordinator
 from aiokclient.testing.handlers import announced
 from aiokclient.testing.requests import ReceivedRequest, RequestLog
 from aiokclient.testing.runner import Watch
@@ -34,6 +36,8 @@ from aiokclient.types import is_topic_name
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.protocol import framing
+
+_log = logging.getLogger(__name__)
 
 FIRST_PRODUCER_ID = 1000
 _MOST_PARTITIONS = 10_000
@@ -71,6 +75,7 @@ class ClusterState:
         self.requests = RequestLog()
         self.watch = Watch()
         self.transactional: dict[str, TransactionalProducer] = {}
+        self.groups = GroupCoordinator(self)
         self.bug: Exception | None = None
         """A handler raised: a bug of this cluster, not of the client under test."""
         self._next_producer_id = FIRST_PRODUCER_ID
@@ -100,6 +105,7 @@ class ClusterState:
         for partition in self.partitions():
             if broker.node_id in partition.replicas:
                 self.settle(partition)
+        self.groups.settle()
         self.changed()
 
     def left(self, node_id: int) -> None:
@@ -107,6 +113,7 @@ class ClusterState:
         for partition in self.partitions():
             if node_id in partition.replicas:
                 self.settle(partition)
+        self.groups.settle()
         self.changed()
 
     def settle(self, partition: Partition) -> None:
@@ -139,6 +146,7 @@ class ClusterState:
         if target not in self.brokers:
             raise ValueError("there is no other broker that is up")
         self._coordinators[key] = target
+        self.groups.settle()
         self.changed()
         return target
 
@@ -263,6 +271,7 @@ class ClusterState:
     def delete_topic(self, topic: Topic) -> None:
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         topic.deleted()
+        self.groups.topic_deleted(topic.name)
         self.changed()
 
     # -- what tests look at ----------------------------------------------------------------
@@ -284,6 +293,14 @@ class ClusterState:
     def changed(self) -> None:
         """Something happened that a test may wait for."""
         self.watch.changed()
+
+    def guarded(self, step: Callable[[], None]) -> None:
+        """Take a step by itself, from a timer; an exception is a bug of this cluster."""
+        try:
+            step()
+        except Exception as error:
+            _log.exception("the embedded cluster failed in a timer")
+            self.bug = self.bug or error
 
 
 def _hash(key: str) -> int:
