@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from aiokclient.consumer.cursor import RecordCursor, clock_of
 from aiokclient.consumer.ends import EndsLookup
-from aiokclient.consumer.reader import GIVE_WAY_S, Reader
+from aiokclient.consumer.reader import Reader
 from aiokclient.consumer.records import Records
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.batch import RecordBatch
@@ -44,7 +44,7 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
         records = await self._reader.advance(self)
         if records is None:
             raise StopAsyncIteration
-        self.expose(records, GIVE_WAY_S)
+        self.expose(records, self._reader.stretch())
         return next(records)
 
 

@@ -13,7 +13,7 @@ state, positions and fetchers know of neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -129,3 +129,5 @@ class MembershipParts:
     """`metadata` or `confirmed_until` are different: commits and the reader look again."""
     spawn: Callable[..., None]
     """`spawn(function, *args, name=...)`: a background task of the consumer."""
+    owner: Hashable
+    """Owns the connections: heartbeats and commits share one (Purpose.GROUP)."""

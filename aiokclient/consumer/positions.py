@@ -17,16 +17,17 @@ void when its answer comes.
 from __future__ import annotations
 
 import logging
-from enum import Enum, auto
+from collections import OrderedDict
+from enum import Enum, IntFlag, auto
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from aiokclient.consumer.resets import Reset
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase"]
+__all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase", "Withheld"]
 
 logger = logging.getLogger("aiokclient.consumer")
 
@@ -41,6 +42,16 @@ class Phase(Enum):
     VALIDATING = auto()
     FETCHING = auto()
     FAILED = auto()
+
+
+class Withheld(IntFlag):
+    """Why the library hands out nothing of a partition, though the program has not paused it."""
+
+    NOTHING = 0
+    LISTENER = auto()  # the listener has not been told of it yet
+    START = auto()  # where the group begins in it is not committed yet
+    LEAVING = auto()  # it is about to be given up
+    UNCONFIRMED = auto()  # the coordinator has not answered for the session timeout
 
 
 class Event(Enum):
@@ -78,15 +89,18 @@ class PartitionState:
 
     __slots__ = (
         "attempts",
+        "committed",
         "damaged_at",
         "error",
         "fetch_offset",
         "generation",
         "held",
         "high_watermark",
+        "jumps",
         "leader",
         "leader_epoch",
         "no_replica_until",
+        "outstanding",
         "paused",
         "phase",
         "position",
@@ -100,6 +114,7 @@ class PartitionState:
         "topic_id",
         "tp",
         "trouble",
+        "withheld",
     )
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -117,6 +132,11 @@ class PartitionState:
         self.error: KafkaError | None = None  # while FAILED
         self.paused = False  # by the user
         self.held = False  # by an iteration that ends at an offset
+        self.withheld = Withheld.NOTHING
+        self.jumps = 0  # how often the position was set anew
+        self.committed = -1  # what the group has, as far as is known since the last jump
+        # By `tracked`, and not done: offset to (record, when it was handed out).
+        self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
         self.attempts = 0  # failures in a row
         self.retry_at = 0.0  # on the monotonic clock; nothing is asked for before
         self.preferred = -1  # the replica to read from instead of the leader (KIP-392)
@@ -133,7 +153,15 @@ class PartitionState:
     @property
     def flowing(self) -> bool:
         """Whether records may be fetched and handed out."""
-        return self.phase is Phase.FETCHING and not self.paused and not self.held
+        return self.phase is Phase.FETCHING and not (self.paused or self.held or self.withheld)
+
+    @property
+    def consumed(self) -> int:
+        """The offset up to which the program has records, without one that it still works on.
+
+        That is the position, or the lowest record that `tracked` gave out and that is not done.
+        """
+        return next(iter(self.outstanding), self.position)
 
     @property
     def located(self) -> bool:
@@ -211,6 +239,7 @@ class PartitionState:
         self.rewind()
         self.succeeded()
         self.held = False
+        self.withheld = Withheld.NOTHING
 
     def back_off(self, until: float, trouble: KafkaError | None = None) -> None:
         """Asks for nothing of this partition until then. Refusal after refusal is told once."""
@@ -227,8 +256,10 @@ class PartitionState:
     def _jump(self, event: Event) -> None:
         self._apply(event)
         self.generation += 1
+        self.jumps += 1
         self.error = self.reset = None
-        self.damaged_at = -1
+        self.damaged_at = self.committed = -1
+        self.outstanding.clear()
         self.succeeded()
 
     def _apply(self, event: Event) -> None:

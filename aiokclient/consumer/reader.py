@@ -26,6 +26,7 @@ import anyio
 from aiokclient.consumer.deserialize import RawRecord
 from aiokclient.consumer.ends import Ends, EndsLookup
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch
+from aiokclient.consumer.in_hand import InHand
 from aiokclient.consumer.positions import PartitionState, Phase
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.signal import Signal
@@ -69,10 +70,10 @@ class Reader:
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
-        self._in_hand: dict[PartitionState, None] = {}
+        self.in_hand = InHand(self._time)
         self._reports: dict[tuple[object, ...], KafkaError] = {}
         self._failed = False
-        self.turnstile = Turnstile()
+        self.turnstile = Turnstile(self._time)
         self._yielded = 0.0
         self._fresh = False
         self._ends = Ends(subscription)
@@ -147,21 +148,17 @@ class Reader:
             return
         state.position = chunk.offset_after(chunk.handed)
         state.position_epoch = chunk.epoch
-        if processed is not None:
-            state.processed = processed
-        self._in_hand[state] = None
+        self.in_hand.took(state, processed)
 
     def _take_back(self) -> None:
         self.settle()
         self._exposed = None
         self.turnstile.interrupt()
 
-    def _ask(self) -> None:
+    def _ask(self, *, tracking: bool = False) -> None:
         """The next is asked for, so what is in hand is processed."""
         self._take_back()
-        for state in self._in_hand:
-            state.processed = state.position
-        self._in_hand.clear()
+        self.in_hand.ask(tracking=tracking)
 
     async def _give_way(self) -> None:
         """Lets the loop run if it is time; cancellations and timeouts come in here."""
@@ -171,6 +168,11 @@ class Reader:
             finally:
                 # If it was cancelled here: the next request may go on, or none would ever.
                 self._yielded, self._fresh = self._time(), False
+
+    def stretch(self) -> float:
+        """For how long, in seconds, an iteration may go through what it has before it asks."""
+        left = self._subscription.confirmed_until - self._time()
+        return min(GIVE_WAY_S, left) if left > 0 else GIVE_WAY_S
 
     async def _wait(self, until: float) -> None:
         await self._arrived.wait(until)
@@ -184,7 +186,7 @@ class Reader:
         Raises what is to be raised instead of a record.
         """
         while True:
-            self._subscription.flush()
+            self._subscription.look()
             self._raise_failures()
             if not self._chunks and not self._unpack():
                 return None
@@ -323,15 +325,20 @@ class Reader:
 
     # -- one by one
 
-    async def advance(self, cursor: Cursor) -> Iterator[RawRecord] | None:
-        """The records that an iteration goes through next; None when it is over."""
+    async def advance(
+        self, cursor: Cursor, room: Callable[[], bool] | None = None
+    ) -> Iterator[RawRecord] | None:
+        """The records that an iteration goes through next; None when it is over.
+
+        With `room`, for `tracked`, it waits until that says that there is some.
+        """
         with self.turnstile.enter(cursor):
-            self._ask()
+            self._ask(tracking=room is not None)
             self._limit(cursor)
             await self._give_way()
             while not (self.stopped or self._at_end(cursor)):
                 chunk = self._front()
-                if chunk is not None:
+                if chunk is not None and (room is None or room()):
                     self._exposed = chunk
                     return chunk.expose()
                 await self._wait(math.inf)
@@ -353,7 +360,7 @@ class Reader:
             self._drop_chunks()
             await self._give_way()
             while not self.stopped:
-                self._subscription.flush()
+                self._subscription.look()
                 self._raise_failures()
                 fetch = self._buffer.next()
                 if fetch is None:
@@ -401,7 +408,7 @@ class Reader:
                 fetch.offset,
                 fetch.batches[fetch.index - 1].leader_epoch,
             )
-            self._in_hand[state] = None
+            self.in_hand.took(state, None)
         if fetch.index < len(fetch.batches):
             return
         if fetch.damage is not None:

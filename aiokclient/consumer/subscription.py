@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from aiokclient.consumer.arguments import as_partitions
-from aiokclient.consumer.positions import NO_EPOCH, PartitionState
+from aiokclient.consumer.positions import NO_EPOCH, PartitionState, Withheld
 from aiokclient.consumer.resets import NONE, Reset
 from aiokclient.errors import IllegalStateError, NoOffsetError
 from aiokclient.metrics import Metrics
@@ -52,8 +53,14 @@ class Subscription:
 class SubscriptionState:
     """The subscription, and the state of each assigned partition in a fixed order."""
 
-    def __init__(self, reset: Reset) -> None:
+    def __init__(self, reset: Reset, *, grouped: bool = False) -> None:
         self.reset = reset
+        self.grouped = grouped
+        """A group shares the subscribed topics out, and knows where to begin."""
+        self.confirmed_until = math.inf
+        """Until when it is certain that what the group gave is this consumer's, by the loop's
+        clock."""
+        self._late = False
         self.metrics = Metrics()
         self.subscription = Subscription()
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -90,13 +97,26 @@ class SubscriptionState:
             for callback in list(self._listeners):
                 callback()
 
+    def look(self) -> None:
+        """To be called before anything is handed out: what has changed counts from now on."""
+        if not self._late and asyncio.get_running_loop().time() >= self.confirmed_until:
+            self.confirm(self.confirmed_until)
+        self.flush()
+
     # -- what is read
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Asks for topics instead of those before; partitions assigned by hand stay."""
+        """Asks for topics instead of those before; partitions assigned by hand stay.
+
+        A group gives up in its own way what is not asked for any more.
+        """
         self.subscription = subscription
-        if not subscription:
+        if not subscription and not self.grouped:
             self.assign_subscribed({})
+        if self.grouped:
+            for tp in self._subscribed:
+                wanted = subscription.matches(tp.topic, internal=False)
+                self.withhold([self.partitions[tp]], Withheld.LEAVING, not wanted)
         self.changed()
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
@@ -119,12 +139,15 @@ class SubscriptionState:
         for tp in [tp for tp in self.partitions if tp not in wanted]:
             state = self.partitions.pop(tp)
             state.generation += 1
+            state.outstanding.clear()
         for tp in wanted:
             if tp not in self.partitions:
-                self.partitions[tp] = PartitionState(tp)
-                start = starts.get(tp, self.reset)
+                state = self.partitions[tp] = PartitionState(tp)
+                if self._late and tp not in self._by_hand:
+                    state.withheld = Withheld.UNCONFIRMED
+                start = starts.get(tp, None if self.grouped else self.reset)
                 if start is not None:
-                    self._begin(self.partitions[tp], start)
+                    self._begin(state, start)
         self.changed()
 
     def subscribed(self) -> list[TopicPartition]:
@@ -220,8 +243,26 @@ class SubscriptionState:
             state.held = held
         self.changed()
 
+    def withhold(self, states: Iterable[PartitionState], why: Withheld, on: bool) -> None:
+        """Hands out nothing of the partitions, or takes that reason back."""
+        for state in states:
+            state.withheld = state.withheld | why if on else state.withheld & ~why
+        self.changed()
+
+    def confirm(self, until: float) -> None:
+        """What the group gave is handed out until then, and not a moment longer."""
+        self.confirmed_until = until
+        late = asyncio.get_running_loop().time() >= until
+        if late is not self._late:
+            self._late = late
+            states = [self.partitions[tp] for tp in self._subscribed if tp not in self._by_hand]
+            self.withhold(states, Withheld.UNCONFIRMED, late)
+
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Up to where records were handed out, for each partition with a position."""
+        """Up to where records were handed out, for each partition with a position.
+
+        What `tracked` has handed out counts up to the lowest record that is not done.
+        """
         self.settle()
         states = self.partitions.values()
-        return {state.tp: state.to_commit(state.position) for state in states if state.located}
+        return {state.tp: state.to_commit(state.consumed) for state in states if state.located}

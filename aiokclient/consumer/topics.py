@@ -8,7 +8,6 @@ appeared since, so it is read from its first offset, whatever `auto_offset_reset
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -18,6 +17,8 @@ from uuid import UUID
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata, TopicInfo
 from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.listener import tell
+from aiokclient.consumer.positions import Withheld
 from aiokclient.consumer.resets import EARLIEST, Reset
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import Subscription, SubscriptionState
@@ -147,10 +148,10 @@ class TopicFollower:
     ) -> None:
         """Nothing of the new partitions is handed out before the listener has seen them."""
         states = self._subscription.chosen(added)
-        self._subscription.hold(states, True)
-        await _call(listener, "on_lost", lost)
-        await _call(listener, "on_assigned", added)
-        self._subscription.hold(states, False)
+        self._subscription.withhold(states, Withheld.LISTENER, True)
+        await tell(listener, "on_lost", lost)
+        await tell(listener, "on_assigned", added)
+        self._subscription.withhold(states, Withheld.LISTENER, False)
 
     def _hidden(self, info: TopicInfo) -> bool:
         return info.internal and self._config.exclude_internal_topics
@@ -164,11 +165,3 @@ class TopicFollower:
             decision = decide(error, Scope.METADATA, 0, math.inf, clock.rng).decision
             if decision not in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
                 self._report(error)
-
-
-async def _call(listener: Any, name: str, partitions: Sequence[TopicPartition]) -> None:
-    method = getattr(listener, name, None)
-    if method is not None and partitions:
-        answer = method(partitions)
-        if inspect.isawaitable(answer):
-            await answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -29,11 +29,16 @@ class Turnstile:
     up nobody: only a weak reference to its iterator is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
         self._busy = False
         self._barred: asyncio.Task[Any] | None = None
         self._holder: weakref.ref[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
+        self.away_since: float | None = time()
+        """When the program last got what it had asked for; None while it asks."""
+        self.entered: Callable[[], None] = lambda: None
+        """Called when it asks."""
 
     @contextmanager
     def enter(self, cursor: Cursor | None) -> Iterator[None]:
@@ -49,10 +54,13 @@ class Turnstile:
         self._busy = True
         self._take_over(cursor)
         self._task = task
+        self.away_since = None
+        self.entered()
         try:
             yield
         finally:
             self._busy = False
+            self.away_since = self._time()
 
     def _take_over(self, cursor: Cursor | None) -> None:
         """An iteration that another follows has to come back: it may have records at hand."""
@@ -69,6 +77,22 @@ class Turnstile:
     def bar(self) -> None:
         """The current task calls listeners: it never reads."""
         self._barred = asyncio.current_task()
+
+    @contextmanager
+    def barred(self) -> Iterator[None]:
+        """Within it the current task calls a listener, which must not read."""
+        before, self._barred = self._barred, asyncio.current_task()
+        try:
+            yield
+        finally:
+            self._barred = before
+
+    def will_ask(self) -> bool:
+        """Whether the task that got something last may come back for more, as far as is known."""
+        task = self._task
+        if task is None or task.done() or self._busy:
+            return False
+        return self._holder is None or self._holder() is not None
 
     def leave(self, cursor: Cursor) -> None:
         """The iteration has ended."""

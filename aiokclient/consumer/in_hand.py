@@ -1,0 +1,90 @@
+"""What the program has in hand, and when it is processed.
+
+Two ways to be done with a record:
+
+- A record, list or table is processed once the next one is asked for. Until then its partition is
+  held here.
+- What `tracked` has handed out is processed by `done`, in any order. Until then it is outstanding,
+  in the partition's state, and `processed` is the lowest such offset.
+
+Whoever waits to give a partition up is woken by `relieved` when something has left the hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aiokclient.consumer.positions import PartitionState
+from aiokclient.consumer.signal import Signal
+from aiokclient.types import ConsumerRecord
+
+__all__ = ["InHand"]
+
+
+class InHand:
+    """The books of one consumer; `time` is the loop's clock."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._held: dict[PartitionState, None] = {}
+        self._worked_on: dict[PartitionState, None] = {}
+        self._tracking = False
+        self.relieved = Signal()
+
+    def took(self, state: PartitionState, processed: int | None) -> None:
+        """The position has moved: what lies behind it was handed out.
+
+        `processed` tells how far the program is, if it is further than at its last request.
+        """
+        if self._tracking:
+            state.processed = state.consumed
+            return
+        if processed is not None:
+            state.processed = min(processed, state.consumed)
+        self._held[state] = None
+
+    def ask(self, *, tracking: bool = False) -> None:
+        """The next is asked for: what is held is processed."""
+        self._tracking = tracking
+        if not self._held:
+            return
+        for state in self._held:
+            state.processed = state.consumed
+        self._held.clear()
+        self.relieved.set()
+
+    def holds(self, states: Iterable[PartitionState]) -> bool:
+        """Whether anything of these partitions is in hand."""
+        return any(state in self._held or state.outstanding for state in states)
+
+    def __bool__(self) -> bool:
+        return bool(self._held) or self.outstanding() > 0
+
+    # -- one by one
+
+    def track(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> None:
+        """The record was handed out by `tracked`."""
+        self._worked_on[state] = None
+        state.outstanding[record.offset] = (record, self._time())
+
+    def done(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> bool:
+        """The program is done with it; False if it is not outstanding, or not any more."""
+        entry = state.outstanding.get(record.offset)
+        if entry is None or entry[0] is not record:
+            return False
+        del state.outstanding[record.offset]
+        state.processed = state.consumed
+        if not state.outstanding:
+            self.relieved.set()
+        return True
+
+    def outstanding(self) -> int:
+        """How many records are outstanding, of all partitions."""
+        self._worked_on = {state: None for state in self._worked_on if state.outstanding}
+        return sum(len(state.outstanding) for state in self._worked_on)
+
+    def oldest(self) -> float | None:
+        """When the oldest record that is outstanding was handed out."""
+        states = [state for state in self._worked_on if state.outstanding]
+        return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)
