@@ -1,4 +1,4 @@
-"""The error codes that a broker of the embedded cluster answers with."""
+"""The error codes that a broker of the embedded cluster answers with, and what carries them."""
 
 from enum import IntEnum
 
@@ -67,3 +67,12 @@ class Code(IntEnum):
     UNSUPPORTED_ENDPOINT_TYPE = 115
     INVALID_REGULAR_EXPRESSION = 128
     REBOOTSTRAP_REQUIRED = 129
+
+
+class Refused(Exception):
+    """What a broker refuses with this code."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message

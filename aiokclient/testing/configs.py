@@ -26,6 +26,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigOperation(IntEnum):
@@ -117,6 +118,20 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     "auto.create.topics.enable": _boolean(False),
     "background.threads": _int(10, 1),
     "default.replication.factor": _int(1, 1),
+    # Kafka: at most once in 1000 ms.
+    "group.consumer.assignment.interval.ms": _int(0, 0),
+    "group.consumer.assignors": Option(
+        "uniform,range", ConfigType.LIST, _list_of("uniform", "range")
+    ),
+    # Kafka: 5000.
+    "group.consumer.heartbeat.interval.ms": _int(500, 1),
+    "group.consumer.max.size": _int((1 << 31) - 1, 1),
+    "group.consumer.migration.policy": Option(
+        "bidirectional",
+        ConfigType.STRING,
+        _one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+    ),
+    "group.consumer.session.timeout.ms": _int(45_000, 1),
     # Kafka waits for 3 s for more members before the first rebalance of a group.
     "group.initial.rebalance.delay.ms": _int(0, 0),
     "group.max.session.timeout.ms": _int(1_800_000, 1),
@@ -131,8 +146,19 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     "offset.metadata.max.bytes": _int(4096, 0),
 }
 
-# The broker's option that stands behind a topic's where the topic has no value of its own.
+# Those of one group, under the new consumer protocol.
+GROUP_OPTIONS: Mapping[str, Option] = {
+    name.removeprefix("group."): BROKER_OPTIONS[name]
+    for name in (
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.session.timeout.ms",
+    )
+}
+
+# The broker's option that stands behind one of a topic or group without a value of its own.
 BEHIND: Mapping[str, str] = {
+    **{name: f"group.{name}" for name in GROUP_OPTIONS},
     "max.message.bytes": "message.max.bytes",
     "min.insync.replicas": "min.insync.replicas",
     "retention.bytes": "log.retention.bytes",

@@ -1,4 +1,4 @@
-"""Whose configs a request means: those of a topic, of a broker, or of all brokers."""
+"""Whose configs a request means: those of a topic, a group, a broker, or of all brokers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 def find_configs(cluster: ClusterState, resource_type: int, name: str) -> Configs:
@@ -25,6 +26,8 @@ def find_configs(cluster: ClusterState, resource_type: int, name: str) -> Config
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return topic.configs
+    if resource_type == ResourceType.GROUP and name:
+        return cluster.groups.configs_of(name)
     if resource_type != ResourceType.BROKER:
         raise Refused(Code.INVALID_REQUEST, f"resources of type {resource_type} have no configs")
     if not name:

@@ -18,6 +18,7 @@ from uuid import UUID
 from aiokclient.protocol import ApiKey
 from aiokclient.testing.broker import Broker
 from aiokclient.testing.codes import Code
+from aiokclient.testing.codes import Refused as Refused
 from aiokclient.testing.configs import (
     BROKER_OPTIONS,
     TOPIC_OPTIONS,
@@ -42,15 +43,6 @@ _log = logging.getLogger(__name__)
 FIRST_PRODUCER_ID = 1000
 _MOST_PARTITIONS = 10_000
 """So many can be made at a time, in Kafka too."""
-
-
-class Refused(Exception):
-    """A change to the cluster that a broker refuses with this code."""
-
-    def __init__(self, code: Code, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 class TransactionalProducer(NamedTuple):

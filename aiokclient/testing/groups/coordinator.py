@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from aiokclient.testing.codes import Code
+from aiokclient.testing.configs import GROUP_OPTIONS, Configs, ConfigSource
 from aiokclient.testing.groups.classic import ClassicGroup
+from aiokclient.testing.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.groups.group import Group
+from aiokclient.testing.groups.migration import downgrade, upgrade
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker import Broker
@@ -34,6 +37,7 @@ class GroupCoordinator:
         self._cluster = cluster
         self._groups: dict[str, Group] = {}
         self._held: dict[str, int] = {}
+        self._configs: dict[str, Configs] = {}
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
@@ -41,13 +45,14 @@ class GroupCoordinator:
     # -- requests --------------------------------------------------------------------------
 
     def check(self, call: Call, group_id: str, *, named: bool = True) -> int:
+        """The error that a test asked for, or `reachable`."""
+        return call.refused() or self.reachable(call, group_id, named=named)
+
+    def reachable(self, call: Call, group_id: str, *, named: bool = True) -> int:
         """Why the broker that got this request cannot answer for the group; 0 if it can.
 
-        With `named` an empty id is refused. Also the error that a test asked for.
+        With `named` an empty id is refused.
         """
-        code = call.refused()
-        if code:
-            return code
         if named and not group_id:
             return Code.INVALID_GROUP_ID
         if self._cluster.coordinator_of(group_id) is not call.broker:
@@ -67,6 +72,13 @@ class GroupCoordinator:
         self.settle()
         return [group for group in self if group.node == broker.node_id]
 
+    def configs_of(self, group_id: str) -> Configs:
+        """The configs of a group, which need not exist."""
+        if group_id not in self._configs:
+            parent = self._cluster.configs
+            self._configs[group_id] = Configs(GROUP_OPTIONS, ConfigSource.GROUP, parent)
+        return self._configs[group_id]
+
     # -- groups ----------------------------------------------------------------------------
 
     def classic(self, group_id: str) -> ClassicGroup:
@@ -74,6 +86,26 @@ class GroupCoordinator:
         group = ClassicGroup(self._cluster, group_id)
         self.put(group)
         return group
+
+    def consumer(self, group_id: str) -> ConsumerGroup:
+        """The consumer group of this id: a new one where there is none or one without members,
+        or what a group of classic consumers becomes. Raises Refused."""
+        known = self._groups.get(group_id)
+        if isinstance(known, ConsumerGroup):
+            return known
+        group = ConsumerGroup(self._cluster, group_id)
+        if isinstance(known, ClassicGroup) and not known.is_empty:
+            upgrade(known, group)
+        self.put(group)
+        group.load()
+        return group
+
+    def downgraded(self, group: ConsumerGroup) -> ClassicGroup:
+        """The classic group that a consumer group becomes, of which all members are classic."""
+        classic = ClassicGroup(self._cluster, group.group_id)
+        self.put(classic)
+        downgrade(group, classic)
+        return classic
 
     def put(self, group: Group) -> None:
         """Take a group in; it gets the offsets of the one with its id, whose place it takes."""

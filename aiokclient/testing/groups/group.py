@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aiokclient.protocol.messages.describe_groups import DescribedGroup
     from aiokclient.testing.call import Call, Reply
     from aiokclient.testing.state import ClusterState
+    from aiokclient.types import TopicPartition
 
 
 class GroupType(Enum):
@@ -130,6 +131,10 @@ class Group:
         `epoch` is the generation or the member epoch, `version` that of OffsetCommit.
         """
         raise NotImplementedError
+
+    def check_commit_of(self, member_id: str, epoch: int, place: TopicPartition) -> Code:
+        """Whether a commit that is taken as such may be for this partition."""
+        return Code.NONE
 
     def committed(self, member_id: str) -> None:
         """A member's commit was taken: that may count as a sign of life."""

@@ -1,9 +1,9 @@
-"""DescribeConfigs 1 to 4: the configs of topics (2) and brokers (4).
+"""DescribeConfigs 1 to 4: the configs of topics (2), brokers (4) and groups (32).
 
 All options, or those named; each with where its value comes from, and its synonyms if asked
 for. Brokers by their id, or by the empty name for the values that hold for all of them.
 Documentation is never given. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION, a broker
-or a type of resource that is not there INVALID_REQUEST.
+or a type of resource that is not there INVALID_REQUEST. A group need not exist.
 """
 
 from __future__ import annotations

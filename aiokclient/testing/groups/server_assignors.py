@@ -1,0 +1,174 @@
+"""The assignors that brokers run for groups of the new consumer protocol (KIP-848). Pure.
+
+`uniform` balances all partitions over all members, `range` gives each member a run of each
+topic's partitions, the same numbers of topics of the same size. Both keep the results of Apache
+Kafka 4: uniform moves no more than balance asks for, and where members subscribe to different
+topics it goes on until no chain of moves makes two members more equal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+
+class Place(NamedTuple):
+    """A partition by the id of its topic."""
+
+    topic_id: UUID
+    partition: int
+
+
+Places: TypeAlias = frozenset[Place]
+
+
+class Subscriber(NamedTuple):
+    """What an assignor knows of a member: the topics it asks for, and what it was given last."""
+
+    topics: frozenset[UUID]
+    target: Places = frozenset()
+    instance_id: str | None = None
+
+
+Subscribers: TypeAlias = Mapping[str, Subscriber]
+Sizes: TypeAlias = Mapping[UUID, int]
+"""How many partitions each topic has; topics that are not in it do not exist."""
+
+
+def assign_range(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
+    """Runs of partitions for each topic; static members come first, by their instance ids."""
+    order = sorted(members, key=lambda each: _rank(each, members[each]))
+    given: dict[str, list[Place]] = {each: [] for each in members}
+    for topic in sorted(sizes):
+        wanting = [each for each in order if topic in members[each].topics]
+        if not wanting:
+            continue
+        least, extra = divmod(sizes[topic], len(wanting))
+        start = 0
+        for index, member in enumerate(wanting):
+            end = start + least + (index < extra)
+            given[member].extend(Place(topic, each) for each in range(start, end))
+            start = end
+    return {member: frozenset(places) for member, places in given.items()}
+
+
+def _rank(member_id: str, member: Subscriber) -> tuple[bool, str]:
+    instance = member.instance_id
+    return (instance is None, member_id if instance is None else instance)
+
+
+def assign_uniform(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
+    """As equal numbers as subscriptions allow, then as few moves as that allows."""
+    if not members:
+        return {}
+    if len({each.topics for each in members.values()}) == 1:
+        return _alike(members, sizes)
+    return _Mixed(members, sizes).solve()
+
+
+def _wanted(topics: Iterable[UUID], sizes: Sizes) -> list[Place]:
+    chosen = sorted(each for each in topics if each in sizes)
+    return [Place(topic, index) for topic in chosen for index in range(sizes[topic])]
+
+
+def _alike(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
+    """All members ask for the same: everybody keeps up to a quota, the rest fills up."""
+    places = _wanted(next(iter(members.values())).topics, sizes)
+    exists = frozenset(places)
+    least, extra = divmod(len(places), len(members))
+    kept = {member: sorted(each.target & exists) for member, each in members.items()}
+    # Who has more than the least already keeps it, as far as there is more for anybody.
+    by_size = sorted(members, key=lambda member: len(kept[member]) <= least)
+    quota = {member: least + (index < extra) for index, member in enumerate(by_size)}
+    given = {member: kept[member][: quota[member]] for member in members}
+    taken = {place for each in given.values() for place in each}
+    free = iter([place for place in places if place not in taken])
+    for member, each in given.items():
+        while len(each) < quota[member]:
+            each.append(next(free))
+    return {member: frozenset(each) for member, each in given.items()}
+
+
+class _Mixed:
+    """Members ask for different topics: what is free goes to the least loaded who wants it, then
+    chains of moves level the loads."""
+
+    def __init__(self, members: Subscribers, sizes: Sizes) -> None:
+        self.topics = sorted(sizes)
+        self.sizes = sizes
+        self.wanting = {
+            topic: [each for each in members if topic in members[each].topics]
+            for topic in self.topics
+        }
+        self.given: dict[str, dict[UUID, list[int]]] = {each: {} for each in members}
+        self.load = dict.fromkeys(members, 0)
+        for member_id, member in members.items():
+            for topic, index in sorted(member.target):
+                if topic in member.topics and index < sizes.get(topic, 0):
+                    self._give(member_id, topic, index)
+
+    def _give(self, member: str, topic: UUID, index: int) -> None:
+        self.given[member].setdefault(topic, []).append(index)
+        self.load[member] += 1
+
+    def _move(self, source: str, topic: UUID, to: str) -> None:
+        index = self.given[source][topic].pop()
+        self.load[source] -= 1
+        if not self.given[source][topic]:
+            del self.given[source][topic]
+        self._give(to, topic, index)
+
+    def solve(self) -> dict[str, Places]:
+        self._hand_out()
+        while any(self._level(member) for member in sorted(self.load, key=self._heaviest)):
+            pass
+        return {
+            member: frozenset(Place(topic, index) for topic in topics for index in topics[topic])
+            for member, topics in self.given.items()
+        }
+
+    def _heaviest(self, member: str) -> int:
+        return -self.load[member]
+
+    def _hand_out(self) -> None:
+        taken = {
+            (topic, index)
+            for topics in self.given.values()
+            for topic, indexes in topics.items()
+            for index in indexes
+        }
+        for topic in sorted(self.topics, key=lambda each: len(self.wanting[each])):
+            for index in range(self.sizes[topic]):
+                if (topic, index) not in taken and self.wanting[topic]:
+                    self._give(min(self.wanting[topic], key=self.load.__getitem__), topic, index)
+
+    def _level(self, source: str) -> bool:
+        """Move one partition along a chain from `source` to who has at least two fewer."""
+        came: dict[str, tuple[str, UUID]] = {}
+        seen: set[UUID] = set()
+        queue = deque([source])
+        while queue:
+            member = queue.popleft()
+            if self.load[member] <= self.load[source] - 2:
+                while member != source:
+                    before, topic = came[member]
+                    self._move(before, topic, member)
+                    member = before
+                return True
+            for topic in self.given[member]:
+                if topic in seen:
+                    continue
+                seen.add(topic)
+                for other in self.wanting[topic]:
+                    if other != source and other not in came:
+                        came[other] = (member, topic)
+                        queue.append(other)
+        return False
+
+
+Assign: TypeAlias = Callable[[Subscribers, Sizes], dict[str, Places]]
+
+SERVER_ASSIGNORS: Mapping[str, Assign] = {"uniform": assign_uniform, "range": assign_range}
+"""The first one is the default, as in Kafka."""

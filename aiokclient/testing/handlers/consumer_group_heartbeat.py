@@ -1,0 +1,49 @@
+"""ConsumerGroupHeartbeat 0 and 1: the one request of members of the new protocol (KIP-848).
+
+* Version 1 takes regular expressions, and member ids come from the client; in version 0 an empty
+  one is answered with a new one.
+* What a member may send and what it gets: `groups/consumer_heartbeat.py`. Epochs and targets:
+  `groups/consumer_group.py`. A first member makes the group; one that joins a group of classic
+  consumers converts it: `groups/migration.py`.
+* Assignments are worked out at once, by default; Kafka waits for
+  `group.consumer.assignment.interval.ms` (1000 there) between two.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.codes import Code
+from aiokclient.testing.groups.consumer_group import ConsumerGroup
+from aiokclient.testing.groups.consumer_heartbeat import check_request
+from aiokclient.testing.state import Refused
+
+
+def handle(call: Call) -> Reply:
+    request: ConsumerGroupHeartbeatRequest = call.request
+    groups = call.cluster.groups
+    code = groups.check(call, request.group_id, named=False)
+    if code:
+        return ConsumerGroupHeartbeatResponse(error_code=code)
+    try:
+        assignors = call.cluster.configs["group.consumer.assignors"].split(",")
+        check_request(request, call.version, assignors)
+        return _group(call, request).consumer_heartbeat(call)
+    except Refused as refused:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=refused.code, error_message=refused.message
+        )
+
+
+def _group(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+    groups = call.cluster.groups
+    if request.member_epoch == 0:
+        return groups.consumer(request.group_id)
+    group = groups.find(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        text = f"Consumer group {request.group_id} not found."
+        raise Refused(Code.GROUP_ID_NOT_FOUND, text)
+    return group
