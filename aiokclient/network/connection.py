@@ -2,9 +2,10 @@
 
 Theory of operation. A request is either *held* (not yet written: the broker asked for a pause by
 its throttle time, or the transport's buffer is full) or *in flight* (written, its response is
-awaited). Both are queues in the order of sending, and each entry has a future and a deadline. A
-held request whose deadline passes just fails. One in flight whose deadline passes closes the
-connection, as responses come in order and nothing behind it can be trusted to come in time.
+awaited). Both are queues in the order of sending; each entry has a deadline, and a future or a
+callback. A held request whose deadline passes just fails. One in flight whose deadline passes
+closes the connection, as responses come in order and nothing behind it can be trusted to come in
+time.
 One timer serves all deadlines, the end of a throttle and the closing of an idle connection.
 
 No task runs here: what happens is driven by the transport, the timer and the callers.
@@ -28,6 +29,7 @@ from aiokclient.errors import (
     ProtocolError,
 )
 from aiokclient.network.diagnosis import not_kafka
+from aiokclient.network.sent import Answered, Awaited, Called, Sent
 from aiokclient.protocol.api import negotiate
 from aiokclient.protocol.framing import ClientPipeline, FrameReader
 
@@ -43,24 +45,13 @@ SETUP_FRAME_LIMIT = 1024 * 1024
 HEAD = 16
 """How many of the first bytes are kept, to tell what else may be on the port."""
 
+JOINED = 16 * 1024
+"""Segments of so many bytes together are copied into one: that is cheaper than to write several."""
+
 STALL_S = 0.5
 GRACE_S = 0.1
 """A timer that is late by more than STALL_S means that the loop stood still; answers may wait in
 the socket, so they get GRACE_S before deadlines are enforced."""
-
-
-class _Sent:
-    __slots__ = ("deadline", "expect_response", "future", "message", "since", "version")
-
-    def __init__(
-        self, message: Request[Any], version: int, since: float, deadline: float, expect: bool
-    ) -> None:
-        self.message = message
-        self.version = version
-        self.since = since
-        self.deadline = deadline
-        self.expect_response = expect
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -88,8 +79,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._head = b""
         self._setup: asyncio.Future[Buffer] | None = None
         self._transport: asyncio.Transport | None = None
-        self._held: deque[_Sent] = deque()
-        self._in_flight: deque[_Sent] = deque()
+        self._held: deque[Sent] = deque()
+        self._in_flight: deque[Sent] = deque()
         self._versions: dict[type[Request[Any]], int] = {}
         self._paused = False
         self._draining = False
@@ -158,16 +149,38 @@ class BrokerConnection(asyncio.BufferedProtocol):
         transport. `version` is the negotiated one when left out.
         """
         now = self._now()
-        sent = _Sent(message, -1, now, now + timeout_s, expect_response)
+        sent = Awaited(message, version, now, now + timeout_s, expect_response)
+        self._start(sent, now)
+        return sent.future
+
+    def call(
+        self,
+        message: Request[Any],
+        done: Answered,
+        *,
+        timeout_s: float,
+        version: int | None = None,
+        expect_response: bool = True,
+    ) -> None:
+        """As `send`, for those in a hurry: `done(response, error)` instead of a future.
+
+        It is called once: with a response as soon as that is read, with an error soon afterwards.
+        It must not raise.
+        """
+        now = self._now()
+        self._start(Called(done, message, version, now, now + timeout_s, expect_response), now)
+
+    def _start(self, sent: Sent, now: float) -> None:
         if self.closed:
-            _fail(sent, self._disconnected(sent))
-            return sent.future
-        try:
-            sent.version = self.version_of(type(message)) if version is None else version
-        except KafkaError as error:
-            error.broker = self.node_id
-            _fail(sent, error)
-            return sent.future
+            sent.fail(self._disconnected(sent))
+            return
+        if sent.version is None:
+            try:
+                sent.version = self.version_of(type(sent.message))
+            except KafkaError as error:
+                error.broker = self.node_id
+                sent.fail(error)
+                return
         self._last_used = now
         if self._held or self._paused or now < self.throttled_until:
             self._held.append(sent)
@@ -176,12 +189,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._write(sent)
             self._wake_at(sent.deadline)
-        return sent.future
 
-    def _write(self, sent: _Sent) -> None:
-        assert self._transport is not None
-        if self._transport.is_closing():
-            _fail(sent, self._disconnected(sent))
+    def _write(self, sent: Sent) -> None:
+        transport = self._transport
+        assert transport is not None
+        assert sent.version is not None
+        if transport.is_closing():
+            sent.fail(self._disconnected(sent))
             return
         try:
             _, segments = self._pipeline.send(
@@ -189,21 +203,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
             )
         except KafkaError as error:
             error.broker = self.node_id
-            _fail(sent, error)
+            sent.fail(error)
             return
         if sent.expect_response:
             self._in_flight.append(sent)
-        elif not sent.future.done():
-            sent.future.set_result(None)
-        if len(segments) == 1:
-            self._transport.write(segments[0])
         else:
-            self._transport.writelines(segments)
+            sent.written()
+        if len(segments) == 1:
+            transport.write(segments[0])
+        elif sum(map(len, segments)) <= JOINED:
+            transport.write(b"".join(segments))
+        else:
+            transport.writelines(segments)
 
     def _write_held(self, now: float) -> None:
         while self._held and not (self._paused or self.closed or now < self.throttled_until):
             sent = self._held.popleft()
-            if not sent.future.done():
+            if not sent.over:
                 # What the client held back itself is no silence of the broker.
                 sent.since = now
                 self._write(sent)
@@ -219,10 +235,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
-        if not sent.future.done():
-            sent.future.set_result(response)
+        # Before the answer is told: whoever gets it may go on sending at once.
         if self._draining and not self.in_flight:
             self.close()
+        sent.answer(response)
 
     # -- setting up -------------------------------------------------------------------------
 
@@ -338,17 +354,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _expire(self, now: float) -> None:
         for sent in [sent for sent in self._held if sent.deadline <= now]:
             self._held.remove(sent)
-            _fail(sent, self._timed_out(sent, "it was held back by the broker's throttle time"))
+            sent.fail(self._timed_out(sent, "it was held back by the broker's throttle time"))
         late = [sent for sent in self._in_flight if sent.deadline <= now]
         for sent in late:
-            _fail(sent, self._timed_out(sent, "no answer came; the connection is closed"))
+            sent.fail(self._timed_out(sent, "no answer came; the connection is closed"))
         if late:
-            after = f"no answer to {_api(late[0])} within {now - late[0].since:.1f} s"
+            after = f"no answer to {late[0].api} within {now - late[0].since:.1f} s"
             self.close(DisconnectedError(after, broker=self.node_id))
 
-    def _timed_out(self, sent: _Sent, why: str) -> ApiTimeoutError:
+    def _timed_out(self, sent: Sent, why: str) -> ApiTimeoutError:
         waited = self._now() - sent.since
-        return ApiTimeoutError(f"after {waited:.1f} s {why}", api=_api(sent), broker=self.node_id)
+        return ApiTimeoutError(f"after {waited:.1f} s {why}", api=sent.api, broker=self.node_id)
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -374,7 +390,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for queue in (self._in_flight, self._held):
             while queue:
                 sent = queue.popleft()
-                _fail(sent, self._disconnected(sent))
+                sent.fail(self._disconnected(sent))
         for callback in self._close_callbacks:
             callback(self, error)
 
@@ -395,20 +411,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             await asyncio.shield(self._lost)
 
-    def _disconnected(self, sent: _Sent) -> KafkaError:
+    def _disconnected(self, sent: Sent) -> KafkaError:
         reason = self._reason
         why = reason.message if reason is not None else "the connection is closed"
-        lost = DisconnectedError(why, api=_api(sent), broker=self.node_id)
+        lost = DisconnectedError(why, api=sent.api, broker=self.node_id)
         lost.__cause__ = None if isinstance(reason, DisconnectedError) else reason
         return lost
-
-
-def _api(sent: _Sent) -> str:
-    return type(sent.message).__name__.removesuffix("Request")
-
-
-def _fail(sent: _Sent, error: KafkaError) -> None:
-    if not sent.future.done():
-        sent.future.set_exception(error)
-        # Whoever sent it may have gone; the failure of a connection is reported by the connection.
-        sent.future.exception()

@@ -98,7 +98,8 @@ class Accumulator:
     def demand(self, batch: DeliveryBatch) -> None:
         """Somebody waits for the batch: it need not linger."""
         assert isinstance(batch, ProducerBatch)
-        batch.queue.poke()
+        if batch.queue.open is batch:
+            batch.queue.poke()
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Failures were seen by the user."""

@@ -78,6 +78,9 @@ class Outcomes:
         batch = sent.batch
         if batch.attempt != sent.attempt or batch.done:
             return  # it has expired, or was sent again to another leader
+        if not part.error_code:
+            self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
+            return
         event = CODES.get(part.error_code)
         if event is Event.WRITTEN:
             self._accumulator.succeed(batch, -1, -1)
@@ -86,9 +89,8 @@ class Outcomes:
         error = error_for(
             part.error_code, part.error_message, api="Produce", broker=broker, topic_partition=place
         )
-        if error is None:
-            self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
-        elif event is Event.REFUSED:
+        assert error is not None
+        if event is Event.REFUSED:
             self._refused(batch, error)
         elif part.error_code in SPLITTING and batch.count > 1:
             self._split(batch, error)

@@ -105,6 +105,11 @@ class PartitionQueue(Account):
 
     # Sending
 
+    @property
+    def more(self) -> bool:
+        """Whether there is a batch beside those under way, though it may have to wait."""
+        return self.open is not None or bool(self.closed) or self.under_way < len(self.sent)
+
     def next(self, idle: bool, limit: int) -> ProducerBatch | None:
         """The batch that may leave now; it stays where it is. None if there is none.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
 from aiokclient.network.pool import Purpose
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.supervisor import Supervisor
     from aiokclient.config import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
+    from aiokclient.protocol.messages.produce import ProduceResponse
 
 __all__ = ["Sender"]
 
@@ -137,7 +138,7 @@ class Sender:
                 name = f"produce connection to broker {self.node_id}"
                 self._supervisor.spawn(self._connect, name=name)
             return
-        until = self._clock.monotonic() + SLICE_S
+        until = 0.0
         while self.in_flight < self._limit:
             if not self.in_flight and self._awaited:
                 self._ready.update(self._awaited)
@@ -146,7 +147,12 @@ class Sender:
             if not batches:
                 return
             self._transmit(connection, batches)
-            if self._clock.monotonic() > until:
+            if not self._ready:
+                return
+            # Most requests have one batch and are alone: they need no clock.
+            now = self._clock.monotonic()
+            until = until or now + SLICE_S
+            if now > until:
                 if not self._scheduled:
                     self._scheduled = True
                     self._turns.soon(self.pump)
@@ -156,7 +162,7 @@ class Sender:
         """The batches of the next request, at most one for each partition."""
         batches: list[ProducerBatch] = []
         total = 0
-        until = self._clock.monotonic() + SLICE_S
+        until = self._clock.monotonic() + SLICE_S if len(self._ready) > 1 else 0.0
         for queue in list(self._ready):
             batch = self._next(queue)
             if batch is None:
@@ -169,8 +175,9 @@ class Sender:
             total += batch.size
             # Behind all others, for what it has left.
             del self._ready[queue]
-            self._ready[queue] = None
-            if self._clock.monotonic() > until:
+            if queue.more:
+                self._ready[queue] = None
+            if until and self._clock.monotonic() > until:
                 break
         return batches
 
@@ -195,35 +202,33 @@ class Sender:
         self.in_flight += 1
         for batch in batches:
             batch.pins += 1
-        answer = connection.send(
+        connection.call(
             exchange.request,
+            self._turns.bound(self._answered, exchange),
             timeout_s=self._timeout_ms / 1000,
             version=exchange.version,
             expect_response=self._acks != 0,
         )
         if self._watch is None:
             self._watch = self._turns.later(SILENCE_S, self._listen)
-        answer.add_done_callback(self._turns.guard(partial(self._answered, exchange)))
 
     # Answers
 
-    def _answered(self, exchange: Exchange, answer: asyncio.Future[Any]) -> None:
+    def _answered(
+        self, exchange: Exchange, response: ProduceResponse | None, error: KafkaError | None
+    ) -> None:
         self.in_flight -= 1
         # The transport has let go of the bytes, or will never read them again.
         for sent in exchange.sent.values():
             self._unpin(sent.batch)
-        error = None if answer.cancelled() else answer.exception()
-        if isinstance(error, KafkaError):
+        if error is not None:
             for sent in exchange.sent.values():
                 self._outcomes.unanswered(sent, error)
-        elif error is not None:
-            raise error
-        elif self._acks == 0:
+        elif response is None:
             for sent in exchange.sent.values():
                 self._outcomes.written(sent)
-        elif not answer.cancelled():
+        else:
             self._set_silent(False)
-            response = answer.result()
             nodes = endpoints(response)
             for sent, part in exchange.answers(response):
                 if part is None:
@@ -231,7 +236,11 @@ class Sender:
                 else:
                     self._outcomes.answered(sent, part, self.node_id, nodes)
         for sent in exchange.sent.values():
-            sent.batch.queue.poke()
+            queue = sent.batch.queue
+            if queue.sender is not self:
+                queue.poke()
+            elif queue.more:
+                self._ready[queue] = None
         if self._ready or self._awaited:
             self.pump()
 

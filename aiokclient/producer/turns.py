@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ParamSpec
 
 __all__ = ["Turns"]
@@ -41,6 +42,10 @@ class Turns:
             self.run(function, *args, **kwargs)
 
         return guarded
+
+    def bound(self, function: Callable[..., object], *args: Any) -> Callable[..., None]:
+        """The same with its first arguments given."""
+        return partial(self.run, function, *args)
 
     def soon(self, function: Callable[..., object], *args: Any) -> None:
         """At the next turn of the loop."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LENGTH = Layout(">i")
 _PREFIX = _LENGTH.size
 _HEADER_START = Layout(">hhi")
+_REQUEST_START = Layout(">ihhi")
 _SCRATCH = 64 * 1024
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
@@ -104,19 +105,51 @@ def frame_length(buffer: Buffer, position: int, max_frame: int) -> int:
     return length
 
 
-def _frame(header: Message, header_version: int, body: Message, version: int) -> list[Buffer]:
+def _frame(head: bytearray, body: Message, version: int) -> list[Buffer]:
+    """`head` begins with room for the length."""
     segments: list[Buffer] = []
-    out = header.encode_into(header_version, bytearray(_PREFIX), segments)
-    out = body.encode_into(version, out, segments)
+    out = body.encode_into(version, head, segments)
+    if not segments:
+        _LENGTH.pack_into(out, 0, len(out) - _PREFIX)
+        return [out]
     if out:
         segments.append(out)
-    first = segments[0]
-    _LENGTH.pack_into(first, 0, sum(map(_size, segments)) - _PREFIX)
+    _LENGTH.pack_into(head, 0, sum(map(_size, segments)) - _PREFIX)
     return segments
 
 
 def _size(segment: Buffer) -> int:
     return segment.nbytes if isinstance(segment, memoryview) else len(segment)
+
+
+class _Heads:
+    """The headers of one client's requests: all but what differs is encoded once.
+
+    Every version of a request's header begins with key, version and number.
+    """
+
+    def __init__(self, client_id: str | None) -> None:
+        self._client_id = client_id
+        self._rests: dict[int, bytes] = {}
+
+    def head(self, header_version: int, key: int, version: int, number: int) -> bytearray:
+        rest = self._rests.get(header_version)
+        if rest is None:
+            header = RequestHeader(client_id=self._client_id)
+            whole = header.encode_into(header_version, bytearray(), [])
+            rest = self._rests[header_version] = bytes(whole[_HEADER_START.size :])
+        head = bytearray(_REQUEST_START.pack(0, key, version, number))
+        head += rest
+        return head
+
+
+def _after_header(frame: Buffer, header_version: int) -> int:
+    """Where the body of a response begins."""
+    if header_version == 0:
+        return _PREFIX
+    if header_version == 1 and len(frame) > _PREFIX and frame[_PREFIX] == 0:
+        return _PREFIX + 1  # no tagged fields
+    return ResponseHeader.decode_from(frame, 0, header_version)[1]
 
 
 class InFlight(NamedTuple):
@@ -135,6 +168,7 @@ class ClientPipeline:
 
     def __init__(self, client_id: str | None) -> None:
         self.client_id = client_id
+        self._heads = _Heads(client_id)
         self._in_flight: deque[InFlight] = deque()
         self._next = 0
 
@@ -151,13 +185,8 @@ class ClientPipeline:
         Raises what encoding raises; nothing is in flight then.
         """
         number = self._next
-        header = RequestHeader(
-            request_api_key=request.api_key,
-            request_api_version=version,
-            correlation_id=number,
-            client_id=self.client_id,
-        )
-        segments = _frame(header, request.header_version(version), request, version)
+        head = self._heads.head(request.header_version(version), request.api_key, version, number)
+        segments = _frame(head, request, version)
         self._next = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expect_response:
             self._in_flight.append(InFlight(number, request, version))
@@ -178,7 +207,7 @@ class ClientPipeline:
         if number != correlation_id:
             raise ProtocolError(f"response {number} came where {correlation_id} was the next")
         cls = request.response_class
-        _, position = ResponseHeader.decode_from(frame, 0, cls.header_version(version))
+        position = _after_header(frame, cls.header_version(version))
         response, end = cls.decode_from(frame, position, version)
         if end != len(frame):
             raise ProtocolError(
@@ -237,4 +266,5 @@ class ServerFraming:
         if version is None:
             version = received.header.request_api_version
         header = ResponseHeader(correlation_id=received.header.correlation_id)
-        return _frame(header, response.header_version(version), response, version)
+        head = header.encode_into(response.header_version(version), bytearray(_PREFIX), [])
+        return _frame(head, response, version)
