@@ -1,0 +1,157 @@
+"""The life of a member of a group, as a table. Pure.
+
+Theory of operation. A member alternates between two requests that may park at the coordinator and
+the time in which its generation is good:
+
+                      ┌────────────── rebalance ──────────────┐
+                      ▼                                       │
+    OUT ─resumed─▶ JOINING ─joined─▶ SYNCING ─synced─▶ BEGINNING ─began─▶ STABLE
+     ▲             JoinGroup         SyncGroup         the handler        heartbeats
+     │                ▲              (the leader       takes its          │
+     │                │               assigns first)   assignment         │ rebalance, rejoin
+     │                └───────────────────────── prepared ── PREPARING ◀──┘
+     └─left── LEAVING ◀─ paused, from anywhere               the handler gives up what it must
+
+Heartbeats run beside all of it from the moment that there is a member id, and what they are
+answered is an event as what the two requests are answered is. An event is one of these:
+
+- progress: the step that belongs to the state has ended well;
+- a broker's code that means something to a member (`CODES`). Every other code is not about the
+  membership but about the request (the coordinator is loading, has moved, is out of reach): the
+  same request is sent again, to the coordinator as found anew, and the state stays. So SyncGroup
+  survives a failover in its generation;
+- what the program asks for: pausing, resuming;
+- a disturbance: the coordinator has moved away from under a parked request (MOVED), a request
+  failed for a reason that starting over may mend (FAULT) or not (REFUSED), the program did not
+  give up its part in time (LATE).
+
+A rebalance is *not* taken up while the handler begins with its generation: that is ended first,
+and the rebalance is heard of again, as the coordinator answers every heartbeat with it. An event
+without a row for the state means nothing there and is dropped: an answer may always be late.
+
+A member that is *lost* (unknown to the coordinator, of an old generation, fenced) has nothing any
+more: LOSE tells the handler, and all but the fenced one join anew. A rebalance keeps the member
+and what it holds: only PREPARING may give some of it up.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from aiokclient.errors import (
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+
+__all__ = ["CODES", "TABLE", "Effect", "Event", "MemberState", "Row"]
+
+
+class MemberState(Enum):
+    """Where a member stands."""
+
+    OUT = "out"
+    """Not in the group, and not trying: paused, not resumed yet, or refused."""
+    JOINING = "joining"
+    SYNCING = "syncing"
+    BEGINNING = "beginning"
+    STABLE = "stable"
+    PREPARING = "preparing"
+    LEAVING = "leaving"
+    FENCED = "fenced"
+    """Another has taken its instance id: nothing leads away from here."""
+
+
+class Event(Enum):
+    """What may happen to a member."""
+
+    RESUMED = "resumed"
+    JOINED = "joined"
+    SYNCED = "synced"
+    UNASSIGNED = "unassigned"
+    """SyncGroup was answered, but the leader had failed to assign."""
+    BEGAN = "began"
+    PREPARED = "prepared"
+    LEFT = "left"
+
+    MEMBER_ID_REQUIRED = "member id required"
+    REBALANCE = "rebalance"
+    """Somebody else wants a new generation, or this member does."""
+    UNKNOWN_MEMBER = "unknown member"
+    OLD_GENERATION = "old generation"
+    FENCED = "fenced"
+
+    PAUSED = "paused"
+    MOVED = "moved"
+    FAULT = "fault"
+    REFUSED = "refused"
+    LATE = "late"
+
+
+class Effect(Enum):
+    """What is done on the way to the next state, in this order."""
+
+    TAKE_ID = "take the member id that the coordinator gave"
+    FORGET_GENERATION = "forget the generation, keep the member id"
+    FORGET_ID = "forget the member id and the generation"
+    LOSE = "tell the handler that all it held is lost"
+    BACK_OFF = "wait before the next step, longer each time"
+
+
+class Row(NamedTuple):
+    """The next state and what is done on the way there."""
+
+    state: MemberState
+    effects: tuple[Effect, ...] = ()
+
+
+CODES: dict[int | None, Event] = {
+    MemberIdRequiredError.code: Event.MEMBER_ID_REQUIRED,
+    RebalanceInProgressError.code: Event.REBALANCE,
+    UnknownMemberIdError.code: Event.UNKNOWN_MEMBER,
+    IllegalGenerationError.code: Event.OLD_GENERATION,
+    FencedInstanceIdError.code: Event.FENCED,
+}
+"""The codes that are events; what any other leads to is the policy's to say."""
+
+_S, _E, _F = MemberState, Event, Effect
+
+_GONE = {
+    _E.UNKNOWN_MEMBER: Row(_S.JOINING, (_F.FORGET_ID, _F.LOSE, _F.BACK_OFF)),
+    _E.OLD_GENERATION: Row(_S.JOINING, (_F.FORGET_GENERATION, _F.LOSE, _F.BACK_OFF)),
+    _E.FENCED: Row(_S.FENCED, (_F.FORGET_ID, _F.LOSE)),
+    _E.PAUSED: Row(_S.LEAVING),
+}
+"""In every state of a member: it is one no longer."""
+
+TABLE: dict[tuple[MemberState, Event], Row] = {
+    (_S.OUT, _E.RESUMED): Row(_S.JOINING),
+    (_S.OUT, _E.PAUSED): Row(_S.OUT),
+    **{(_S.JOINING, event): row for event, row in _GONE.items()},
+    (_S.JOINING, _E.MEMBER_ID_REQUIRED): Row(_S.JOINING, (_F.TAKE_ID,)),
+    (_S.JOINING, _E.JOINED): Row(_S.SYNCING),
+    (_S.JOINING, _E.REBALANCE): Row(_S.JOINING, (_F.BACK_OFF,)),
+    (_S.JOINING, _E.MOVED): Row(_S.JOINING),
+    (_S.JOINING, _E.FAULT): Row(_S.JOINING, (_F.BACK_OFF,)),
+    (_S.JOINING, _E.REFUSED): Row(_S.OUT, (_F.FORGET_ID, _F.LOSE)),
+    **{(_S.SYNCING, event): row for event, row in _GONE.items()},
+    (_S.SYNCING, _E.SYNCED): Row(_S.BEGINNING),
+    (_S.SYNCING, _E.UNASSIGNED): Row(_S.STABLE),
+    # Its part was given up before it joined, and a new one it has not got.
+    (_S.SYNCING, _E.REBALANCE): Row(_S.JOINING),
+    (_S.SYNCING, _E.MOVED): Row(_S.SYNCING),
+    (_S.SYNCING, _E.FAULT): Row(_S.JOINING, (_F.BACK_OFF,)),
+    (_S.SYNCING, _E.REFUSED): Row(_S.LEAVING),
+    **{(_S.BEGINNING, event): row for event, row in _GONE.items()},
+    (_S.BEGINNING, _E.BEGAN): Row(_S.STABLE),
+    **{(_S.STABLE, event): row for event, row in _GONE.items()},
+    (_S.STABLE, _E.REBALANCE): Row(_S.PREPARING),
+    **{(_S.PREPARING, event): row for event, row in _GONE.items()},
+    (_S.PREPARING, _E.PREPARED): Row(_S.JOINING),
+    (_S.PREPARING, _E.LATE): Row(_S.JOINING, (_F.LOSE,)),
+    (_S.LEAVING, _E.LEFT): Row(_S.OUT),
+}
+"""(state, event) to what comes of it; what is not here changes nothing."""

@@ -1,0 +1,126 @@
+"""The requests of a member, and what their answers mean to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokclient.errors import InconsistentGroupProtocolError, KafkaError, error_for
+from aiokclient.group.handler import GroupSettings, MemberInfo
+from aiokclient.group.states import CODES
+from aiokclient.protocol.messages.heartbeat import HeartbeatRequest
+from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from aiokclient.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from aiokclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from aiokclient.types import GroupMetadata
+
+__all__ = ["checked", "heartbeat", "join", "leave", "left", "mismatch", "sync", "unexpected"]
+
+REASON_CHARACTERS = 255
+"""As many of a reason are sent (KIP-800); brokers may log or refuse longer ones."""
+
+
+def join(
+    settings: GroupSettings,
+    member_id: str,
+    protocol_type: str,
+    protocols: Sequence[tuple[str, bytes]],
+    reason: str,
+) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=settings.group_id,
+        session_timeout_ms=settings.session_timeout_ms,
+        rebalance_timeout_ms=settings.rebalance_timeout_ms,
+        member_id=member_id,
+        group_instance_id=settings.group_instance_id,
+        protocol_type=protocol_type,
+        protocols=[
+            JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
+        ],
+        reason=reason[:REASON_CHARACTERS],
+    )
+
+
+def sync(
+    member: GroupMetadata, protocol_type: str, protocol: str, assignments: Mapping[str, bytes]
+) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=member.group_id,
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        protocol_type=protocol_type,
+        protocol_name=protocol,
+        assignments=[
+            SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+            for member_id, assignment in assignments.items()
+        ],
+    )
+
+
+def heartbeat(member: GroupMetadata) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        group_id=member.group_id,
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+    )
+
+
+def leave(member: GroupMetadata, reason: str, *, batched: bool = True) -> LeaveGroupRequest:
+    """`batched=False` is the form for brokers before 2.4, which take one member at a time."""
+    if not batched:
+        return LeaveGroupRequest(group_id=member.group_id, member_id=member.member_id)
+    identity = MemberIdentity(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        reason=reason[:REASON_CHARACTERS],
+    )
+    return LeaveGroupRequest(group_id=member.group_id, members=[identity])
+
+
+def unexpected(response: Any) -> KafkaError | None:
+    """The error of an answer, unless its code is an event of the table."""
+    code = response.error_code
+    return None if code in CODES else error_for(code)
+
+
+def left(response: LeaveGroupResponse) -> KafkaError | None:
+    """As `unexpected`: a member that the group does not know has left it."""
+    codes = [response.error_code, *(member.error_code for member in response.members)]
+    errors = [error_for(code) for code in codes if code not in CODES]
+    return next((error for error in errors if error is not None), None)
+
+
+def mismatch(response: Any, protocol_type: str, protocol: str | None) -> KafkaError | None:
+    """Whether the coordinator speaks of another group than this member joined (KIP-559).
+
+    Coordinators before version 7 of JoinGroup and 5 of SyncGroup do not say.
+    """
+    for mine, theirs in (
+        (protocol_type, response.protocol_type),
+        (protocol, response.protocol_name),
+    ):
+        if mine is not None and theirs is not None and mine != theirs:
+            return InconsistentGroupProtocolError(
+                f"the coordinator answers about {theirs!r}, this member joined with {mine!r}"
+            )
+    return None
+
+
+def checked(assigned: Mapping[str, bytes], members: Sequence[MemberInfo]) -> dict[str, bytes]:
+    """The assignment of every member, nothing for those left out.
+
+    Raises ValueError for an id that is no member's, TypeError for what are no bytes.
+    """
+    known = {member.member_id for member in members}
+    for member_id, assignment in assigned.items():
+        if member_id not in known:
+            raise ValueError(f"assign() gives something to {member_id!r}, which is no member")
+        if not isinstance(assignment, bytes):
+            raise TypeError(f"assign() gives {member_id!r} {assignment!r}, which are no bytes")
+    return {member.member_id: assigned.get(member.member_id, b"") for member in members}
