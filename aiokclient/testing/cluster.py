@@ -20,6 +20,7 @@ from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker import Broker
 from aiokclient.testing.data import DataControls
 from aiokclient.testing.fault_controls import FaultControls
+from aiokclient.testing.group_controls import GroupControls
 from aiokclient.testing.leader_controls import LeaderControls
 from aiokclient.testing.listener import Listener, TcpListener
 from aiokclient.testing.requests import ReceivedRequest
@@ -34,7 +35,7 @@ T = TypeVar("T")
 _TIMEOUT_S = 60.0
 
 
-class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
+class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls):
     """Brokers 1 to `brokers`, with topics.
 
         with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
@@ -50,7 +51,9 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
     racks: one for each broker; with them a fetch is sent to a replica in the client's rack
     configs: the brokers' configs by Kafka's names (`configs.BROKER_OPTIONS`)
     retention_bytes: how much a partition keeps, 256 MiB unless given; -1 for all of it
-    resync, persist_groups: how groups behave; kept for the coordinator of groups
+    resync: let a group's leader give new assignments within a generation, which Kafka does not;
+        announced as the feature "group.resync" (`groups/rebalancing.py` says what happens)
+    persist_groups: whether a coordinator that takes over finds generations and members
     seed: makes ids, and whatever else is left to chance, the same each time
     clock: the wall clock of the brokers
     listener: where connections come from; TCP unless given
@@ -81,11 +84,11 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
             raise ValueError("a cluster has at least one broker")
         if racks and len(racks) != brokers:
             raise ValueError(f"{len(racks)} racks are given for {brokers} brokers")
-        self.resync = resync
-        self.persist_groups = persist_groups
         self._runner = Runner()
         self._state = ClusterState(random.Random(seed), self._runner.post)
         self._state.clock = clock or SystemClock()
+        self._state.groups.resync = resync
+        self._state.groups.persist = persist_groups
         self._sockets = TcpListener()
         self._listener = listener or self._sockets
         self._listen_host = host
@@ -160,6 +163,7 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
             state.create_topic(name, state.assign(partitions, -1))
 
     def _shut(self) -> None:
+        self._state.groups.close()
         for broker in self._state.brokers.values():
             broker.shut()
         self._sockets.close()
@@ -232,7 +236,7 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
     def reset(self) -> None:
         """Take all faults back and forget the requests; brokers that are down or paused go on.
 
-        Topics and their records stay, and so do leaders.
+        Topics and their records stay, and so do leaders and groups.
         """
         self._runner.call(self._take_back)
         for broker in self.brokers:
@@ -242,6 +246,7 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
     def _take_back(self) -> None:
         state = self._state
         state.faults.clear()
+        state.groups.release_all()
         state.unlimited_versions()
         state.requests.clear()
         for partition in state.partitions():
@@ -249,13 +254,3 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls):
                 partition.release(node)
         for broker in state.brokers.values():
             broker.resume()
-
-    # -- groups, as soon as there are any ----------------------------------------------------
-
-    def committed(self, group: str) -> Mapping[object, object]:
-        """The committed offsets of a group."""
-        raise IllegalStateError("this embedded cluster has no groups yet")
-
-    def rebalance(self, group: str) -> None:
-        """Make the members of a group join again."""
-        raise IllegalStateError("this embedded cluster has no groups yet")

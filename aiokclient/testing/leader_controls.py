@@ -24,6 +24,7 @@ class LeaderControls(Controls):
             if not found.alive:
                 return
             found.shut()
+            self._state.groups.settle()
             if failover_after > 0:
                 self._state.loop.call_later(failover_after, self._failover, found)
             else:

@@ -7,11 +7,18 @@ import pytest
 from aiokclient import errors
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.api import request_class
+from aiokclient.protocol.messages import offset_fetch
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.handlers import announced
 from aiokclient.types import ProducerRecord
 
 METADATA = messages.MetadataRequest(topics=[])
+GROUPS = {
+    ApiKey.OFFSET_FETCH: ("groups", [offset_fetch.OffsetFetchRequestGroup(group_id="g")]),
+    ApiKey.DESCRIBE_GROUPS: ("groups", ["g"]),
+    ApiKey.DELETE_GROUPS: ("groups_names", ["g"]),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids", ["g"]),
+}
 
 
 def error_codes(value):
@@ -37,6 +44,8 @@ def sample(api):
         request.client_software_name = request.client_software_version = "x"
     elif api == ApiKey.FIND_COORDINATOR:
         request.coordinator_keys = ["group"]
+    elif api in GROUPS:
+        setattr(request, *GROUPS[api])
     elif topics is not None:
         (item,) = [fields[topics].element()]
         name = next(each for each in ("name", "topic", "resource_name") if hasattr(item, each))
@@ -307,12 +316,6 @@ class TestData:
             assert [r.offset for r in cluster.records("small", 0)] == list(range(start, end))
             answer = wire_to(cluster).to(1).fetch("small", offset=0)
             assert answer.error_code == errors.OffsetOutOfRangeError.code
-
-    def test_groups_are_not_there_yet(self, cluster):
-        with pytest.raises(errors.IllegalStateError, match="no groups"):
-            cluster.committed("g")
-        with pytest.raises(errors.IllegalStateError, match="no groups"):
-            cluster.rebalance("g")
 
 
 class TestWaiting:

@@ -6,7 +6,9 @@
 * Version 5 checks that the client speaks to whom it means (KIP-1242): cluster and node id
   both right, or both left out: fine. Only one of them: INVALID_REQUEST. Either one wrong:
   REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
-* No finalized features: clients fall back to the oldest behaviour of each.
+* No finalized features: clients fall back to the oldest behaviour of each. But for
+  "group.resync" (level 1), which is no feature of Kafka's: with `EmbeddedCluster(resync=True)`
+  a leader may give new assignments within a generation.
 """
 
 from __future__ import annotations
@@ -15,10 +17,16 @@ import re
 
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from aiokclient.protocol.messages.api_versions import ApiVersion
+from aiokclient.protocol.messages.api_versions import (
+    ApiVersion,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
 
+RESYNC = "group.resync"
+_FEATURES = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -31,13 +39,22 @@ def handle(call: Call) -> Reply:
     code = call.refused() or _check(call, call.request)
     if code:
         return ApiVersionsResponse(error_code=code)
-    return ApiVersionsResponse(
+    answer = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=api, min_version=low, max_version=high)
             for api, (low, high) in spans.items()
         ],
-        finalized_features_epoch=0 if call.version >= 3 else -1,
     )
+    if call.version >= _FEATURES:
+        answer.finalized_features_epoch = 0
+        if call.cluster.groups.resync:
+            answer.supported_features = [
+                SupportedFeatureKey(name=RESYNC, min_version=1, max_version=1)
+            ]
+            answer.finalized_features = [
+                FinalizedFeatureKey(name=RESYNC, max_version_level=1, min_version_level=1)
+            ]
+    return answer
 
 
 def _check(call: Call, request: ApiVersionsRequest) -> Code:
