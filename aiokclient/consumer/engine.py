@@ -125,7 +125,7 @@ class Engine:
             self._release()
 
     def _release(self) -> None:
-        self.cluster.updater.unwant(self._follower)
+        self.cluster.updater.unwant(self._follower.topics)
         self.cluster.updater.unwant(self)
         self.cluster.release(self.fetchers)
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.subscription import SubscriptionState
-    from aiokclient.errors import KafkaError
     from aiokclient.types import GroupMetadata
 
 __all__ = ["Membership", "MembershipParts", "Reconciler"]
@@ -123,7 +122,7 @@ class MembershipParts:
     config: ConsumerConfig
     subscription: SubscriptionState
     reconciler: Reconciler
-    report: Callable[[KafkaError], None]
+    report: Callable[[Exception], None]
     """Has an error raised at the program's next request for records, once."""
     changed: Callable[[], None]
     """`metadata` or `confirmed_until` are different: commits and the reader look again."""

@@ -71,7 +71,7 @@ class Reader:
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
         self.in_hand = InHand(self._time)
-        self._reports: dict[tuple[object, ...], KafkaError] = {}
+        self._reports: dict[tuple[object, ...], Exception] = {}
         self._failed = False
         self.turnstile = Turnstile(self._time)
         self._yielded = 0.0
@@ -101,9 +101,10 @@ class Reader:
         self._failed = any(state.phase is Phase.FAILED for state in states)
         self._arrived.set()
 
-    def report(self, error: KafkaError) -> None:
+    def report(self, error: Exception) -> None:
         """Has an error raised at the next request, once."""
-        key = (type(error), error.topic_partition, error.broker)
+        place = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
+        key = (type(error), *place)
         self._reports[key] = error
         self._arrived.set()
 
@@ -171,7 +172,7 @@ class Reader:
 
     def stretch(self) -> float:
         """For how long, in seconds, an iteration may go through what it has before it asks."""
-        left = self._subscription.confirmed_until - self._time()
+        left = self._subscription.confirmed_until() - self._time()
         return min(GIVE_WAY_S, left) if left > 0 else GIVE_WAY_S
 
     async def _wait(self, until: float) -> None:

@@ -57,9 +57,8 @@ class SubscriptionState:
         self.reset = reset
         self.grouped = grouped
         """A group shares the subscribed topics out, and knows where to begin."""
-        self.confirmed_until = math.inf
-        """Until when it is certain that what the group gave is this consumer's, by the loop's
-        clock."""
+        self.confirmed_until: Callable[[], float] = lambda: math.inf
+        """Until when, on the loop's clock, it is certain that what the group gave is ours."""
         self._late = False
         self.metrics = Metrics()
         self.subscription = Subscription()
@@ -99,8 +98,8 @@ class SubscriptionState:
 
     def look(self) -> None:
         """To be called before anything is handed out: what has changed counts from now on."""
-        if not self._late and asyncio.get_running_loop().time() >= self.confirmed_until:
-            self.confirm(self.confirmed_until)
+        if self.grouped:
+            self.confirm()
         self.flush()
 
     # -- what is read
@@ -249,10 +248,9 @@ class SubscriptionState:
             state.withheld = state.withheld | why if on else state.withheld & ~why
         self.changed()
 
-    def confirm(self, until: float) -> None:
-        """What the group gave is handed out until then, and not a moment longer."""
-        self.confirmed_until = until
-        late = asyncio.get_running_loop().time() >= until
+    def confirm(self) -> None:
+        """What the group gave is handed out as long as that is certain, not a moment longer."""
+        late = asyncio.get_running_loop().time() >= self.confirmed_until()
         if late is not self._late:
             self._late = late
             states = [self.partitions[tp] for tp in self._subscribed if tp not in self._by_hand]

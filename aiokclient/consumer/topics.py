@@ -1,34 +1,30 @@
 """Whole topics without a group: all their partitions, also those that appear later.
 
-The metadata read when the consumer subscribed is the base. A partition that is not in it has
-appeared since, so it is read from its first offset, whatever `auto_offset_reset` says (unless
-`new_partitions="reset"`): nothing that was written to it before it was noticed is missed.
+A partition that was not there when the consumer subscribed is read from its first offset, whatever
+`auto_offset_reset` says (unless `new_partitions="reset"`): nothing that was written to it before
+it was noticed is missed.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
-from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import ClusterMetadata, TopicInfo
-from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.known_topics import KnownTopics
 from aiokclient.consumer.listener import tell
 from aiokclient.consumer.positions import Withheld
 from aiokclient.consumer.resets import EARLIEST, Reset
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import Subscription, SubscriptionState
 from aiokclient.errors import KafkaError
-from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.types import TopicPartition
 
-__all__ = ["TopicFollower"]
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.config import ConsumerConfig
 
-logger = logging.getLogger("aiokclient.consumer")
+__all__ = ["TopicFollower"]
 
 
 class TopicFollower:
@@ -47,13 +43,10 @@ class TopicFollower:
         bar: Callable[[], None],
     ) -> None:
         self._cluster = cluster
-        self._config = config
         self._subscription = subscription
-        self._report = report
         self._bar = bar
         self._fresh = EARLIEST if config.new_partitions == "earliest" else subscription.reset
-        self._current = Subscription()
-        self._base: dict[str, tuple[UUID, int]] = {}
+        self.topics = KnownTopics(cluster, config, report=report)
         self._wake = Signal()
         self.assigned = Signal()
         """Set each time the assigned partitions were compared with the metadata."""
@@ -61,79 +54,36 @@ class TopicFollower:
         subscription.listen(self._subscribed)
 
     def _subscribed(self) -> None:
-        if self._subscription.subscription is not self._current:
+        if self._subscription.subscription is not self.topics.current:
             self.up_to_date = False
             self._wake.set()
 
     def observe(self) -> None:
         """To be called for each new snapshot of the metadata."""
-        if self._current:
+        if self.topics.current:
             self._wake.set()
 
     async def run(self) -> None:
         """Follows until it is cancelled."""
         self._bar()
         while True:
-            if self._subscription.subscription is not self._current:
-                await self._begin(self._subscription.subscription)
-            if self._subscription.subscription is self._current:
-                await self._assign(self._current, self._cluster.metadata)
+            if self._subscription.subscription is not self.topics.current:
+                await self.topics.begin(self._subscription.subscription)
+            if self._subscription.subscription is self.topics.current:
+                await self._assign(self.topics.current, self._cluster.metadata)
                 self.up_to_date = True
                 self.assigned.set()
             await self._wake.wait()
 
-    async def _begin(self, subscription: Subscription) -> None:
-        self._current = subscription
-        updater = self._cluster.updater
-        updater.unwant(self)
-        if subscription.pattern is not None:
-            updater.want_all(self)
-        for topic in subscription.topics:
-            updater.want(topic, self, auto_create=self._config.allow_auto_create_topics)
-        if not subscription:
-            return
-        metadata = await self._fresh_metadata(subscription)
-        self._base = {
-            name: (info.topic_id, len(info.partitions))
-            for name, info in metadata.topics.items()
-            if not info.error
-        }
-        for topic in subscription.topics:
-            if topic not in self._base:
-                logger.warning("Topic %s is not there; it is read as soon as it is", topic)
-
-    async def _fresh_metadata(self, subscription: Subscription) -> ClusterMetadata:
-        """Metadata read after the subscription was made, however long that takes."""
-        clock = self._cluster.clock
-        backoff = Backoff(
-            self._config.retry_backoff_ms / 1000, self._config.retry_backoff_max_ms / 1000
-        )
-        topics = None if subscription.pattern is not None else subscription.topics
-        timeout = self._config.default_api_timeout_ms / 1000
-        for attempt in range(1 << 62):
-            try:
-                return await self._cluster.updater.refresh(topics, timeout=timeout)
-            except KafkaError as error:
-                action = decide(error, Scope.METADATA, attempt, math.inf, clock.rng, backoff)
-                if action.decision not in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
-                    self._report(error)
-                await asyncio.sleep(action.delay_s or backoff.maximum_s)
-        raise AssertionError("unreachable")
-
     async def _assign(self, subscription: Subscription, metadata: ClusterMetadata) -> None:
         before = self._subscription.subscribed()
-        self._report_errors(subscription)
+        self.topics.report_errors()
         starts: dict[TopicPartition, Reset | None] = {}
-        names = subscription.topics if subscription.pattern is None else sorted(metadata.topics)
-        for name in names:
-            info = metadata.topic(name)
-            if info is None or not subscription.matches(name, internal=self._hidden(info)):
-                continue
-            topic_id, count = self._base.get(name, (None, 0))
-            known = count if topic_id == info.topic_id else 0
-            for index in range(len(info.partitions)):
-                start = self._subscription.reset if index < known else self._fresh
-                starts[TopicPartition(name, index)] = start
+        for name in self.topics.matching(metadata):
+            for index in range(len(metadata.topics[name].partitions)):
+                tp = TopicPartition(name, index)
+                appeared = self.topics.has_appeared(tp, metadata)
+                starts[tp] = self._fresh if appeared else self._subscription.reset
         if list(starts) == before:
             return
         self._subscription.assign_subscribed(starts)
@@ -152,16 +102,3 @@ class TopicFollower:
         await tell(listener, "on_lost", lost)
         await tell(listener, "on_assigned", added)
         self._subscription.withhold(states, Withheld.LISTENER, False)
-
-    def _hidden(self, info: TopicInfo) -> bool:
-        return info.internal and self._config.exclude_internal_topics
-
-    def _report_errors(self, subscription: Subscription) -> None:
-        clock = self._cluster.clock
-        for topic in subscription.topics:
-            error = self._cluster.updater.errors.get(topic)
-            if error is None:
-                continue
-            decision = decide(error, Scope.METADATA, 0, math.inf, clock.rng).decision
-            if decision not in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
-                self._report(error)

@@ -1,0 +1,282 @@
+"""Storing how far the group is, and asking for it: OffsetCommit and OffsetFetch.
+
+Theory of operation. A commit goes out under the name that this member has at that moment. What
+comes back for each partition is judged by the policy, and what may go well later is sent again
+until the time is up. A commit that was refused although the member has another name by now (the
+group has gone on meanwhile, and this member with it) is sent again under that name.
+
+What this member does not own any more is not sent at all: the group has given it to another, whose
+commit would be undone. Commits go out one after the other, so that none overtakes another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokclient.consumer import offset_messages as messages
+from aiokclient.consumer.signal import Signal
+from aiokclient.errors import ApiTimeoutError, IllegalGenerationError, KafkaError
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.positions import PartitionState
+    from aiokclient.consumer.subscription import SubscriptionState
+    from aiokclient.network.connection import BrokerConnection
+    from aiokclient.protocol.schema import Request
+
+__all__ = ["Commits"]
+
+logger = logging.getLogger("aiokclient.consumer")
+
+R = TypeVar("R")
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Errors = dict[TopicPartition, KafkaError]
+
+
+class Commits:
+    """The offsets of one group, for one consumer in it.
+
+    `member` tells who this consumer is in the group at present; `renamed` is set when that has
+    changed.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        *,
+        member: Callable[[], GroupMetadata],
+        owner: Hashable,
+    ) -> None:
+        assert config.group_id is not None
+        self.group_id = config.group_id
+        self.member = member
+        self.renamed = Signal()
+        self._cluster = cluster
+        self._subscription = subscription
+        self._owner = owner
+        self._turn = asyncio.Lock()
+        self._request_s = config.request_timeout_ms / 1000
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._count = cluster.metrics.counter("consumer.commits")
+        self._failures = cluster.metrics.counter("consumer.commits.failed")
+
+    # -- storing
+
+    async def commit(self, offsets: Offsets, timeout: float) -> None:
+        """Stores these offsets, within `timeout` seconds, or raises why one could not be stored.
+
+        The others may have been stored then, as after a cancellation.
+        """
+        refused = await self.store(offsets, timeout)
+        if refused:
+            raise next(iter(refused.values()))
+
+    async def store(
+        self, offsets: Offsets, timeout: float, *, attempts: float = math.inf
+    ) -> Errors:
+        """Stores these offsets; what could not be, and why. Raises ApiTimeoutError."""
+        refused: Errors = {}
+        if not offsets:
+            return refused
+        deadline = self._cluster.clock.monotonic() + timeout
+        left = dict(offsets)
+        last: list[KafkaError] = []
+        try:
+            async with asyncio.timeout(None if timeout == math.inf else timeout), self._turn:
+                await self._known(left)
+                attempt = 0
+                while left:
+                    await self._store(left, refused, attempt, deadline, last)
+                    attempt += 1
+                    if attempt >= attempts:
+                        refused.update(dict.fromkeys(left, last[-1]) if left else {})
+                        break
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise ApiTimeoutError(
+                f"nothing was committed for {len(left)} partitions within {timeout:.1f} s",
+                api="OffsetCommit",
+                topic_partition=next(iter(left), None),
+            ) from (last[-1] if last else None)
+        finally:
+            self._failures.add(len(refused))
+        return refused
+
+    async def _store(
+        self,
+        left: dict[TopicPartition, OffsetAndMetadata],
+        refused: Errors,
+        attempt: int,
+        deadline: float,
+        last: list[KafkaError],
+    ) -> None:
+        """One attempt: takes out of `left` what is stored or refused for good, then backs off."""
+        for tp in [tp for tp in left if self._is_lost(tp)]:
+            refused[tp] = lost(tp)
+            del left[tp]
+        if not left:
+            return
+        member = await self._name()
+        jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
+        failed = await self._send(left, member)
+        for tp in [tp for tp in left if tp not in failed]:
+            offset = left.pop(tp).offset
+            state = self._state(tp)
+            if state is not None and jumps.get(tp) == state.jumps:
+                state.committed = offset
+        delay = 0.0
+        remaining = deadline - self._cluster.clock.monotonic()
+        for tp, error in failed.items():
+            last.append(error)
+            action = self._judge(tp, error, Scope.OFFSET_COMMIT, attempt, remaining)
+            if action is not None:
+                delay = max(delay, action)
+            elif member == self.member():
+                refused[tp] = error
+                del left[tp]
+        if left:
+            await self.renamed.wait(asyncio.get_running_loop().time() + delay)
+
+    async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:
+        metadata = self._cluster.metadata
+        self._count.add()
+
+        def build(connection: BrokerConnection) -> Request[Any]:
+            return messages.commit_request(member, offsets, metadata)
+
+        try:
+            response, node_id = await self._ask(build)
+        except KafkaError as error:
+            return dict.fromkeys(offsets, error)
+        return messages.commit_errors(response, offsets, metadata, node_id)
+
+    # -- asking
+
+    async def fetch(
+        self, tps: Iterable[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has stored; None where it has nothing. Raises ApiTimeoutError and such.
+
+        Offsets of transactions that are not ended are waited for (KIP-447).
+        """
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        left = list(dict.fromkeys(tps))
+        deadline = self._cluster.clock.monotonic() + timeout
+        last: KafkaError | None = None
+        try:
+            async with asyncio.timeout(None if timeout == math.inf else timeout):
+                for attempt in range(1 << 62):
+                    answered, failed = await self.ask(left)
+                    found.update(answered)
+                    left = [tp for tp in left if tp in failed]
+                    if not left:
+                        return found
+                    last = failed[left[0]]
+                    await self._before_next(failed, attempt, deadline)
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise ApiTimeoutError(
+                f"no committed offset within {timeout:.1f} s",
+                api="OffsetFetch",
+                topic_partition=left[0],
+            ) from last
+        raise AssertionError("unreachable")
+
+    async def _before_next(self, failed: Errors, attempt: int, deadline: float) -> None:
+        delay = 0.0
+        remaining = deadline - self._cluster.clock.monotonic()
+        for tp, error in failed.items():
+            action = self._judge(tp, error, Scope.OFFSET_FETCH, attempt, remaining)
+            if action is None:
+                raise error
+            delay = max(delay, action)
+        await asyncio.sleep(delay)
+
+    async def ask(
+        self, tps: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
+        """One question: what is stored, and for which partitions there is no answer, and why."""
+        wanted = list(tps)
+        if not wanted:
+            return {}, {}
+        try:
+            await self._known(wanted)
+            metadata = self._cluster.metadata
+            member = self.member()
+
+            def build(connection: BrokerConnection) -> Request[Any]:
+                return messages.fetch_request(connection, member, wanted, metadata)
+
+            response, node_id = await self._ask(build)
+        except KafkaError as error:
+            return {}, dict.fromkeys(wanted, error)
+        return messages.fetched(response, wanted, metadata, node_id)
+
+    # -- both
+
+    async def _ask(self, build: Callable[[BrokerConnection], Request[Any]]) -> tuple[Any, int]:
+        node_id = await self._cluster.coordinators.locate("group", self.group_id)
+        connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner)
+        response = await connection.send(build(connection), timeout_s=self._request_s)
+        return response, node_id
+
+    async def _known(self, tps: Iterable[TopicPartition]) -> None:
+        """Sees to it that the topics have their ids, by which newer brokers know them."""
+        topics = dict.fromkeys(tp.topic for tp in tps)
+        unknown = [topic for topic in topics if self._cluster.metadata.topic(topic) is None]
+        if unknown:
+            try:
+                await self._cluster.updater.refresh(unknown, timeout=self._request_s)
+            except KafkaError as error:
+                logger.info("the topics %s are not known: %s", ", ".join(unknown), error)
+
+    async def _name(self) -> GroupMetadata:
+        """Who this member is, once it is one: the coordinator refuses others."""
+        while self._subscription.subscription and not self.member().member_id:
+            await self.renamed.wait()
+        return self.member()
+
+    def _judge(
+        self, tp: TopicPartition, error: KafkaError, scope: Scope, attempt: int, remaining: float
+    ) -> float | None:
+        """How long to wait before it is tried again; None if it is not to be."""
+        rng = self._cluster.clock.rng
+        action = decide(error, scope, attempt, remaining, rng, self._backoff)
+        if action.decision is Decision.REFRESH_AND_RETRY:
+            self._cluster.coordinators.forget("group", self.group_id)
+            self._cluster.updater.request_update([tp.topic], reason=str(error))
+            if self._cluster.metadata.lacks(*tp):
+                return None
+        return action.delay_s if action.again else None
+
+    def _state(self, tp: TopicPartition) -> PartitionState | None:
+        return self._subscription.partitions.get(tp)
+
+    def _is_lost(self, tp: TopicPartition) -> bool:
+        subscription = self._subscription
+        if tp in subscription.partitions:
+            return False
+        return subscription.subscription.matches(tp.topic, internal=False)
+
+
+def lost(tp: TopicPartition) -> IllegalGenerationError:
+    """The error for a commit of what the group has given to somebody else."""
+    return IllegalGenerationError(
+        "This consumer does not own the partition (any more)",
+        api="OffsetCommit",
+        topic_partition=tp,
+    )

@@ -1,0 +1,116 @@
+"""The topics that a consumer subscribes to: kept in the metadata, and how they were at first.
+
+The metadata read when the consumer subscribed is the base. A partition that is not in it has
+appeared since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aiokclient.consumer.subscription import Subscription
+from aiokclient.errors import KafkaError
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.config import ConsumerConfig
+
+__all__ = ["KnownTopics"]
+
+logger = logging.getLogger("aiokclient.consumer")
+
+AGAIN = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+
+class KnownTopics:
+    """Those of one subscription at a time."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        *,
+        report: Callable[[KafkaError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._report = report
+        self._base: dict[str, tuple[UUID, int]] = {}
+        self.current = Subscription()
+        """The subscription that `begin` was called with last."""
+
+    async def begin(self, subscription: Subscription) -> None:
+        """Has its topics in the metadata instead of those before; returns when they are read.
+
+        A pattern may match any topic, so it reads all.
+        """
+        self.current = subscription
+        updater = self._cluster.updater
+        updater.unwant(self)
+        if subscription.pattern is not None:
+            updater.want_all(self)
+        for topic in subscription.topics:
+            updater.want(topic, self, auto_create=self._config.allow_auto_create_topics)
+        if not subscription:
+            return
+        metadata = await self._read(subscription)
+        self._base = {
+            name: (info.topic_id, len(info.partitions))
+            for name, info in metadata.topics.items()
+            if not info.error
+        }
+        for topic in subscription.topics:
+            if topic not in self._base:
+                logger.warning("Topic %s is not there; it is read as soon as it is", topic)
+
+    def matching(self, metadata: ClusterMetadata) -> list[str]:
+        """The topics of the subscription that are there, by name. Plain."""
+        subscription, hide = self.current, self._config.exclude_internal_topics
+        names = subscription.topics if subscription.pattern is None else sorted(metadata.topics)
+        return [
+            name
+            for name in names
+            if (info := metadata.topic(name)) is not None
+            and subscription.matches(name, internal=info.internal and hide)
+        ]
+
+    def has_appeared(self, tp: TopicPartition, metadata: ClusterMetadata) -> bool:
+        """Whether the partition was not there when the consumer subscribed. Plain."""
+        info = metadata.topic(tp.topic)
+        topic_id, count = self._base.get(tp.topic, (None, 0))
+        return info is None or topic_id != info.topic_id or tp.partition >= count
+
+    def report_errors(self) -> None:
+        """Has the program see what is wrong with topics that it named. Plain."""
+        for topic in self.current.topics:
+            error = self._cluster.updater.errors.get(topic)
+            if error is None:
+                continue
+            decision = decide(error, Scope.METADATA, 0, math.inf, self._cluster.clock.rng).decision
+            if decision not in AGAIN:
+                self._report(error)
+
+    async def _read(self, subscription: Subscription) -> ClusterMetadata:
+        """Metadata read after the subscription was made, however long that takes."""
+        config = self._config
+        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        topics = None if subscription.pattern is not None else subscription.topics
+        timeout = config.default_api_timeout_ms / 1000
+        for attempt in range(1 << 62):
+            try:
+                return await self._cluster.updater.refresh(topics, timeout=timeout)
+            except KafkaError as error:
+                rng = self._cluster.clock.rng
+                action = decide(error, Scope.METADATA, attempt, math.inf, rng, backoff)
+                if action.decision not in AGAIN:
+                    self._report(error)
+                await asyncio.sleep(action.delay_s or backoff.maximum_s)
+        raise AssertionError("unreachable")

@@ -1,0 +1,175 @@
+"""OffsetCommit and OffsetFetch: what is asked, and what the answers say. Pure.
+
+From version 10 on both name topics by their ids, before that by their names. Requests carry both,
+where the message has room for both; what is not of the negotiated version stays behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from aiokclient.errors import KafkaError, ProtocolError, error_for
+from aiokclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from aiokclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.network.connection import BrokerConnection
+    from aiokclient.types import GroupMetadata
+
+__all__ = ["commit_errors", "commit_request", "fetch_request", "fetched"]
+
+NO_ID: Final = UUID(int=0)
+NO_EPOCH: Final = -1
+NOTHING: Final = -1
+"""The committed offset of a partition for which nothing is committed."""
+GROUPS_FROM: Final = 8
+STABLE_FROM: Final = 7
+
+Errors = dict[TopicPartition, KafkaError]
+
+
+def commit_request(
+    member: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    metadata: ClusterMetadata,
+) -> OffsetCommitRequest:
+    """Stores the offsets under the member's name."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for tp, to in offsets.items():
+        if tp.topic not in topics:
+            topic_id = _id(metadata, tp.topic)
+            topics[tp.topic] = OffsetCommitRequestTopic(name=tp.topic, topic_id=topic_id)
+        topics[tp.topic].partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=to.offset,
+                committed_leader_epoch=NO_EPOCH if to.leader_epoch is None else to.leader_epoch,
+                committed_metadata=to.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=member.group_id,
+        generation_id_or_member_epoch=member.generation_id,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        topics=list(topics.values()),
+    )
+
+
+def commit_errors(
+    response: Any,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    metadata: ClusterMetadata,
+    node_id: int,
+) -> Errors:
+    """What was not stored, and why."""
+    errors: Errors = {}
+    answered: dict[TopicPartition, None] = {}
+    for tp, partition in _answers(response.topics, offsets, metadata):
+        answered[tp] = None
+        error = error_for(
+            partition.error_code, api="OffsetCommit", broker=node_id, topic_partition=tp
+        )
+        if error is not None:
+            errors[tp] = error
+    return errors | _left_out(offsets, answered, "OffsetCommit", node_id)
+
+
+def fetch_request(
+    connection: BrokerConnection,
+    member: GroupMetadata,
+    tps: Sequence[TopicPartition],
+    metadata: ClusterMetadata,
+) -> OffsetFetchRequest:
+    """Asks for the offsets of the member's group, those of ended transactions only."""
+    version = connection.version_of(OffsetFetchRequest)
+    topics: dict[str, list[int]] = {}
+    for tp in tps:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    stable = version >= STABLE_FROM
+    if version < GROUPS_FROM:
+        asked = [OffsetFetchRequestTopic(name=n, partition_indexes=i) for n, i in topics.items()]
+        return OffsetFetchRequest(group_id=member.group_id, topics=asked, require_stable=stable)
+    group = OffsetFetchRequestGroup(
+        group_id=member.group_id,
+        member_id=member.member_id or None,
+        member_epoch=member.generation_id,
+        topics=[
+            OffsetFetchRequestTopics(name=n, topic_id=_id(metadata, n), partition_indexes=i)
+            for n, i in topics.items()
+        ],
+    )
+    return OffsetFetchRequest(groups=[group], require_stable=stable)
+
+
+def fetched(
+    response: Any, tps: Sequence[TopicPartition], metadata: ClusterMetadata, node_id: int
+) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
+    """What is stored (None: nothing), and for which partitions there is no answer, and why."""
+    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    errors: Errors = {}
+    for part in response.groups or [response]:
+        refusal = error_for(part.error_code, api="OffsetFetch", broker=node_id)
+        if refusal is not None:
+            return {}, dict.fromkeys(tps, refusal)
+        for tp, partition in _answers(part.topics, tps, metadata):
+            code = partition.error_code
+            error = error_for(code, api="OffsetFetch", broker=node_id, topic_partition=tp)
+            if error is None:
+                found[tp] = _stored(partition)
+            else:
+                errors[tp] = error
+    return found, errors | _left_out(tps, {**found, **errors}, "OffsetFetch", node_id)
+
+
+def _stored(partition: Any) -> OffsetAndMetadata | None:
+    if partition.committed_offset == NOTHING:
+        return None
+    epoch = partition.committed_leader_epoch
+    return OffsetAndMetadata(
+        partition.committed_offset, partition.metadata or "", None if epoch == NO_EPOCH else epoch
+    )
+
+
+def _answers(
+    topics: Iterable[Any], tps: Iterable[TopicPartition], metadata: ClusterMetadata
+) -> Iterator[tuple[TopicPartition, Any]]:
+    wanted = dict.fromkeys(tps)
+    names = {_id(metadata, tp.topic): tp.topic for tp in wanted}
+    for topic in topics:
+        topic_id = getattr(topic, "topic_id", NO_ID)
+        name = topic.name or names.get(topic_id, "")
+        for partition in topic.partitions:
+            tp = TopicPartition(name, partition.partition_index)
+            if tp in wanted:
+                yield tp, partition
+
+
+def _left_out(
+    tps: Iterable[TopicPartition], answered: Mapping[TopicPartition, object], api: str, node_id: int
+) -> Errors:
+    return {
+        tp: ProtocolError(
+            "the answer leaves the partition out", api=api, broker=node_id, topic_partition=tp
+        )
+        for tp in tps
+        if tp not in answered
+    }
+
+
+def _id(metadata: ClusterMetadata, topic: str) -> UUID:
+    info = metadata.topic(topic)
+    return NO_ID if info is None else info.topic_id
