@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from aiokclient.consumer.assignors.assignor import Assignor
 from aiokclient.consumer.assignors.range import Range
 from aiokclient.consumer.assignors.round_robin import RoundRobin
+from aiokclient.consumer.assignors.sticky import CooperativeSticky, Sticky
 from aiokclient.errors import ConfigError
 
 __all__ = ["BUILT_IN", "make_assignors"]
 
-BUILT_IN: dict[str, type[Assignor]] = {kind.name: kind for kind in (Range, RoundRobin)}
+BUILT_IN: dict[str, type[Assignor]] = {
+    kind.name: kind for kind in (Range, RoundRobin, Sticky, CooperativeSticky)
+}
 """Those that have a name in the configuration; a test holds them equal to the option's names."""
 
 

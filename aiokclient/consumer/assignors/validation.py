@@ -1,0 +1,154 @@
+"""What an assignor returned is checked before it is sent: a mistake would harm the whole group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aiokclient.consumer.assignors.assignor import (
+    AssignmentCluster,
+    Assignor,
+    MemberAssignment,
+    MemberSubscription,
+    RebalanceProtocol,
+)
+from aiokclient.errors import AssignmentFailedError
+from aiokclient.types import TopicPartition
+
+__all__ = ["validate"]
+
+
+def validate(
+    assignor: Assignor,
+    given: Mapping[str, MemberAssignment],
+    cluster: AssignmentCluster,
+    members: Mapping[str, MemberSubscription],
+    protocol: RebalanceProtocol = RebalanceProtocol.EAGER,
+) -> dict[str, MemberAssignment]:
+    """The assignment of every member, in the order of `members`; none means no partitions.
+
+    Raises AssignmentFailedError, which names the assignor, the partition and what to do, for:
+    something else than assignments by member id, members that are not in the group, partitions
+    that do not exist or whose topic the member did not ask for, a partition for two members
+    unless the assignor is `overlapping`, and, with the cooperative protocol, a partition for one
+    member that another one says it owns.
+    """
+    check = _Check(assignor, cluster, members)
+    check.shape(given)
+    found = {name: given.get(name, MemberAssignment()) for name in members}
+    for name, assignment in found.items():
+        check.partitions(name, assignment)
+    if not assignor.overlapping:
+        check.given_once(found)
+    if protocol is RebalanceProtocol.COOPERATIVE:
+        check.given_up(found)
+    return {
+        name: one._replace(partitions=tuple(dict.fromkeys(one.partitions)))
+        for name, one in found.items()
+    }
+
+
+class _Check:
+    def __init__(
+        self,
+        assignor: Assignor,
+        cluster: AssignmentCluster,
+        members: Mapping[str, MemberSubscription],
+    ) -> None:
+        self._what = f"Assignor {assignor.name!r} ({type(assignor).__qualname__})"
+        self._cluster = cluster
+        self._members = members
+
+    def shape(self, given: object) -> None:
+        if not isinstance(given, Mapping):
+            raise AssignmentFailedError(
+                f"{self._what} returned {_kind(given)}. Return a mapping from member id to "
+                "MemberAssignment."
+            )
+        for name, assignment in given.items():
+            if name not in self._members:
+                raise AssignmentFailedError(
+                    f"{self._what} gave partitions to {name!r}, which is no member of the group. "
+                    "Give partitions to the members that assign() is called with."
+                )
+            self._is_assignment(name, assignment)
+
+    def _is_assignment(self, name: str, assignment: object) -> None:
+        if isinstance(assignment, MemberAssignment):
+            wrong = _wrong(*assignment)
+        else:
+            wrong = _kind(assignment)
+        if wrong:
+            raise AssignmentFailedError(
+                f"{self._what} gave member {name!r} {wrong}. Give a MemberAssignment: a tuple of "
+                "TopicPartition, and bytes or None as user data."
+            )
+
+    def partitions(self, name: str, assignment: MemberAssignment) -> None:
+        """Existing ones, of topics that the member asked for."""
+        topics = set(self._members[name].topics)
+        for partition in assignment.partitions:
+            topic, count = partition.topic, self._cluster.count(partition.topic)
+            if partition not in self._cluster:
+                has = f"{topic!r} has {count} partitions" if count else f"there is no {topic!r}"
+                raise self._error(partition, name, f"but {has}. Give what cluster.partitions() has")
+            if topic not in topics:
+                advice = "but this member does not subscribe to it. Look at its `topics`"
+                raise self._error(partition, name, advice)
+
+    def given_once(self, given: Mapping[str, MemberAssignment]) -> None:
+        has: dict[TopicPartition, str] = {}
+        for name, partition in _pairs(given):
+            if (other := has.setdefault(partition, name)) != name:
+                advice = (
+                    f"and to {other!r}. Give it to one of them, or set `overlapping = True` on "
+                    "the assignor if that is meant"
+                )
+                raise self._error(partition, name, advice)
+
+    def given_up(self, given: Mapping[str, MemberAssignment]) -> None:
+        """No partition goes straight from one member to another."""
+        holders: dict[TopicPartition, list[str]] = {}
+        for name, member in self._members.items():
+            for partition in member.owned:
+                holders.setdefault(partition, []).append(name)
+        for name, partition in _pairs(given):
+            others = holders.get(partition, [])
+            if others and name not in others:
+                advice = (
+                    f"while {others[0]!r} still owns it. Give it to nobody now, and to this one in "
+                    "the next rebalance, or set `cooperative = False` on the assignor"
+                )
+                raise self._error(partition, name, advice)
+
+    def _error(self, partition: TopicPartition, name: str, advice: str) -> AssignmentFailedError:
+        return AssignmentFailedError(
+            f"{self._what} gave {partition} to member {name!r}, {advice}.",
+            topic_partition=partition,
+        )
+
+
+def _pairs(given: Mapping[str, MemberAssignment]) -> Iterator[tuple[str, TopicPartition]]:
+    for name, assignment in given.items():
+        for partition in assignment.partitions:
+            yield name, partition
+
+
+def _wrong(partitions: object, user_data: object) -> str:
+    """What is wrong with the types of an assignment."""
+    if not isinstance(user_data, bytes | None):
+        return f"user data that is {_kind(user_data)}"
+    if not isinstance(partitions, tuple | list):
+        return f"partitions that are {_kind(partitions)}"
+    others = [one for one in partitions if not _is_partition(one)]
+    return f"{others[0]!r} as a partition" if others else ""
+
+
+def _is_partition(value: object) -> bool:
+    if not isinstance(value, TopicPartition):
+        return False
+    topic, index = value
+    return isinstance(topic, str) and isinstance(index, int)
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__qualname__}"
