@@ -16,14 +16,13 @@ from aiokclient.protocol.messages.produce import (
 )
 
 if TYPE_CHECKING:
+    from aiokclient.producer.topic import Topic
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 __all__ = ["Exchange", "Sent", "endpoints", "left_out"]
 
 IDS_FROM = 13
 """From this version on a topic is named by its id."""
-
-Key = tuple[str | UUID, int]
 
 
 class Sent(NamedTuple):
@@ -36,7 +35,7 @@ class Sent(NamedTuple):
 class Exchange:
     """A request with its batches, at most one for each partition."""
 
-    __slots__ = ("request", "sent", "version")
+    __slots__ = ("_parts", "request", "sent", "version")
 
     def __init__(
         self,
@@ -47,29 +46,27 @@ class Exchange:
         timeout_ms: int,
         transactional_id: str | None = None,
     ) -> None:
-        if version >= IDS_FROM and any(not b.queue.topic.topic_id.int for b in batches):
-            version = IDS_FROM - 1
-        self.version = version
-        self.sent: dict[Key, Sent] = {}
-        topics: dict[str, TopicProduceData] = {}
+        self.sent: list[Sent] = []
+        self._parts: dict[Topic, tuple[TopicProduceData, dict[int, Sent]]] = {}
         for batch in batches:
-            topic = batch.queue.topic
-            data = topics.get(topic.name)
-            if data is None:
-                data = topics[topic.name] = TopicProduceData(
-                    name=topic.name, topic_id=topic.topic_id, partition_data=[]
-                )
-            index = batch.queue.partition
+            topic, index = batch.queue.topic, batch.queue.partition
             assert index is not None
+            found = self._parts.get(topic)
+            if found is None:
+                data = TopicProduceData(name=topic.name, topic_id=topic.topic_id)
+                found = self._parts[topic] = (data, {})
+                if version >= IDS_FROM and not data.topic_id.int:
+                    version = IDS_FROM - 1
             sealed = batch.seal(transactional_id is not None)
-            data.partition_data.append(PartitionProduceData(index=index, records=sealed))
-            place = topic.topic_id if version >= IDS_FROM else topic.name
-            self.sent[place, index] = Sent(batch, batch.attempt)
+            found[0].partition_data.append(PartitionProduceData(index=index, records=sealed))
+            sent = found[1][index] = Sent(batch, batch.attempt)
+            self.sent.append(sent)
+        self.version = version
         self.request = ProduceRequest(
             transactional_id=transactional_id,
             acks=acks,
             timeout_ms=timeout_ms,
-            topic_data=list(topics.values()),
+            topic_data=[data for data, _ in self._parts.values()],
         )
 
     def answers(
@@ -79,15 +76,21 @@ class Exchange:
 
         A partition that is there twice counts once, and one that was not asked for not at all.
         """
-        waiting = dict(self.sent)
+        by_id = self.version >= IDS_FROM
+        waiting: dict[str | UUID, dict[int, Sent]] = {
+            data.topic_id if by_id else data.name: dict(sent) for data, sent in self._parts.values()
+        }
         for topic in response.responses:
-            place = topic.topic_id if self.version >= IDS_FROM else topic.name
+            of_topic = waiting.get(topic.topic_id if by_id else topic.name)
+            if of_topic is None:
+                continue
             for part in topic.partition_responses:
-                sent = waiting.pop((place, part.index), None)
+                sent = of_topic.pop(part.index, None)
                 if sent is not None:
                     yield sent, part
-        for sent in waiting.values():
-            yield sent, None
+        for of_topic in waiting.values():
+            for sent in of_topic.values():
+                yield sent, None
 
 
 def endpoints(response: ProduceResponse) -> list[BrokerInfo]:

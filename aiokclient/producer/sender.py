@@ -13,7 +13,6 @@ an answer for a second. Either way its partitions are unsendable, which limits t
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
@@ -219,13 +218,13 @@ class Sender:
     ) -> None:
         self.in_flight -= 1
         # The transport has let go of the bytes, or will never read them again.
-        for sent in exchange.sent.values():
+        for sent in exchange.sent:
             self._unpin(sent.batch)
         if error is not None:
-            for sent in exchange.sent.values():
+            for sent in exchange.sent:
                 self._outcomes.unanswered(sent, error)
         elif response is None:
-            for sent in exchange.sent.values():
+            for sent in exchange.sent:
                 self._outcomes.written(sent)
         else:
             self._set_silent(False)
@@ -235,7 +234,7 @@ class Sender:
                     self._outcomes.unanswered(sent, left_out(self.node_id))
                 else:
                     self._outcomes.answered(sent, part, self.node_id, nodes)
-        for sent in exchange.sent.values():
+        for sent in exchange.sent:
             queue = sent.batch.queue
             if queue.sender is not self:
                 queue.poke()

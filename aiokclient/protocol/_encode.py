@@ -181,10 +181,14 @@ class EncoderSource(Source):
                 self.flush()
 
     def tags(self, source: str, tagged: list[Field], path: str) -> None:
-        known = "None"
-        if tagged:
-            known = self.fresh("known")
-            self.line(f"{known} = None")
+        if not tagged:
+            with self.block(f"if {source}._tags:"):
+                self.line(f"write_tags(out, None, {source}._tags, {path!r})")
+            with self.block("else:"):
+                self.line("out.append(0)")
+            return
+        known = self.fresh("known")
+        self.line(f"{known} = None")
         for field in tagged:
             with self.block(f"if {self.differs(field, f'{source}.{field.name}')}:"):
                 self.tagged(field, source, known, path)

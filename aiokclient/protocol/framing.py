@@ -114,12 +114,11 @@ def _frame(head: bytearray, body: Message, version: int) -> list[Buffer]:
         return [out]
     if out:
         segments.append(out)
-    _LENGTH.pack_into(head, 0, sum(map(_size, segments)) - _PREFIX)
+    size = -_PREFIX
+    for segment in segments:
+        size += segment.nbytes if isinstance(segment, memoryview) else len(segment)
+    _LENGTH.pack_into(head, 0, size)
     return segments
-
-
-def _size(segment: Buffer) -> int:
-    return segment.nbytes if isinstance(segment, memoryview) else len(segment)
 
 
 class _Heads:
