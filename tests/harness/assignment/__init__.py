@@ -1,0 +1,18 @@
+"""Groups to try assignors on, what is said of an outcome, and Kafka's assignors to compare with."""
+
+from assignment.groups import Group, Regrouping, carried, random_group, random_regrouping
+from assignment.java import AssignorOracle, JavaError
+from assignment.judgement import Judgement, judged, settled
+
+__all__ = [
+    "AssignorOracle",
+    "Group",
+    "JavaError",
+    "Judgement",
+    "Regrouping",
+    "carried",
+    "judged",
+    "random_group",
+    "random_regrouping",
+    "settled",
+]
