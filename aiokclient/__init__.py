@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         MemberSubscription,
     )
     from aiokclient.errors import KafkaError
+    from aiokclient.group import GroupMember, GroupProtocol
     from aiokclient.producer import Delivery, Producer
     from aiokclient.security import Plaintext, Tls
     from aiokclient.types import (
@@ -57,7 +58,9 @@ __all__ = [
     "Controller",
     "Coordinator",
     "Delivery",
+    "GroupMember",
     "GroupMetadata",
+    "GroupProtocol",
     "Headers",
     "KafkaError",
     "Leader",
@@ -95,6 +98,8 @@ _PLACES = {
     "Controller": "cluster.targets",
     "Coordinator": "cluster.targets",
     "Delivery": "producer",
+    "GroupMember": "group",
+    "GroupProtocol": "group",
     "KafkaError": "errors",
     "Leader": "cluster.targets",
     "MemberAssignment": "consumer.assignors",

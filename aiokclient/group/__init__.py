@@ -3,14 +3,23 @@
 `GroupMember` is what a program uses; `GroupEngine` is what it and consumers stand on.
 """
 
+from aiokclient.group.desk import GroupProtocol
 from aiokclient.group.engine import GroupEngine
+from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
+from aiokclient.group.member import GroupMember
+from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.group.states import MemberState
 
 __all__ = [
     "Generation",
     "GroupEngine",
+    "GroupGeneration",
     "GroupHandler",
+    "GroupMember",
+    "GroupMemberConfig",
+    "GroupMemberOptions",
+    "GroupProtocol",
     "GroupSettings",
     "MemberInfo",
     "MemberState",

@@ -32,11 +32,14 @@ from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.protocol.messages.join_group import JoinGroupResponse
+    from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 __all__ = ["GroupEngine"]
 
 logger = logging.getLogger("aiokclient.group")
+
+AGAIN = "again-"
+"""How the name of a protocol begins that is only there to be new."""
 
 FAILED_ASSIGNMENTS = 10
 """So many times `retry_backoff_max_ms` at most lie between two tries of an assignment that fails:
@@ -90,6 +93,7 @@ class GroupEngine:
         self._wanted_in = True
         self._rejoin_reason: str | None = None
         self._asked = False
+        self._assigns_anew = False
         self._offered: list[tuple[str, bytes]] = []
         self._out_reason = ""
         self._leaver = self.nobody
@@ -128,6 +132,17 @@ class GroupEngine:
         """Has the group make a new generation, once the present one has begun. Plain."""
         self._rejoin_reason = self._rejoin_reason or reason
         self._asked = True
+        self._post(Event.REBALANCE, only_in=MemberState.STABLE)
+
+    def reassign(self, reason: str) -> None:
+        """On the leader: has `assign` run again, as what it goes by has changed. Plain.
+
+        In the same generation where the coordinator can do that, else it is `rejoin`.
+        """
+        if not (self._generation.is_leader and self._link.resyncs):
+            return self.rejoin(reason)
+        self._rejoin_reason = self._rejoin_reason or reason
+        self._assigns_anew = True
         self._post(Event.REBALANCE, only_in=MemberState.STABLE)
 
     def pause(self, reason: str) -> None:
@@ -280,32 +295,39 @@ class GroupEngine:
 
     async def _join(self) -> Event:
         await asyncio.sleep(self._not_before - asyncio.get_running_loop().time())
+        request, asked = self._call(), self._asked
+        reason, self._rejoin_reason, self._asked = self._rejoin_reason, None, False
+        event = None
+        try:
+            sent_at = self._cluster.clock.monotonic()
+            answer = await self._park(request)
+            event = answer if isinstance(answer, Event) else CODES.get(answer.error_code)
+            event = event or self._joined(answer, sent_at, request)
+        finally:
+            if event is not Event.JOINED:
+                # The next JoinGroup asks for the same.
+                self._rejoin_reason = self._rejoin_reason or reason
+                self._asked = self._asked or asked
+        if event is Event.MEMBER_ID_REQUIRED:
+            member = self.nobody._replace(member_id=answer.member_id)
+            self._generation = Generation(member, "", "", b"")
+        return event
+
+    def _call(self) -> JoinGroupRequest:
         protocols = list(self._handler.protocols())
-        reason, self._rejoin_reason = self._rejoin_reason or "the member starts", None
         if self._asked and not self._generation.is_leader and protocols == self._offered:
-            protocols.append((f"again-{self._cluster.clock.rng.getrandbits(64):x}", b""))
-        self._asked, self._offered = False, protocols
-        sent_at = self._cluster.clock.monotonic()
-        request = wire.join(
+            protocols.append((f"{AGAIN}{self._cluster.clock.rng.getrandbits(64):x}", b""))
+        return wire.join(
             self.settings,
             self._generation.metadata.member_id,
             self._handler.protocol_type,
             protocols,
-            reason,
+            self._rejoin_reason or "the member starts",
         )
-        answer = await self._park(request)
-        if isinstance(answer, Event):
-            return answer
-        event = CODES.get(answer.error_code)
-        if event is not None:
-            if event is Event.MEMBER_ID_REQUIRED:
-                self._generation = Generation(
-                    self.nobody._replace(member_id=answer.member_id), "", "", b""
-                )
-            return event
-        return self._joined(answer, sent_at)
 
-    def _joined(self, answer: JoinGroupResponse, sent_at: float) -> Event:
+    def _joined(
+        self, answer: JoinGroupResponse, sent_at: float, request: JoinGroupRequest
+    ) -> Event:
         error = wire.mismatch(answer, self._handler.protocol_type, None)
         if error is not None:
             return self._refused(error)
@@ -317,7 +339,7 @@ class GroupEngine:
         )
         protocol = answer.protocol_name or ""
         self._generation = Generation(member, protocol, answer.leader, b"", members)
-        self.rebalance_deadline = math.inf
+        self._offered = [(protocol.name, protocol.metadata) for protocol in request.protocols]
         leads = self._generation.is_leader and not answer.skip_assignment
         self._assignments = None if leads else {}
         self._cancel_retry()
@@ -327,6 +349,7 @@ class GroupEngine:
     async def _sync(self) -> Event:
         generation = self._generation
         if self._assignments is None:
+            self._assigns_anew = False
             self._assignments = await self._assign(generation)
         protocol_type = self._handler.protocol_type
         sent_at = self._cluster.clock.monotonic()
@@ -344,6 +367,7 @@ class GroupEngine:
         self._link.end_parking()
         self._heart.answered(sent_at)
         self._attempt = 0
+        self.rebalance_deadline = math.inf
         failure = failure_in(protocol_type, bytes(answer.assignment))
         if failure is not None:
             # The leader has reported the error itself.
@@ -390,7 +414,14 @@ class GroupEngine:
             if not bound.expired():
                 raise
             return Event.LATE
-        return Event.PREPARED
+        if self._asked or not self._link.resyncs:
+            return Event.PREPARED
+        if self._generation.is_leader:
+            if not self._assigns_anew:
+                return Event.PREPARED
+            self._assignments = None
+        self._rejoin_reason = None
+        return Event.RESYNCING
 
     async def _leave(self) -> Event:
         member, self._leaver = self._leaver, self.nobody

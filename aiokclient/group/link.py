@@ -27,6 +27,9 @@ __all__ = ["Link"]
 
 logger = logging.getLogger("aiokclient.group")
 
+RESYNC = "group.resync"
+"""The feature by which the embedded cluster says so; Kafka has none."""
+
 MARGIN_S = 5.0
 """How much longer than a rebalance may take the answer to a parked request is waited for."""
 
@@ -63,6 +66,15 @@ class Link:
         finally:
             if not answered:
                 self.end_parking()
+
+    @property
+    def resyncs(self) -> bool:
+        """The coordinator takes the leader's SyncGroup again in one generation. Plain."""
+        known = self._cluster.coordinators.cached("group", self._settings.group_id)
+        if known is None:
+            return False
+        connection = self._cluster.connected(known, Purpose.GROUP, self._owner)
+        return connection is not None and connection.features.get(RESYNC, 0) > 0
 
     def parks_elsewhere(self) -> bool:
         """Whether a request is parked at a broker that is not the coordinator any more. Plain."""

@@ -29,6 +29,11 @@ A rebalance is *not* taken up while the handler begins with its generation: that
 and the rebalance is heard of again, as the coordinator answers every heartbeat with it. An event
 without a row for the state means nothing there and is dropped: an answer may always be late.
 
+Where the coordinator takes a second assignment in one generation (Kafka's does not), a leader that
+only wants to assign anew goes from PREPARING straight to SYNCING. Followers cannot tell that from
+any other rebalance and go the same way: if it was another, SyncGroup is answered that a rebalance
+is going on, and they join.
+
 A member that is *lost* (unknown to the coordinator, of an old generation, fenced) has nothing any
 more: LOSE tells the handler, and all but the fenced one join anew. A rebalance keeps the member
 and what it holds: only PREPARING may give some of it up.
@@ -75,6 +80,8 @@ class Event(Enum):
     """SyncGroup was answered, but the leader had failed to assign."""
     BEGAN = "began"
     PREPARED = "prepared"
+    RESYNCING = "resyncing"
+    """Prepared, too, and the coordinator may take a new assignment in the same generation."""
     LEFT = "left"
 
     MEMBER_ID_REQUIRED = "member id required"
@@ -151,6 +158,7 @@ TABLE: dict[tuple[MemberState, Event], Row] = {
     (_S.STABLE, _E.REBALANCE): Row(_S.PREPARING),
     **{(_S.PREPARING, event): row for event, row in _GONE.items()},
     (_S.PREPARING, _E.PREPARED): Row(_S.JOINING),
+    (_S.PREPARING, _E.RESYNCING): Row(_S.SYNCING),
     (_S.PREPARING, _E.LATE): Row(_S.JOINING, (_F.LOSE,)),
     (_S.LEAVING, _E.LEFT): Row(_S.OUT),
 }

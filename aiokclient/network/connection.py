@@ -68,6 +68,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.host = host
         self.port = port
         self.api_versions: Mapping[int, tuple[int, int]] = {}
+        self.features: Mapping[str, int] = {}
+        """The finalized features of the cluster with their levels, as this broker named them."""
         self.throttled_until = 0.0
         self.closed = False
         self._loop = asyncio.get_running_loop()

@@ -180,6 +180,9 @@ async def _negotiate(
             entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
         }
         if answer is _Answer.SETTLED:
+            connection.features = {
+                feature.name: feature.max_version_level for feature in response.finalized_features
+            }
             return spoken
         if answer is None:
             error = error_for(response.error_code, api="ApiVersions", broker=connection.place)

@@ -1,0 +1,138 @@
+"""Where the engine puts generations and errors, and the program's iteration takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from aiokclient.errors import IllegalStateError
+from aiokclient.group.generation import GroupGeneration
+from aiokclient.group.handler import Generation, MemberInfo
+
+__all__ = ["Desk", "GroupProtocol"]
+
+
+class GroupProtocol(Protocol):
+    """A way for the members of a group to agree; of several, the group uses one that all offer.
+
+    To be derived from, or just to be looked like.
+    """
+
+    name: str
+    """By which the members recognise it; change it when the meaning of the bytes changes."""
+
+    def metadata(self) -> bytes:
+        """What the leader has to know of this member. Asked each time that it joins."""
+        return b""
+
+    def assign(
+        self, members: Mapping[str, bytes]
+    ) -> Mapping[str, bytes] | Awaitable[Mapping[str, bytes]]:
+        """From the members' metadata, what each gets, both by member id. On the leader.
+
+        Runs once in a generation, and may be a coroutine function: heartbeats go on meanwhile. Who
+        is left out gets no bytes. What it raises, the leader's `generations()` raises as it is,
+        and that of all others as AssignmentFailedError; the group tries again, later each time.
+        """
+        ...
+
+
+class Desk:
+    """Holds the present generation, or the last error, until somebody takes it.
+
+    It is the handler of the engine.
+    """
+
+    def __init__(self, protocol_type: str, protocols: Sequence[GroupProtocol]) -> None:
+        self.protocol_type = protocol_type
+        self.closed = False
+        self.error: Exception | None = None
+        """What nobody has been told yet."""
+        self.last_error: Exception | None = None
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when this member has, or may have, lost its part. Plain."""
+        self._protocols = {protocol.name: protocol for protocol in protocols}
+        self._current: GroupGeneration | None = None
+        self._taken: GroupGeneration | None = None
+        self._data: Generation | None = None
+        self._confirmed = False
+        self._changed = asyncio.Event()
+
+    # -- the engine's side ------------------------------------------------------------------
+
+    def protocols(self) -> Sequence[tuple[str, bytes]]:
+        return [(name, protocol.metadata()) for name, protocol in self._protocols.items()]
+
+    async def assign(
+        self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
+    ) -> Mapping[str, bytes]:
+        chosen = self._protocols.get(protocol)
+        if chosen is None:
+            raise IllegalStateError(f"the group has chosen {protocol!r}, which was not offered")
+        assigned = chosen.assign({member.member_id: member.metadata for member in members})
+        return await assigned if inspect.isawaitable(assigned) else assigned
+
+    async def began(self, generation: Generation) -> None:
+        self._data = generation
+        if self._confirmed:
+            self._offer(generation)
+
+    async def before_rejoin(self, reason: str) -> None:
+        await self.end()
+
+    async def lost(self, reason: str) -> None:
+        self._data = None
+        self._end(lost=True)
+        self.on_lost()
+
+    def confirmed_changed(self, confirmed: bool) -> None:
+        """The coordinator may count this member out by now, or it was heard of again. Plain."""
+        self._confirmed = confirmed
+        if not confirmed:
+            self._end(lost=True)
+            self.on_lost()
+        elif self._data is not None:
+            self._offer(self._data)
+
+    def report(self, error: Exception) -> None:
+        """Raised to whoever asks next; the latest counts. Plain."""
+        self.error = self.last_error = error
+        self._changed.set()
+
+    async def end(self) -> None:
+        """Ends the present generation and waits until its body has left."""
+        self._data = None
+        self._end(lost=False)
+        if self._taken is not None:
+            await self._taken.left()
+
+    def _offer(self, generation: Generation) -> None:
+        self._current = GroupGeneration(generation)
+        self._changed.set()
+
+    def _end(self, *, lost: bool) -> None:
+        self._current = None
+        if self._taken is not None:
+            self._taken.end(lost=lost)
+
+    # -- the program's side -----------------------------------------------------------------
+
+    def close(self) -> None:
+        """There is nothing more to come. Plain."""
+        self.closed = True
+        self._changed.set()
+
+    async def take(self) -> GroupGeneration | None:
+        """The next generation, None when closed. Raises what was reported. May be cancelled."""
+        while not self.closed:
+            if self.error is not None:
+                error, self.error = self.error, None
+                raise error
+            if self._current is not None:
+                self._taken, self._current = self._current, None
+                return self._taken
+            self._changed.clear()
+            await self._changed.wait()
+        return None

@@ -1,0 +1,114 @@
+"""A generation as a program sees it: a scope that is cancelled when the generation ends."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from aiokclient.errors import IllegalStateError
+from aiokclient.group.handler import Generation
+
+__all__ = ["GroupGeneration"]
+
+
+class GroupGeneration:
+    """One generation of a group, for one member; entered once, with `async with`.
+
+    The body is cancelled, in anyio's way, when the generation ends: whatever waits in it raises,
+    again and again, until the body has left. Only then does the member join the next generation, so
+    that nobody else has what this one had before the body is done with it; it has the rebalance
+    timeout for that. Leaving the body because of it raises nothing.
+
+    `lost` tells that the generation ended without asking, when another may have this member's part
+    already: the coordinator was not heard of for the session timeout, or has removed the member.
+    """
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+        self._scope: anyio.CancelScope | None = None
+        self._left = asyncio.Event()
+        self._ended = False
+        self._lost = False
+
+    def __repr__(self) -> str:
+        state = "lost" if self._lost else "ended" if self._ended else "current"
+        group = self._generation.metadata.group_id
+        return f"<GroupGeneration {self.generation_id} of {group}, {state}>"
+
+    @property
+    def generation_id(self) -> int:
+        """Its number; each rebalance has a higher one."""
+        return self._generation.metadata.generation_id
+
+    @property
+    def member_id(self) -> str:
+        """This member's id in it, given by the coordinator."""
+        return self._generation.metadata.member_id
+
+    @property
+    def leader_id(self) -> str:
+        """The id of the member that assigned."""
+        return self._generation.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        """This member has assigned."""
+        return self._generation.is_leader
+
+    @property
+    def protocol(self) -> str:
+        """The name of the protocol that the group has chosen."""
+        return self._generation.protocol
+
+    @property
+    def assignment(self) -> bytes:
+        """What the leader's `assign` gave to this member, byte for byte; empty for nothing."""
+        return self._generation.assignment
+
+    @property
+    def ended(self) -> bool:
+        """It is over, or about to be: the body has to leave."""
+        return self._ended
+
+    @property
+    def lost(self) -> bool:
+        """It is over, and another member may have this one's part already."""
+        return self._lost
+
+    async def __aenter__(self) -> Self:
+        if self._scope is not None:
+            raise IllegalStateError("a generation is entered once; generations() gives the next")
+        self._scope = anyio.CancelScope()
+        self._scope.__enter__()
+        if self._ended:
+            self._scope.cancel()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._scope is not None
+        try:
+            return self._scope.__exit__(kind, error, traceback)
+        finally:
+            self._left.set()
+
+    def end(self, *, lost: bool) -> None:
+        """Cancels the body. Plain."""
+        self._ended = True
+        if self._left.is_set():
+            return
+        self._lost = self._lost or lost
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def left(self) -> None:
+        """Until the body has left, at once if it was never entered."""
+        if self._scope is not None:
+            await self._left.wait()

@@ -1,0 +1,221 @@
+"""`GroupMember`: membership in a group of the program's own kind."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, Unpack
+
+import anyio
+
+from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
+from aiokclient.errors import ConfigError, IllegalStateError
+from aiokclient.group.desk import Desk, GroupProtocol
+from aiokclient.group.engine import GroupEngine
+from aiokclient.group.generation import GroupGeneration
+from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
+from aiokclient.group.states import MemberState
+from aiokclient.types import GroupMetadata, State
+
+__all__ = ["GroupMember"]
+
+LEAVING_S = 1.0
+"""How much of a close is kept for leaving the group when a body does not leave its generation."""
+
+
+class GroupMember(Lifecycle):
+    """One process of a group that shares something by Kafka's group protocol.
+
+        async with GroupMember(
+            "workers", protocol_type="leases", protocols=[Leases()], bootstrap_servers="..."
+        ) as member:
+            async for generation in member.generations():
+                async with generation as mine:
+                    ...  # cancelled when the generation ends
+
+    All members of a group have the same `protocol_type`. `protocols` are in order of preference;
+    the group uses one that all its members offer, so members that offer the old and the new one
+    bring a group from one to the other without a stop. The member joins when it is started, and
+    leaves when it is closed. With `group_instance_id` it is static (KIP-345): closing it sends no
+    LeaveGroup, its place is kept for `session_timeout_ms`, and within that a member with the same
+    id takes it without a rebalance.
+
+    It can be made anywhere, and starts by `async with`, `await member.start()` or `await member`.
+    Options: `GroupMemberConfig`; `client` shares connections. ConfigError for a bad one.
+    """
+
+    closing_rank: ClassVar[int] = 0
+    config_type: ClassVar[type[GroupMemberConfig]] = GroupMemberConfig
+    _config: GroupMemberConfig
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        protocol_type: str,
+        protocols: Sequence[GroupProtocol],
+        client: ClientLike | None = None,
+        **options: Unpack[GroupMemberOptions],
+    ) -> None:
+        shared = None if client is None else client.config
+        every: dict[str, Any] = {**options, "group_id": group_id, "protocol_type": protocol_type}
+        super().__init__(GroupMemberConfig.build(every, client=shared), client)
+        self._protocols = checked(protocols)
+        self._desk: Desk | None = None
+        self._engine: GroupEngine | None = None
+        self._reading = False
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        **options: Any,
+    ) -> Self:
+        """From Kafka's dotted names with texts as values, `group.id` among them.
+
+        `options` adds what no text can say: `protocols`, and `protocol_type`. Raises ConfigError
+        for an unknown name (it names the nearest) and for a value not allowed.
+        """
+        protocols = options.pop("protocols", ())
+        client = options.pop("client", None)
+        config = GroupMemberConfig.from_properties(properties, **options)
+        return cls(protocols=protocols, client=client, **given(config))
+
+    # -- life
+
+    async def _open(self) -> None:
+        self._desk = desk = Desk(self._config.protocol_type, self._protocols)
+        self._engine = GroupEngine(
+            self._cluster,
+            self._config.settings,
+            desk,
+            spawn=self._supervisor.spawn,
+            report=desk.report,
+            confirmed_changed=desk.confirmed_changed,
+        )
+        self._supervisor.spawn(self._run, name="membership")
+
+    async def _run(self) -> None:
+        engine, desk = self._membership
+        await engine.run()
+        if engine.state is MemberState.FENCED and desk.last_error is not None:
+            self._fail(desk.last_error)
+
+    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+        if self._desk is None or self._engine is None:
+            return
+        desk, engine = self._desk, self._engine
+        desk.close()
+        began = self._cluster.clock.monotonic()
+        with anyio.move_on_after(max(timeout - LEAVING_S, timeout / 2)):
+            await desk.end()
+        spent = self._cluster.clock.monotonic() - began
+        await engine.leave("the member is closed", timeout - spent)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._desk is not None:
+            self._desk.close()
+
+    def _troubles(self) -> list[str]:
+        found = super()._troubles()
+        engine, desk = self._membership
+        if engine.state is MemberState.OUT:
+            found.append(f"not in the group {self._config.group_id}: {desk.last_error or 'left'}")
+        elif engine.metadata.member_id and not engine.confirmed:
+            found.append(f"the coordinator of group {self._config.group_id} does not answer")
+        return found
+
+    @property
+    def _membership(self) -> tuple[GroupEngine, Desk]:
+        assert self._engine is not None
+        assert self._desk is not None
+        return self._engine, self._desk
+
+    # -- use
+
+    def generations(self) -> AsyncIterator[GroupGeneration]:
+        """Gives each generation of the group, from the present one on, until the member is closed.
+
+        One that has ended before it could be given is left out. It waits without a deadline. One
+        task waits at a time (IllegalStateError). What it raises ends neither the iteration nor
+        the membership, and the next request goes on, joining again if need be:
+
+        - what `assign` raised on this member, or AssignmentFailedError when it was on another;
+        - why the group refuses this member: InconsistentGroupProtocolError,
+          InvalidSessionTimeoutError, GroupAuthorizationError, GroupMaxSizeReachedError, ...
+
+        FencedInstanceIdError is for good: another member has the same `group_instance_id`.
+        """
+        self._check()
+        return _Generations(self)
+
+    def rejoin(self, reason: str) -> None:
+        """Asks for a new generation, as when something outside the group has changed. Plain.
+
+        The present one ends for all members. If it is just being made, another one follows it.
+        `reason` is shown in the brokers' logs (KIP-800).
+        """
+        self._check()
+        self._membership[0].rejoin(reason)
+
+    def group_metadata(self) -> GroupMetadata:
+        """The group, the generation and this member's id; -1 and "" while it is in none. Plain."""
+        self._check()
+        return self._membership[0].metadata
+
+    async def _next(self) -> GroupGeneration | None:
+        if self._state is State.CLOSED or self._closing is not None:
+            return None
+        self._check()
+        if self._reading:
+            raise IllegalStateError("another task waits for the next generation of this member")
+        engine, desk = self._membership
+        if desk.error is None:
+            engine.resume()
+        self._reading = True
+        try:
+            generation = await desk.take()
+        finally:
+            self._reading = False
+        if self._failure is not None:
+            raise self._failure
+        return generation
+
+
+class _Generations:
+    """Not an async generator, which would end with the first error."""
+
+    def __init__(self, member: GroupMember) -> None:
+        self._member = member
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> GroupGeneration:
+        generation = await self._member._next()
+        if generation is None:
+            raise StopAsyncIteration
+        return generation
+
+
+def checked(protocols: Sequence[GroupProtocol]) -> list[GroupProtocol]:
+    """The protocols; raises ConfigError for none, for two of one name, and for what is none."""
+    found = list(protocols)
+    names = [getattr(protocol, "name", None) for protocol in found]
+    if not found:
+        raise ConfigError("protocols: none is given; a group needs one that all members offer")
+    for protocol, name in zip(found, names, strict=True):
+        if not isinstance(name, str) or not name or not hasattr(protocol, "assign"):
+            raise ConfigError(f"protocols: {protocol!r} has no name, metadata() and assign()")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"protocols: a name stands there twice: {', '.join(map(str, names))}")
+    return found
+
+
+def given(config: GroupMemberConfig) -> dict[str, Any]:
+    """The options of a configuration that are not the defaults."""
+    return {
+        field.name: value
+        for field in dataclasses.fields(config)
+        if (value := getattr(config, field.name)) != field.default
+    }

@@ -1,0 +1,56 @@
+"""The payload by which a failed assignment travels, and that nothing else is taken for one."""
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from aiokclient.errors import AssignmentFailedError
+from aiokclient.group.failure import LONGEST, MAGIC, failure_in, failure_payload
+from aiokclient.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+)
+
+
+def told(protocol_type: str, error: Exception) -> str:
+    failure = failure_in(protocol_type, failure_payload(protocol_type, error))
+    assert isinstance(failure, AssignmentFailedError)
+    return failure.message
+
+
+@given(st.text(max_size=50), st.sampled_from(["consumer", "leases"]))
+def test_a_failure_is_told(text: str, protocol_type: str) -> None:
+    expected = f"ValueError: {text}" if text else "ValueError"
+    assert told(protocol_type, ValueError(text)) == expected.encode(errors="replace").decode()
+
+
+def test_a_long_text_is_cut() -> None:
+    assert len(told("leases", ValueError("x" * 100_000))) < LONGEST + 50
+
+
+def test_consumers_of_other_libraries_see_an_empty_assignment() -> None:
+    payload = failure_payload("consumer", KeyError("topic"))
+    assert payload[:2] == b"\x00\x00"
+    seen = ConsumerProtocolAssignment.decode(payload[2:], 0)
+    assert seen.assigned_partitions == []
+    assert seen.user_data == MAGIC + b"KeyError\n'topic'"
+
+
+def test_in_other_groups_it_is_the_whole_assignment() -> None:
+    assert failure_payload("leases", KeyError(1)) == MAGIC + b"KeyError\n1"
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_failure(assignment: bytes) -> None:
+    assume(not assignment.startswith(MAGIC))
+    assert failure_in("consumer", assignment) is None
+    assert failure_in("leases", assignment) is None
+    assert failure_in("leases", assignment[:1] + b"x" + MAGIC) is None
+
+
+def test_the_magic_elsewhere_is_no_failure() -> None:
+    assigned = ConsumerProtocolAssignment(
+        assigned_partitions=[TopicPartition(topic="t", partitions=[1])], user_data=b"x" + MAGIC
+    )
+    assert failure_in("consumer", b"\x00\x00" + b"".join(assigned.encode(0))) is None
+    assert failure_in("consumer", b"\x00\x00\xff" + MAGIC) is None
+    assert failure_in("consumer", MAGIC) is None

@@ -1,0 +1,134 @@
+"""The table of a member's life, row by row, and that nothing is left open."""
+
+import pytest
+
+from aiokclient.errors import ERRORS_BY_CODE
+from aiokclient.group.states import CODES, TABLE, Effect, Event, MemberState
+
+ROWS = """
+out        resumed             joining
+out        paused              out
+joining    joined              syncing
+joining    member id required  joining    take id
+joining    rebalance           joining    back off
+joining    unknown member      joining    forget id, lose, back off
+joining    old generation      joining    forget generation, lose, back off
+joining    fenced              fenced     forget id, lose
+joining    paused              leaving
+joining    moved               joining
+joining    fault               joining    back off
+joining    refused             out        forget id, lose
+syncing    synced              beginning
+syncing    unassigned          stable
+syncing    rebalance           joining
+syncing    unknown member      joining    forget id, lose, back off
+syncing    old generation      joining    forget generation, lose, back off
+syncing    fenced              fenced     forget id, lose
+syncing    paused              leaving
+syncing    moved               syncing
+syncing    fault               joining    back off
+syncing    refused             leaving
+beginning  began               stable
+beginning  unknown member      joining    forget id, lose, back off
+beginning  old generation      joining    forget generation, lose, back off
+beginning  fenced              fenced     forget id, lose
+beginning  paused              leaving
+stable     rebalance           preparing
+stable     unknown member      joining    forget id, lose, back off
+stable     old generation      joining    forget generation, lose, back off
+stable     fenced              fenced     forget id, lose
+stable     paused              leaving
+preparing  prepared            joining
+preparing  resyncing           syncing
+preparing  late                joining    lose
+preparing  unknown member      joining    forget id, lose, back off
+preparing  old generation      joining    forget generation, lose, back off
+preparing  fenced              fenced     forget id, lose
+preparing  paused              leaving
+leaving    left                out
+"""
+
+
+def rows() -> list[tuple[MemberState, Event, MemberState, tuple[Effect, ...]]]:
+    found = []
+    for line in ROWS.strip().splitlines():
+        state, event, after, effects = (
+            line[:11].strip(),
+            line[11:31].strip(),
+            line[31:42].strip(),
+            line[42:].strip(),
+        )
+        names = [name.strip().upper().replace(" ", "_") for name in effects.split(",") if name]
+        found.append(
+            (
+                MemberState(state),
+                Event(event),
+                MemberState(after),
+                tuple(Effect[name] for name in names),
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "after", "effects"), rows(), ids=lambda v: getattr(v, "value", None)
+)
+def test_row(
+    state: MemberState, event: Event, after: MemberState, effects: tuple[Effect, ...]
+) -> None:
+    row = TABLE[state, event]
+    assert row.state is after
+    assert set(row.effects) == set(effects)
+
+
+def test_what_is_not_here_changes_nothing() -> None:
+    assert set(TABLE) == {(state, event) for state, event, _, _ in rows()}
+
+
+def test_effects_are_done_in_their_order() -> None:
+    order = list(Effect)
+    for row in TABLE.values():
+        assert list(row.effects) == sorted(row.effects, key=order.index)
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    reached = {MemberState.OUT}
+    while True:
+        more = {row.state for (state, _), row in TABLE.items() if state in reached}
+        if more <= reached:
+            break
+        reached |= more
+    assert reached == set(MemberState)
+    assert {state for state, _ in TABLE} == set(MemberState) - {MemberState.FENCED}
+
+
+def test_a_member_can_be_paused_in_every_state_in_which_it_is_one() -> None:
+    for state in set(MemberState) - {MemberState.OUT, MemberState.LEAVING, MemberState.FENCED}:
+        assert TABLE[state, Event.PAUSED].state is MemberState.LEAVING
+
+
+def test_who_is_lost_is_told_so() -> None:
+    """All rows that forget who the member is tell the handler, but for leaving, which does."""
+    for row in TABLE.values():
+        if {Effect.FORGET_ID, Effect.FORGET_GENERATION} & set(row.effects):
+            assert Effect.LOSE in row.effects
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("MEMBER_ID_REQUIRED", Event.MEMBER_ID_REQUIRED),
+        ("REBALANCE_IN_PROGRESS", Event.REBALANCE),
+        ("UNKNOWN_MEMBER_ID", Event.UNKNOWN_MEMBER),
+        ("ILLEGAL_GENERATION", Event.OLD_GENERATION),
+        ("FENCED_INSTANCE_ID", Event.FENCED),
+    ],
+)
+def test_codes_that_are_events(name: str, event: Event) -> None:
+    code = next(code for code, error in ERRORS_BY_CODE.items() if error.name == name)
+    assert CODES[code] is event
+
+
+def test_no_other_code_is_an_event() -> None:
+    """The coordinator is loading, has moved, is not there: the policy has it asked again."""
+    assert len(CODES) == 5
