@@ -318,8 +318,8 @@ def parity(kafka: Any, wire_to: Any) -> Any:
     """Runs a scenario on the embedded cluster and on a real broker; both must see the same."""
     host, port = kafka.bootstrap.split(",")[0].split(":")
 
-    def compare(scenario: Callable[[Place], Any]) -> None:
-        with EmbeddedCluster() as cluster:
+    def compare(scenario: Callable[[Place], Any], **options: Any) -> None:
+        with EmbeddedCluster(**options) as cluster:
             wire = wire_to(cluster)
             ours = scenario(Place(wire, cluster.address(1)))
         theirs = scenario(Place(wire, (host, int(port))))

@@ -122,7 +122,7 @@ class ClassicGroup(RebalancingGroup):
         member.wants(request, call.version)
         if not len(self.members):
             self.type = request.protocol_type
-        future = member.joining = call.later()
+        future = member.park_join(call)
         self.grew()
         self.members.add(member)
         self.keep(member, _NEW_MEMBER_TIMEOUT_MS)
@@ -140,7 +140,7 @@ class ClassicGroup(RebalancingGroup):
         if self.phase is GroupState.STABLE and unchanged and not leads:
             return self.join_answer(member, with_members=False)
         member.wants(call.request, call.version)
-        future = member.joining = call.later()
+        future = member.park_join(call)
         self.joined()
         return future
 
@@ -168,7 +168,7 @@ class ClassicGroup(RebalancingGroup):
                 # The old leader's id, so that the member does not take itself for the leader.
                 answer.leader = told or ""
             return answer
-        future = new.joining = call.later()
+        future = new.park_join(call)
         self.joined()
         return future
 
@@ -315,7 +315,7 @@ class ClassicGroup(RebalancingGroup):
                 client_id=each.client_id,
                 client_host=each.client_host,
                 member_metadata=each.metadata(self.protocol) if stable else b"",
-                member_assignment=each.assignment if stable else b"",
+                member_assignment=each.assignment,
             )
             for each in self.members
         ]

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from aiokclient.protocol.messages import JoinGroupRequest
+    from aiokclient.protocol.messages import JoinGroupRequest, JoinGroupResponse
     from aiokclient.protocol.schema import Response
+    from aiokclient.testing.call import Call
+
+_NULL_PROTOCOL = 7
 
 Protocols: TypeAlias = "tuple[tuple[str, bytes], ...]"
 """Names with metadata, in order of preference."""
@@ -24,6 +27,7 @@ class ClassicMember:
         "expiry",
         "instance_id",
         "is_new",
+        "join_version",
         "joining",
         "member_id",
         "protocol_type",
@@ -51,6 +55,7 @@ class ClassicMember:
         self.rebalance_timeout_ms = 0
         self.assignment = b""
         self.is_new = False
+        self.join_version = 0
         self.joining: asyncio.Future[Response | None] | None = None
         self.syncing: asyncio.Future[Response | None] | None = None
         self.expiry: asyncio.TimerHandle | None = None
@@ -81,9 +86,15 @@ class ClassicMember:
         """Whether it has a parked request, so that it need not send heartbeats."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
-    def answer_join(self, response: Response) -> None:
+    def park_join(self, call: Call) -> asyncio.Future[Response | None]:
+        """Let its JoinGroup wait; one that waited before is not answered any more."""
+        self.join_version = call.version
+        self.joining = call.later()
+        return self.joining
+
+    def answer_join(self, response: JoinGroupResponse) -> None:
         waiting, self.joining = self.joining, None
-        _answer(waiting, response)
+        _answer(waiting, in_version(response, self.join_version))
 
     def answer_sync(self, response: Response) -> bool:
         """Whether there was a parked SyncGroup to answer."""
@@ -162,6 +173,13 @@ class Members:
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
     return tuple((each.name, bytes(each.metadata)) for each in request.protocols)
+
+
+def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """The answer as Kafka writes it: from version 7 on errors name no protocol at all."""
+    if response.error_code:
+        response.protocol_name = None if version >= _NULL_PROTOCOL else ""
+    return response
 
 
 def _answer(future: asyncio.Future[Response | None] | None, response: Response) -> None:

@@ -1,6 +1,6 @@
 """DescribeGroups 0 to 6: state, protocol and members of classic groups.
 
-What members joined with and were given is told of a stable group only. A group that is not
+What members joined with, and in which protocol, is told of a stable group only. A group that is not
 there, or is of another type, is Dead; from version 6 on it is GROUP_ID_NOT_FOUND, too.
 """
 

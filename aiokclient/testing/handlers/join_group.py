@@ -19,6 +19,7 @@ from aiokclient.protocol.messages import JoinGroupRequest, JoinGroupResponse
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
 from aiokclient.testing.groups.group import GroupType
+from aiokclient.testing.groups.members import in_version
 
 
 def handle(call: Call) -> Reply:
@@ -36,5 +37,7 @@ def handle(call: Call) -> Reply:
     if not code and group is None and request.member_id:
         code = Code.UNKNOWN_MEMBER_ID
     if code:
-        return JoinGroupResponse(error_code=code, member_id=request.member_id)
-    return (group or groups.classic(request.group_id)).join(call)
+        answer: Reply = JoinGroupResponse(error_code=code, member_id=request.member_id)
+    else:
+        answer = (group or groups.classic(request.group_id)).join(call)
+    return in_version(answer, call.version) if isinstance(answer, JoinGroupResponse) else answer
