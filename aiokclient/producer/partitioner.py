@@ -3,7 +3,8 @@
 Records with a key: Kafka's murmur2 of the key, so that every client maps a key alike. Records
 without: one partition for about a batch's worth of bytes, then another (KIP-480), chosen at random
 with a weight that falls with the partition's queue, so that a slow broker gets less (KIP-794).
-Partitions that cannot be sent now are left out as long as there are others.
+Partitions that cannot be sent now are left out as long as there are others. Of very many
+partitions a random sample is looked at: what a record costs must not grow with their number.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from aiokclient.producer.topic import Topic
 
 __all__ = ["Partitioner", "PartitionerFunction", "weights"]
+
+SAMPLE = 32
+"""How many partitions are looked at for the next one, if there are more."""
 
 PartitionerFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 """`partitioner(key, partitions, available) -> partition`: the serialized key or None, all
@@ -60,14 +64,24 @@ class Partitioner:
 
     def advance(self, topic: Topic) -> PartitionQueue:
         """Let the records without a key go to another partition."""
-        queues: Sequence[PartitionQueue] = topic.queues
-        if len(queues) > 1:
-            queues = [q for q in queues if not q.unsendable] or queues
-            if self._availability_s:
-                queues = [q for q in queues if self._answers(q)] or queues
+        queues = self._candidates(topic.queues)
         topic.sticky = queue = queues[0] if len(queues) == 1 else self._draw(queues)
         topic.sticky_left = self._sticky_bytes
         return queue
+
+    def _candidates(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
+        if len(queues) > SAMPLE:
+            found = self._usable(self._rng.sample(queues, SAMPLE))
+            if found:
+                return found
+        if len(queues) > 1:
+            queues = [q for q in queues if not q.unsendable] or queues
+            queues = self._usable(queues) or queues
+        return queues
+
+    def _usable(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
+        found = [queue for queue in queues if not queue.unsendable]
+        return [queue for queue in found if self._answers(queue)] if self._availability_s else found
 
     def _answers(self, queue: PartitionQueue) -> bool:
         """Whether its leader answers within `partitioner_availability_timeout_ms`."""

@@ -11,7 +11,7 @@ import pytest
 
 from aiokclient.config import ProducerConfig
 from aiokclient.errors import SerializationError
-from aiokclient.producer.partitioner import Partitioner, weights
+from aiokclient.producer.partitioner import SAMPLE, Partitioner, weights
 from aiokclient.producer.queue import PartitionQueue
 from aiokclient.producer.topic import Topic
 
@@ -102,3 +102,34 @@ def test_a_function_that_fails() -> None:
     with pytest.raises(SerializationError) as caught:
         partitioner(partitioner=failing).choose(topic(3), None, 1)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+class Counting(PartitionQueue):
+    """Counts how often its load is asked for."""
+
+    asked = 0
+
+    @property
+    def waiting(self) -> int:
+        Counting.asked += 1
+        return len(self.sent)
+
+
+def test_of_very_many_partitions_a_few_are_looked_at() -> None:
+    there = Topic("t", 16384)
+    there.queues = [Counting(there, index) for index in range(10_000)]
+    busy = there.queues[:5_000]
+    for queue in busy:
+        queue.sent.extend([None] * 9)  # type: ignore[list-item]
+    advance = partitioner().advance
+    Counting.asked = 0
+    chosen = Counter(len(advance(there).sent) for _ in range(1_000))
+    assert Counting.asked <= 1_000 * SAMPLE
+    assert chosen[0] > 8 * chosen[9] > 0
+
+
+def test_the_few_of_very_many_that_can_be_sent_are_found() -> None:
+    there = topic(1_000)
+    for queue in there.queues[1:]:
+        queue.unsendable = True
+    assert {partitioner().advance(there).partition for _ in range(10)} == {0}
