@@ -81,7 +81,7 @@ def _join(rng: Random, group: Group, other: Group, equal: bool) -> Group:
 def _subscribe(rng: Random, group: Group, other: Group, equal: bool) -> Group:
     members = dict(group.members)
     for name in rng.sample(sorted(members), rng.randint(1, len(members))):
-        members[name] = members[name]._replace(topics=_some(rng, list(group.cluster.topics)))
+        members[name] = members[name]._replace(topics=_some(rng, [*group.cluster.topics, "absent"]))
     return replace(group, members=members)
 
 
