@@ -25,6 +25,7 @@ from aiokclient.group.failure import failure_in, failure_payload
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
 from aiokclient.group.heart import Heart
 from aiokclient.group.link import Link
+from aiokclient.group.refusal import explain
 from aiokclient.group.states import CODES, TABLE, Effect, Event, MemberState, Row
 from aiokclient.network.pool import Spawn
 from aiokclient.policy import Backoff, Decision, Scope, decide
@@ -437,6 +438,7 @@ class GroupEngine:
         except KafkaError as error:
             action = decide(error, Scope.GROUP, 0, 1.0, self._cluster.clock.rng)
             if action.decision is Decision.FAIL:
+                await explain(self._cluster, request, error)
                 return self._refused(error)
             logger.info("group %s: joining failed: %s", self._id, error)
             return Event.FAULT

@@ -1,0 +1,75 @@
+"""What is added to the error of a group that refuses a member: what it would have to agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.cluster.targets import Coordinator
+from aiokclient.errors import (
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    error_for,
+)
+from aiokclient.policy import Scope
+from aiokclient.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.protocol.messages.join_group import JoinGroupRequest
+
+__all__ = ["explain"]
+
+ASKING_S = 3.0
+"""How long the coordinator is asked about the group, at most."""
+
+
+async def explain(cluster: ClusterClient, request: Any, error: KafkaError) -> None:
+    """Completes the text of `error` where more can be found out; raises nothing but cancelling."""
+    told = TOLD.get(error.code)
+    if told is not None and hasattr(request, "protocols"):
+        parts = (error.message, await told(cluster, request))
+        error.message = " ".join(part for part in parts if part)
+
+
+async def _protocols(cluster: ClusterClient, request: JoinGroupRequest) -> str:
+    names = ", ".join(protocol.name for protocol in request.protocols)
+    mine = f"This member offers {names} in a group of type {request.protocol_type!r}."
+    try:
+        group = await _described(cluster, request.group_id)
+    except KafkaError:
+        # Not permitted, or no classic group: what is known is said all the same.
+        return mine
+    if not group.protocol_data:
+        return f"{mine} The group's type is {group.protocol_type!r}."
+    return f"The group of type {group.protocol_type!r} uses {group.protocol_data!r}. {mine}"
+
+
+async def _described(cluster: ClusterClient, group_id: str) -> DescribedGroup:
+    def refusal(response: DescribeGroupsResponse) -> KafkaError | None:
+        return error_for(response.groups[0].error_code) if response.groups else None
+
+    response = await cluster.request(
+        DescribeGroupsRequest(groups=[group_id]),
+        Coordinator("group", group_id),
+        timeout=ASKING_S,
+        scope=Scope.ADMIN,
+        check=refusal,
+    )
+    return response.groups[0] if response.groups else DescribedGroup()
+
+
+async def _session_timeout(cluster: ClusterClient, request: JoinGroupRequest) -> str:
+    return f"session_timeout_ms is {request.session_timeout_ms}."
+
+
+TOLD: Mapping[int | None, Callable[[ClusterClient, JoinGroupRequest], Awaitable[str]]] = {
+    InconsistentGroupProtocolError.code: _protocols,
+    InvalidSessionTimeoutError.code: _session_timeout,
+}
+"""What is said to which code."""
