@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypedDict, Type
 
 from aiokclient.clock import Clock
 from aiokclient.errors import ConfigError
+from aiokclient.group_options import check_group, commits_by_itself
 from aiokclient.option import (
     BOOLEAN,
     CLOCK,
@@ -231,7 +232,10 @@ class ProducerConfig(ClientConfig):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConsumerConfig(ClientConfig):
-    """A consumer's options."""
+    """A consumer's options.
+
+    `enable_auto_commit` left out means: unless several members may get the same partition.
+    """
 
     group_id: str | None = option(OPTIONAL_TEXT, None)
     group_instance_id: str | None = option(OPTIONAL_TEXT, None)
@@ -244,7 +248,7 @@ class ConsumerConfig(ClientConfig):
     heartbeat_interval_ms: int = option(POSITIVE, 3_000)
     max_poll_interval_ms: int = option(POSITIVE, 300_000)
     max_poll_records: int = option(POSITIVE, 500)
-    enable_auto_commit: bool = option(BOOLEAN, True)
+    enable_auto_commit: bool = option(OPTIONAL_BOOLEAN, None)  # type: ignore[assignment]  # set on init
     auto_commit_interval_ms: int = option(MILLISECONDS, 5_000)
     auto_offset_reset: str = option(OffsetReset(), "latest")
     new_partitions: str = option(Choice.of("earliest", "reset"), "earliest")
@@ -269,11 +273,11 @@ class ConsumerConfig(ClientConfig):
 
     def _check_together(self) -> None:
         ClientConfig._check_together(self)
-        if self.heartbeat_interval_ms >= self.session_timeout_ms:
-            raise ConfigError(
-                f"heartbeat_interval_ms: {self.heartbeat_interval_ms} is not below "
-                f"session_timeout_ms ({self.session_timeout_ms}); a third of it is usual"
-            )
+        check_group(self)
+        given: Any = self.enable_auto_commit
+        if given is None:
+            own = commits_by_itself(self.partition_assignment_strategy)
+            _set(self, "enable_auto_commit", own)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)

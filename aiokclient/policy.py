@@ -186,8 +186,8 @@ PLACES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         OffsetMetadataTooLargeError: FAIL,
         InvalidCommitOffsetSizeError: FAIL,
         InvalidGroupIdError: FAIL,
-        # Only this commit fails; the member is about to rejoin and may commit after that.
-        RebalanceInProgressError: FAIL,
+        # Assignments are on their way; the commit is sent again under the new generation.
+        RebalanceInProgressError: RETRY,
         # Heartbeats bring the new epoch; the commit is sent again with it.
         StaleMemberEpochError: RETRY,
     },

@@ -84,9 +84,12 @@ class Commits:
             raise next(iter(refused.values()))
 
     async def store(
-        self, offsets: Offsets, timeout: float, *, attempts: float = math.inf
+        self, offsets: Offsets, timeout: float, *, attempts: float = math.inf, rising: bool = False
     ) -> Errors:
-        """Stores these offsets; what could not be, and why. Raises ApiTimeoutError."""
+        """Stores these offsets; what could not be, and why. Raises ApiTimeoutError.
+
+        With `rising` nothing is stored that is not above what was by then.
+        """
         refused: Errors = {}
         if not offsets:
             return refused
@@ -98,6 +101,8 @@ class Commits:
                 await self._known(left)
                 attempt = 0
                 while left:
+                    if rising:
+                        self._drop_old(left)
                     await self._store(left, refused, attempt, deadline, last)
                     attempt += 1
                     if attempt >= attempts:
@@ -149,6 +154,12 @@ class Commits:
                 del left[tp]
         if left:
             await self.renamed.wait(asyncio.get_running_loop().time() + delay)
+
+    def _drop_old(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        for tp in list(left):
+            state = self._state(tp)
+            if state is not None and state.committed >= left[tp].offset:
+                del left[tp]
 
     async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:
         metadata = self._cluster.metadata

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, Unpack, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
 from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
@@ -14,6 +15,7 @@ from aiokclient.config import ConsumerConfig, ConsumerOptions
 from aiokclient.consumer.arguments import as_partitions, as_topics
 from aiokclient.consumer.deserialize import Deserializers
 from aiokclient.consumer.engine import Engine
+from aiokclient.consumer.group_calls import GroupCalls
 from aiokclient.consumer.iteration import ArrowBatches, RecordBatches, RecordIterator
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.resets import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, Reset
@@ -48,17 +50,18 @@ else:
 __all__ = ["Consumer"]
 
 
-class Consumer(Lifecycle, Generic[K, V]):
+class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
     """Reads records, in order within each partition.
 
         async with Consumer("orders", bootstrap_servers="localhost:9092") as consumer:
             async for record in consumer:
                 print(record.value)
 
-    Topics, or one compiled pattern that has to match their whole names, are read whole: all
-    partitions, also those that appear later (these from their first record on, see
-    `new_partitions`). `assign` takes single partitions instead or as well. It begins at
-    `auto_offset_reset` ("latest"; "earliest", "none", "by_duration:P1D").
+    Without `group_id` topics, or one compiled pattern that has to match their whole names, are
+    read whole: all partitions, also those that appear later (these from their first record on, see
+    `new_partitions`), from `auto_offset_reset` on ("latest"; "earliest", "none",
+    "by_duration:P1D"). With it the members of the group share the partitions out and go on where
+    the group has committed. `assign` takes single partitions instead or as well.
 
     It can be made anywhere, and starts by `async with`, `await consumer.start()` or
     `await consumer`. Once started its positions are known, but for partitions whose brokers do not
@@ -66,7 +69,9 @@ class Consumer(Lifecycle, Generic[K, V]):
     handed out is processed once the next one is asked for.
 
     `client` shares connections and metadata; `listener` is told of partitions by the methods
-    `on_assigned(partitions)` and `on_lost(partitions)`, plain or async. Options are Kafka's with
+    `on_assigned(partitions)`, `on_revoked(partitions)` (only with a group) and
+    `on_lost(partitions)`, plain or async. It may commit and seek, not read; what it raises fails
+    the consumer. Options are Kafka's with
     `_` for `.`, times in milliseconds; ConfigError for a bad one. `key_deserializer` and
     `value_deserializer` are functions of the bytes, or objects with
     `deserialize(topic, data, headers)`; `on_record_error(error)` answers what stands for what they
@@ -86,18 +91,15 @@ class Consumer(Lifecycle, Generic[K, V]):
     ) -> None:
         shared = client.config if client is not None else None
         config = ConsumerConfig.build(options, client=shared)
-        if config.group_id is not None:
-            raise ConfigError(
-                "group_id: consumer groups are not available in this version; leave it out to "
-                "read topics whole, or use assign()"
-            )
         super().__init__(config, client)
         self._deserializers = Deserializers(
             config.key_deserializer, config.value_deserializer, config.on_record_error
         )
-        self._subscription = SubscriptionState(Reset.of(config))
+        grouped = config.group_id is not None
+        self._subscription = SubscriptionState(Reset.of(config), grouped=grouped)
         self._engine: Engine | None = None
         self._stopped = False
+        self._closers: dict[asyncio.Task[Any] | None, None] = {}
         self._subscribe_all(topics, listener)
 
     def _subscribe_all(self, topics: Sequence[str | re.Pattern[str]], listener: Any) -> None:
@@ -135,9 +137,21 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._engine.reader.mark_stopped()
         await self._engine.start()
 
-    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+    async def _close(self, *, graceful: bool, timeout: float) -> None:
+        # Whoever closes does not come back for more records.
+        self._closers[asyncio.current_task()] = None
         if self._engine is not None:
-            await self._engine.stop(timeout if graceful else 0.0)
+            self._engine.reader.in_hand.relieved.set()
+        await super()._close(graceful=graceful, timeout=timeout)
+
+    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+        if self._engine is None:
+            return
+        turnstile = self._engine.reader.turnstile
+        if graceful:
+            await self._engine.stop(timeout, lambda: turnstile.will_ask(self._closers))
+        else:
+            await self._engine.stop(timeout, lambda: False, farewell=False)
 
     def _failed(self, error: BaseException) -> None:
         if self._engine is not None:
@@ -440,26 +454,3 @@ class Consumer(Lifecycle, Generic[K, V]):
         answer = await self._running.cluster.request(request, AnyBroker(), timeout=timeout)
         topics = merged(ClusterMetadata(), answer, complete=True).topics
         return {name: topics[name].partitions for name in sorted(topics) if not topics[name].error}
-
-    # -- what needs a group
-
-    async def commit(self, what: Any = None, timeout: float | None = None) -> None:
-        """Commits offsets for the group; without `group_id` it raises IllegalStateError."""
-        self._needs_group("commit")
-
-    async def committed(
-        self, tps: Collection[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; without `group_id` it raises IllegalStateError."""
-        self._needs_group("committed")
-
-    def group_metadata(self) -> NoReturn:
-        """The membership in the group; without `group_id` it raises IllegalStateError. Plain."""
-        self._needs_group("group_metadata")
-
-    def _needs_group(self, call: str) -> NoReturn:
-        self._check()
-        raise IllegalStateError(
-            f"{call}() needs a group, and this consumer has no group_id; keep offsets yourself "
-            "(consumed() tells them, seek() goes back to them)"
-        )

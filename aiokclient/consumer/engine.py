@@ -13,6 +13,7 @@ from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.deserialize import Deserializers
 from aiokclient.consumer.fetch_buffer import FetchBuffer
 from aiokclient.consumer.fetchers import Fetchers
+from aiokclient.consumer.grouped import Grouped
 from aiokclient.consumer.locator import Locator
 from aiokclient.consumer.offsets import Offsets
 from aiokclient.consumer.positions import Phase
@@ -30,6 +31,8 @@ SETTLE_S = 3.0
 
 TROUBLES = 20
 """So many of them are told one by one."""
+
+SEARCHING = (Phase.AWAITING, Phase.RESETTING)
 
 FAREWELL_S = 0.5
 """How long a close waits for brokers to take note of it."""
@@ -77,9 +80,14 @@ class Engine:
             report=report,
             spawn=spawn,
         )
-        self._follower = TopicFollower(
-            cluster, config, subscription, report=report, bar=self.reader.turnstile.bar
-        )
+        self.group: Grouped | None = None
+        self._follower: TopicFollower | None = None
+        if config.group_id is not None:
+            self.group = Grouped(cluster, config, subscription, self.reader, spawn)
+        else:
+            self._follower = TopicFollower(
+                cluster, config, subscription, report=report, bar=self.reader.turnstile.bar
+            )
         self._spawn = spawn
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -100,23 +108,43 @@ class Engine:
         self._want_assigned()
         self.fetchers.start()
         self._spawn(self._locator.run, name="positions")
-        self._spawn(self._follower.run, name="topics")
-        while subscription.subscription and not (self._follower.up_to_date or self._died()):
-            await self._follower.assigned.wait()
+        if self._follower is not None:
+            await self._start_follower(self._follower)
+        if self.group is not None:
+            self.group.start()
         until = asyncio.get_running_loop().time() + SETTLE_S
         while not (self._settled() or self._died()) and await self.moved.wait(until):
             pass
+
+    async def _start_follower(self, follower: TopicFollower) -> None:
+        self._spawn(follower.run, name="topics")
+        while self._subscription.subscription and not (follower.up_to_date or self._died()):
+            await follower.assigned.wait()
 
     def wake(self) -> None:
         """Something has died: has all that wait look again. Plain."""
         self.reader.wake()
         self.moved.set()
-        self._follower.assigned.set()
+        if self._follower is not None:
+            self._follower.assigned.set()
 
-    async def stop(self, timeout: float) -> None:
-        """Ends it within `timeout` seconds; the tasks are ended by their supervisor."""
-        self._unsubscribe()
+    async def stop(
+        self, timeout: float, may_ask: Callable[[], bool], *, farewell: bool = True
+    ) -> None:
+        """Ends it within `timeout` seconds; the tasks are ended by their supervisor.
+
+        A group is left after what is in hand, as long as the program `may_ask()` for more. Without
+        `farewell` brokers may find out by themselves that nothing is fetched any more.
+        """
         self.reader.stop()
+        try:
+            if self.group is not None and timeout > 0:
+                await self.group.close(timeout, may_ask)
+        finally:
+            await self._end(timeout if farewell else 0.0)
+
+    async def _end(self, timeout: float) -> None:
+        self._unsubscribe()
         self._subscription.unlisten()
         self.buffer.clear()
         try:
@@ -125,7 +153,10 @@ class Engine:
             self._release()
 
     def _release(self) -> None:
-        self.cluster.updater.unwant(self._follower.topics)
+        if self._follower is not None:
+            self.cluster.updater.unwant(self._follower.topics)
+        if self.group is not None:
+            self.group.release()
         self.cluster.updater.unwant(self)
         self.cluster.release(self.fetchers)
 
@@ -142,6 +173,8 @@ class Engine:
                 found.append(f"{state.tp} cannot be read: {state.trouble}")
             elif state.leaderless:
                 found.append(f"{state.tp} cannot be read: it has no leader")
+        if self.group is not None:
+            found = [*self.group.troubles(), *found]
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
@@ -156,7 +189,8 @@ class Engine:
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         self.fetchers.observe(new)
-        self._follower.observe()
+        if self._follower is not None:
+            self._follower.observe()
 
     def _want_assigned(self) -> None:
         """Keeps the topics of partitions that were assigned by hand in the metadata."""
@@ -172,5 +206,7 @@ class Engine:
 
     def _settled(self) -> bool:
         """Whether each position is found, or will not be."""
+        if self.group is not None and not self.group.settled():
+            return False
         states = self._subscription.partitions.values()
-        return all(state.phase is not Phase.RESETTING for state in states)
+        return all(state.phase not in SEARCHING for state in states)

@@ -58,6 +58,13 @@ class InHand:
         """Whether anything of these partitions is in hand."""
         return any(state in self._held or state.outstanding for state in states)
 
+    def is_busy(self, state: PartitionState, asks: bool) -> bool:
+        """Whether something may still be at work on the partition.
+
+        `asks` tells whether the program may come back for the next of what it did not track.
+        """
+        return bool(state.outstanding) or (asks and state in self._held)
+
     def __bool__(self) -> bool:
         return bool(self._held) or self.outstanding() > 0
 

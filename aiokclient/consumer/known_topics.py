@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.consumer.subscription import Subscription
 from aiokclient.errors import KafkaError
 from aiokclient.policy import Backoff, Decision, Scope, decide
@@ -20,7 +21,6 @@ from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.metadata import ClusterMetadata
     from aiokclient.config import ConsumerConfig
 
 __all__ = ["KnownTopics"]
@@ -46,22 +46,22 @@ class KnownTopics:
         self._base: dict[str, tuple[UUID, int]] = {}
         self.current = Subscription()
         """The subscription that `begin` was called with last."""
+        self.read = False
+        """Its metadata was read."""
 
     async def begin(self, subscription: Subscription) -> None:
         """Has its topics in the metadata instead of those before; returns when they are read.
 
         A pattern may match any topic, so it reads all.
         """
-        self.current = subscription
+        self.current, self.read = subscription, False
         updater = self._cluster.updater
         updater.unwant(self)
         if subscription.pattern is not None:
             updater.want_all(self)
         for topic in subscription.topics:
             updater.want(topic, self, auto_create=self._config.allow_auto_create_topics)
-        if not subscription:
-            return
-        metadata = await self._read(subscription)
+        metadata = await self._read(subscription) if subscription else ClusterMetadata()
         self._base = {
             name: (info.topic_id, len(info.partitions))
             for name, info in metadata.topics.items()
@@ -70,6 +70,7 @@ class KnownTopics:
         for topic in subscription.topics:
             if topic not in self._base:
                 logger.warning("Topic %s is not there; it is read as soon as it is", topic)
+        self.read = True
 
     def matching(self, metadata: ClusterMetadata) -> list[str]:
         """The topics of the subscription that are there, by name. Plain."""

@@ -22,6 +22,7 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.known_topics import KnownTopics
     from aiokclient.consumer.subscription import SubscriptionState
     from aiokclient.types import GroupMetadata
 
@@ -78,6 +79,11 @@ class Membership(Protocol):
         """
         ...
 
+    @property
+    def settled(self) -> bool:
+        """Whether this is a member and has taken over what the group gave it, be it nothing."""
+        ...
+
     async def run(self) -> None:
         """Joins, stays, rejoins, until it is cancelled or `leave` is called.
 
@@ -121,6 +127,8 @@ class MembershipParts:
     cluster: ClusterClient
     config: ConsumerConfig
     subscription: SubscriptionState
+    topics: KnownTopics
+    """What is subscribed to; read when `subscribed` is called."""
     reconciler: Reconciler
     report: Callable[[Exception], None]
     """Has an error raised at the program's next request for records, once."""

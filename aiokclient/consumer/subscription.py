@@ -153,6 +153,10 @@ class SubscriptionState:
         """The partitions that the subscription brought, without those assigned by hand."""
         return list(self._subscribed)
 
+    def is_shared(self, tp: TopicPartition) -> bool:
+        """Whether the subscription brought it, and it was not assigned by hand as well."""
+        return tp in self._subscribed and tp not in self._by_hand
+
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self.partitions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -87,10 +87,13 @@ class Turnstile:
         finally:
             self._barred = before
 
-    def will_ask(self) -> bool:
-        """Whether the task that got something last may come back for more, as far as is known."""
+    def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
+        """Whether the task that got something last may come back for more.
+
+        It may not if it has ended, left its loop, or is among those that are leaving.
+        """
         task = self._task
-        if task is None or task.done() or self._busy:
+        if self._busy or task is None or task.done() or task in leaving:
             return False
         return self._holder is None or self._holder() is not None
 

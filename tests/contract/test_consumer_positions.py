@@ -347,10 +347,6 @@ class TestQuestions:
 
 
 class TestNeedsAGroup:
-    def test_group_id_is_refused_with_a_reason(self) -> None:
-        with pytest.raises(ConfigError, match="group_id"):
-            Consumer("t", bootstrap_servers="localhost:1", group_id="g")
-
     async def test_what_needs_one(self, stage: Any) -> None:
         stage.fill(3)
         async with stage.consumer() as consumer:

@@ -1,0 +1,82 @@
+"""Commits that nobody asks for: what is processed, at an interval and when partitions go.
+
+Never what is in hand, and never less than what the group has already, but after a seek: a jump of
+the position forgets what was committed before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from aiokclient.consumer.positions import PartitionState, Withheld
+from aiokclient.errors import KafkaError
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.commits import Commits
+    from aiokclient.consumer.subscription import SubscriptionState
+
+__all__ = ["AutoCommit"]
+
+logger = logging.getLogger("aiokclient.consumer")
+
+SHORTEST_S = 0.01
+
+
+class AutoCommit:
+    """The commits of one consumer; without `enabled` it makes none."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        commits: Commits,
+        *,
+        enabled: bool,
+        interval_ms: int,
+    ) -> None:
+        self.enabled = enabled
+        self._subscription = subscription
+        self._commits = commits
+        self._interval_s = max(interval_ms / 1000, SHORTEST_S)
+
+    async def run(self) -> None:
+        """Commits at the interval until it is cancelled."""
+        while self.enabled:
+            await asyncio.sleep(self._interval_s)
+            states = self._subscription.partitions.values()
+            try:
+                # What fails is tried again the next time, with what is processed by then.
+                refused = await self.commit(states, self._interval_s, attempts=1)
+            except KafkaError as failure:
+                logger.info("automatic commit: %s", failure)
+            else:
+                for tp, error in list(refused.items())[:1]:
+                    logger.warning("automatic commit of %s: %s", tp, error)
+
+    async def commit(
+        self, states: Iterable[PartitionState], timeout: float, *, attempts: float = math.inf
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commits what is processed of these, within `timeout` seconds; what was refused, and why.
+
+        Raises ApiTimeoutError. Nothing if automatic commits are off.
+        """
+        offsets = self._due(states)
+        if not offsets or timeout <= 0:
+            return {}
+        return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
+
+    def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:
+        if not self.enabled:
+            return {}
+        self._subscription.settle()
+        return {
+            state.tp: state.to_commit(state.processed)
+            for state in states
+            if state.located
+            and state.processed > state.committed
+            and not state.withheld & Withheld.START
+        }

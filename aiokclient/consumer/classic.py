@@ -1,0 +1,229 @@
+"""Membership by the classic protocol: the group's members share the partitions out themselves.
+
+Theory of operation. The engine of `aiokclient.group` joins, syncs and beats; here is what that
+means for a consumer. What a member asks for travels as its metadata, once for each strategy that
+it offers; the leader runs the strategy that all members have, and what comes of it travels back.
+
+Eagerly, a member gives up all before it joins and takes what it is given. Cooperatively (KIP-429,
+if all of its strategies can), it joins with what it has, then gives up what it has lost by the new
+assignment and joins once more: only then is that given to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from aiokclient.consumer.assignors import (
+    MemberAssignment,
+    MemberSubscription,
+    RebalanceProtocol,
+    decode_assignment,
+    decode_members,
+    encode_assignment,
+    encode_subscription,
+    make_assignors,
+    rebalance_protocol,
+)
+from aiokclient.consumer.assignors.validation import validate
+from aiokclient.consumer.topic_watch import TopicWatch, assignable
+from aiokclient.errors import FencedInstanceIdError, KafkaError
+from aiokclient.group.engine import GroupEngine
+from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
+from aiokclient.group.states import MemberState
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.membership import MembershipParts
+    from aiokclient.types import GroupMetadata
+
+__all__ = ["ClassicMembership"]
+
+logger = logging.getLogger("aiokclient.consumer")
+
+LOOK_S: Final = 3.0
+"""How long a rebalance waits for fresh metadata before it goes by what is known."""
+MARGIN_S: Final = 0.25
+"""So much before the rebalance times out what is not given up is lost."""
+
+
+class ClassicMembership:
+    """A `Membership`, and the handler of its engine."""
+
+    protocol_type = "consumer"
+
+    def __init__(self, parts: MembershipParts) -> None:
+        config = parts.config
+        assert config.group_id is not None
+        self._parts = parts
+        self._reconciler = parts.reconciler
+        self._subscription = parts.subscription
+        self._session_s = config.session_timeout_ms / 1000
+        self._rebalance_s = config.max_poll_interval_ms / 1000
+        self._assignors = {a.name: a for a in make_assignors(config.partition_assignment_strategy)}
+        self._protocol = rebalance_protocol(self._assignors.values())
+        settings = GroupSettings(
+            config.group_id,
+            config.group_instance_id,
+            config.session_timeout_ms,
+            config.max_poll_interval_ms,
+            config.heartbeat_interval_ms,
+        )
+        self._engine = GroupEngine(
+            parts.cluster,
+            settings,
+            self,
+            spawn=parts.spawn,
+            report=parts.report,
+            confirmed_changed=lambda confirmed: parts.changed(),
+        )
+        self._watch = TopicWatch(parts.cluster, parts.topics, self.rejoin)
+        self._owned_in = -1
+        self._ready = False
+        self._engine.pause("nothing is subscribed to")
+
+    # -- for the consumer
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who this member is at present."""
+        return self._engine.metadata
+
+    @property
+    def confirmed_until(self) -> float:
+        """Until when it is a member for certain."""
+        return self._engine.last_answer_at + self._session_s
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has taken over what it was given."""
+        return self._engine.state is MemberState.STABLE
+
+    async def run(self) -> None:
+        """The member's life; raises FencedInstanceIdError when another has taken its place."""
+        try:
+            await self._engine.run()
+        finally:
+            self._watch.stop()
+        if self._engine.state is MemberState.FENCED:
+            raise FencedInstanceIdError(resource=f"group {self._parts.config.group_id}")
+
+    def subscribed(self) -> None:
+        """The subscription is another one. Plain."""
+        self._ready = bool(self._subscription.subscription)
+        if self._ready:
+            self._engine.resume()
+            self._engine.rejoin("the subscription has changed")
+        else:
+            self._parts.spawn(self._unsubscribe, name="unsubscribe")
+
+    async def _unsubscribe(self) -> None:
+        deadline = asyncio.get_running_loop().time() + self._rebalance_s
+        await self._reconciler.revoke(self._reconciler.owned(), deadline=deadline)
+        if not self._subscription.subscription:
+            self._engine.pause("the consumer has unsubscribed")
+
+    def left_behind(self, reason: str) -> None:
+        """The program does not come back. Plain."""
+        if self._ready:
+            self._engine.pause(reason)
+
+    def asked(self) -> None:
+        """The program is back, or has seen why the group refused it. Plain."""
+        if self._ready and self._engine.state in (MemberState.OUT, MemberState.LEAVING):
+            self._engine.resume()
+
+    def rejoin(self, reason: str) -> None:
+        """Has the group agree anew. Plain."""
+        self._engine.rejoin(reason)
+
+    async def leave(self, timeout: float) -> None:
+        """Leaves for good."""
+        await self._engine.leave("the consumer is being closed", timeout)
+
+    # -- for the engine
+
+    def protocols(self) -> Sequence[tuple[str, bytes]]:
+        """What this member asks for, for each strategy."""
+        topics = tuple(self._watch.asked_for())
+        owned = tuple(self._reconciler.owned())
+        offered = []
+        for name, assignor in self._assignors.items():
+            wish = MemberSubscription(
+                topics,
+                assignor.user_data(topics),
+                owned,
+                self._owned_in if owned else -1,
+                self._parts.config.client_rack,
+            )
+            offered.append((name, encode_subscription(wish)))
+        return offered
+
+    async def before_rejoin(self, reason: str) -> None:
+        """Gives up what has to be given up before the next JoinGroup."""
+        owned = self._reconciler.owned()
+        if self._protocol is RebalanceProtocol.COOPERATIVE:
+            owned = [tp for tp in owned if not self._is_wanted(tp)]
+        deadline = self._engine.rebalance_deadline - MARGIN_S
+        if owned:
+            await self._reconciler.revoke(owned, deadline=deadline)
+        if self._subscription.subscription.pattern is not None:
+            # So that members that match other topics by now do not rebalance one after another.
+            await self._look(None)
+
+    async def assign(
+        self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
+    ) -> Mapping[str, bytes]:
+        """Shares the partitions out, as the leader."""
+        wishes = decode_members(members)
+        topics = sorted({topic for wish in wishes.values() for topic in wish.topics})
+        await self._look(topics)
+        cluster = assignable(self._parts.cluster.metadata, topics)
+        self._watch.leads(topics)
+        assignor = self._assignors[protocol]
+        given = validate(
+            assignor, assignor.assign(cluster, wishes), cluster, wishes, self._protocol
+        )
+        return {member: encode_assignment(one) for member, one in given.items()}
+
+    async def began(self, generation: Generation) -> None:
+        """Takes what was assigned, and gives up what was not."""
+        if not generation.is_leader:
+            self._watch.follows()
+        assignment = decode_assignment(generation.assignment)
+        self._tell(generation, assignment)
+        self._parts.changed()
+        owned = self._reconciler.owned()
+        assigned = dict.fromkeys(tp for tp in assignment.partitions if self._is_wanted(tp))
+        revoked = [tp for tp in owned if tp not in assigned]
+        if revoked:
+            deadline = asyncio.get_running_loop().time() + self._rebalance_s - MARGIN_S
+            await self._reconciler.revoke(revoked, deadline=deadline)
+            self._engine.rejoin("what was to be given up is free")
+        self._owned_in = generation.metadata.generation_id
+        await self._reconciler.assign([tp for tp in assigned if tp not in owned])
+
+    async def lost(self, reason: str) -> None:
+        """Nothing is this member's any more."""
+        self._parts.changed()
+        if owned := self._reconciler.owned():
+            logger.warning("group %s: all is lost: %s", self._engine.settings.group_id, reason)
+            await self._reconciler.lose(owned)
+
+    # -- steps
+
+    def _tell(self, generation: Generation, assignment: MemberAssignment) -> None:
+        assignor = self._assignors[generation.protocol]
+        assignor.on_assignment(assignment, generation.metadata)
+
+    def _is_wanted(self, tp: TopicPartition) -> bool:
+        return self._subscription.subscription.matches(tp.topic, internal=False)
+
+    async def _look(self, topics: Sequence[str] | None) -> None:
+        """Reads the metadata of topics, of all for None, unless that takes too long."""
+        try:
+            await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
+        except KafkaError as error:
+            logger.info("a rebalance goes by older metadata: %s", error)

@@ -1,0 +1,78 @@
+"""What `commit` takes, in all its forms, as offsets by partition. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokclient.consumer.arguments import as_partitions, as_topics
+from aiokclient.errors import IllegalStateError
+from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+
+__all__ = ["to_commit"]
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+
+def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
+    """The offsets, and the partitions that were named but of which nothing was handed out.
+
+    `what` is None (all of `consumed`), a record or several, a mapping from partition to offset, or
+    topics or partitions. Raises IllegalStateError for anything else.
+    """
+    if what is None:
+        return consumed, []
+    if isinstance(what, ConsumerRecord):
+        return _behind([what]), []
+    if isinstance(what, Mapping):
+        tps = as_partitions(what)
+        return dict(zip(tps, map(_offset, what.values()), strict=True)), []
+    if isinstance(what, str):
+        return _of_topics([what], consumed), []
+    if isinstance(what, TopicPartition) or not isinstance(what, Iterable):
+        raise _refusal(what)
+    return _of_many(list(what), consumed)
+
+
+def _of_many(items: list[Any], consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
+    if all(isinstance(item, ConsumerRecord) for item in items):
+        return _behind(items), []
+    if all(isinstance(item, str) for item in items):
+        return _of_topics(items, consumed), []
+    if any(isinstance(item, ConsumerRecord | str) for item in items):
+        raise _refusal(items)
+    tps = as_partitions(items)
+    return {tp: consumed[tp] for tp in tps if tp in consumed}, [
+        tp for tp in tps if tp not in consumed
+    ]
+
+
+def _behind(records: list[ConsumerRecord[Any, Any]]) -> Offsets:
+    """For each partition the offset after its last record, whatever the order they come in."""
+    offsets: Offsets = {}
+    for record in records:
+        tp = TopicPartition(record.topic, record.partition)
+        if tp not in offsets or offsets[tp].offset <= record.offset:
+            offsets[tp] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+    return offsets
+
+
+def _of_topics(topics: list[str], consumed: Offsets) -> Offsets:
+    wanted = dict.fromkeys(as_topics(topics))
+    return {tp: offset for tp, offset in consumed.items() if tp.topic in wanted}
+
+
+def _offset(value: Any) -> OffsetAndMetadata:
+    to = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    if not isinstance(to.offset, int) or isinstance(to.offset, bool) or to.offset < 0:
+        raise IllegalStateError(
+            f"{value!r} is no offset to commit: that is a number from 0, or an OffsetAndMetadata"
+        )
+    return to
+
+
+def _refusal(what: Any) -> IllegalStateError:
+    return IllegalStateError(
+        f"{what!r} cannot be committed: commit() takes a record or several, a mapping from "
+        "TopicPartition to offset, or a collection of topics or of partitions"
+    )

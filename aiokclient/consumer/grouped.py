@@ -1,0 +1,187 @@
+"""A consumer's part in a group, put together: membership, offsets, revocation, automatic commits.
+
+What the group shares out goes through here whatever protocol the group speaks; `MEMBERSHIPS` names
+those that there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from aiokclient.consumer.auto_commit import AutoCommit
+from aiokclient.consumer.classic import ClassicMembership
+from aiokclient.consumer.commits import Commits
+from aiokclient.consumer.known_topics import KnownTopics
+from aiokclient.consumer.membership import Membership, MembershipParts
+from aiokclient.consumer.poll_watch import LoopWatch, PollWatch
+from aiokclient.consumer.rebalance import Rebalancer
+from aiokclient.consumer.signal import Signal
+from aiokclient.consumer.starts import Starts
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.reader import Reader
+    from aiokclient.consumer.subscription import SubscriptionState
+
+__all__ = ["MEMBERSHIPS", "Grouped"]
+
+logger = logging.getLogger("aiokclient.consumer")
+
+MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {"classic": ClassicMembership}
+"""By the values of `group_protocol`."""
+
+LEAVE_SHARE: Final = 0.2
+"""Part of the time for closing that is kept for leaving the group,"""
+COMMIT_SHARE: Final = 0.2
+"""and for the commit before that. The rest is for what is in hand."""
+
+
+class Grouped:
+    """Made when a consumer with a group starts, and ended with it."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        reader: Reader,
+        spawn: Callable[..., None],
+    ) -> None:
+        self._subscription = subscription
+        self._reader = reader
+        self._spawn = spawn
+        self._changes = Signal()
+        report = reader.report
+        self.topics = KnownTopics(cluster, config, report=report)
+        self.commits = Commits(
+            cluster, config, subscription, member=lambda: self.membership.metadata, owner=self
+        )
+        enabled, interval_ms = config.enable_auto_commit, config.auto_commit_interval_ms
+        self._auto_commit = AutoCommit(
+            subscription, self.commits, enabled=enabled, interval_ms=interval_ms
+        )
+        self._starts = Starts(
+            cluster,
+            config,
+            subscription,
+            self.commits,
+            self.topics,
+            commits_first=enabled,
+            report=report,
+        )
+        self.rebalancer = Rebalancer(
+            cluster,
+            subscription,
+            reader.in_hand,
+            self._auto_commit,
+            barred=reader.turnstile.barred,
+            report=report,
+        )
+        parts = MembershipParts(
+            cluster=cluster,
+            config=config,
+            subscription=subscription,
+            topics=self.topics,
+            reconciler=self.rebalancer,
+            report=report,
+            changed=self._renamed,
+            spawn=spawn,
+            owner=self,
+        )
+        self.membership = MEMBERSHIPS[config.group_protocol](parts)
+        self._poll_watch = PollWatch(
+            reader.turnstile,
+            reader.in_hand,
+            config.max_poll_interval_ms / 1000,
+            self.membership.left_behind,
+        )
+        self._loop_watch = LoopWatch(cluster.metrics)
+        self._cluster = cluster
+
+    def start(self) -> None:
+        """Begins. Plain."""
+        self._subscription.assign_subscribed({})  # A start before this one may have been cut short.
+        self._subscription.confirmed_until = lambda: self.membership.confirmed_until
+        self._subscription.confirm()
+        self._subscription.listen(self._subscribed)
+        self._reader.turnstile.entered = self.membership.asked
+        for run, name in (
+            (self._follow, "subscription"),
+            (self.membership.run, "membership"),
+            (self._starts.run, "starts"),
+            (self._auto_commit.run, "automatic commits"),
+            (self._poll_watch.run, "poll interval"),
+            (self._loop_watch.run, "event loop"),
+        ):
+            self._spawn(run, name=name)
+
+    def settled(self) -> bool:
+        """Whether the group has said what this consumer is to read, and that is so. Plain."""
+        if self._subscription.subscription is not self.topics.current:
+            return False
+        return not self._subscription.subscription or self.membership.settled
+
+    def troubles(self) -> list[str]:
+        """What is wrong about the membership, for people to read. Plain."""
+        trouble = self._poll_watch.trouble
+        return [] if trouble is None else [trouble]
+
+    # -- the subscription
+
+    def _subscribed(self) -> None:
+        if self._subscription.subscription is not self.topics.current:
+            self._changes.set()
+
+    async def _follow(self) -> None:
+        while True:
+            subscription = self._subscription.subscription
+            if subscription is not self.topics.current or not self.topics.read:
+                await self.topics.begin(subscription)
+                self._subscription.changed()
+                self.membership.subscribed()
+                continue
+            self.topics.report_errors()
+            await self._changes.wait()
+
+    def _renamed(self) -> None:
+        self.commits.renamed.set()
+        self._subscription.confirm()
+        self._subscription.changed()
+
+    # -- the end
+
+    async def close(self, timeout: float, may_ask: Callable[[], bool]) -> None:
+        """Gives up what is owned, committed as far as it is processed, and leaves the group.
+
+        What is in hand is waited for while `may_ask()`, at most a part of `timeout` seconds.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        leave_by = deadline - timeout * LEAVE_SHARE
+        wait_until = leave_by - timeout * COMMIT_SHARE
+        in_hand = self._reader.in_hand
+        try:
+            await self._put_down(wait_until, may_ask)
+            with anyio.CancelScope(deadline=leave_by):
+                asks = may_ask()
+                await self.rebalancer.close(leave_by, lambda state: in_hand.is_busy(state, asks))
+        finally:
+            await self.membership.leave(max(deadline - loop.time(), 0.0))
+
+    async def _put_down(self, until: float, may_ask: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        in_hand = self._reader.in_hand
+        while in_hand and may_ask() and loop.time() < until:
+            await in_hand.relieved.wait(until)
+
+    def release(self) -> None:
+        """Its connections and interests end. Plain."""
+        self._reader.turnstile.entered = lambda: None
+        self._cluster.updater.unwant(self.topics)
+        self._cluster.release(self)

@@ -1,0 +1,208 @@
+"""Taking partitions over and giving them up, whichever protocol says so.
+
+                   ┌──────── waits for what is in hand, commits, on_revoked ───────┐
+    owned ──revoke─┤                                                               ├──▶ gone
+                   └─ the time runs out, or this is no member any more: on_lost ───┘
+
+Theory of operation. From the moment that a partition is to go, nothing of it is handed out. What
+the program has in hand of it is waited for: it may still write to the outside. Only when it has
+asked for the next (of `tracked`: when none is outstanding) what is processed is committed, the
+listener is called, and the partition given up. Nothing of that happens for a partition that is
+lost: another member may own it already, and a commit would undo its work.
+
+One of these goes on at a time: `closing` (the consumer is being closed) waits for the one that is
+under way, which then ends by the time that the close has; later ones find nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from aiokclient.consumer.listener import tell
+from aiokclient.consumer.positions import PartitionState, Withheld
+from aiokclient.errors import KafkaError
+from aiokclient.policy import Decision, Scope, decide
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.consumer.auto_commit import AutoCommit
+    from aiokclient.consumer.in_hand import InHand
+    from aiokclient.consumer.subscription import SubscriptionState
+
+__all__ = ["Rebalancer"]
+
+logger = logging.getLogger("aiokclient.consumer")
+
+
+class Rebalancer:
+    """The `Reconciler` of a consumer.
+
+    `barred()` is a context in which the current task must not read.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        subscription: SubscriptionState,
+        in_hand: InHand,
+        auto_commit: AutoCommit,
+        *,
+        barred: Callable[[], AbstractContextManager[None]],
+        report: Callable[[Exception], None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._in_hand = in_hand
+        self._auto_commit = auto_commit
+        self._barred = barred
+        self._report = report
+        self._turn = asyncio.Lock()
+        self._bound = math.inf
+        self._closed = False
+        metrics = cluster.metrics
+        self._counts = {
+            kind: metrics.counter(f"consumer.partitions.{kind}")
+            for kind in ("assigned", "revoked", "lost")
+        }
+
+    def owned(self) -> list[TopicPartition]:
+        """The partitions that the group has given to this consumer. Plain."""
+        return self._subscription.subscribed()
+
+    # -- what a membership asks for
+
+    async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
+        """Gives partitions up in an orderly way; see `Reconciler`."""
+        self._withhold(tps)
+        async with self._turn:
+            states = self._withhold(tps)
+            if not states:
+                return
+            if not await self._put_down(states, deadline):
+                if self._bound < math.inf:
+                    return  # The consumer is being closed, which gives them up in its own way.
+                logger.warning(
+                    "%d partitions are lost: the program has not asked for more records in time; "
+                    "see max_poll_interval_ms",
+                    len(states),
+                )
+                return await self._give_up(states, "lost")
+            is_member = await self._commit(states, deadline)
+            await self._give_up(states, "revoked" if is_member else "lost")
+
+    async def assign(self, tps: Collection[TopicPartition]) -> None:
+        """Takes partitions in addition; see `Reconciler`."""
+        async with self._turn:
+            owned = self.owned()
+            added = [tp for tp in dict.fromkeys(tps) if tp not in owned]
+            if self._closed or not added:
+                return
+            logger.info("assigned: %s", _named(added))
+            self._counts["assigned"].add(len(added))
+            self._subscription.assign_subscribed(dict.fromkeys([*owned, *added]))
+            states = self._subscription.chosen(added)
+            self._subscription.withhold(states, Withheld.LISTENER, True)
+            await self._tell("on_assigned", added)
+            self._subscription.withhold(states, Withheld.LISTENER, False)
+
+    async def lose(self, tps: Collection[TopicPartition]) -> None:
+        """They are gone without asking; see `Reconciler`."""
+        self._withhold(tps)
+        async with self._turn:
+            await self._give_up(self._withhold(tps), "lost")
+
+    # -- closing
+
+    async def close(self, deadline: float, busy: Callable[[PartitionState], bool]) -> None:
+        """Gives up all that is owned; nothing is taken over any more.
+
+        What is processed is committed until `deadline`, on the loop's clock. What the program is
+        `busy` with is lost, the rest revoked.
+        """
+        self._bound = -math.inf
+        self._in_hand.relieved.set()
+        async with self._turn:
+            self._closed = True
+            states = self._withhold(self.owned())
+            self._subscription.settle()
+            is_member = await self._commit(list(self._subscription.partitions.values()), deadline)
+            lost = [state for state in states if busy(state) or not is_member]
+            await self._give_up([state for state in states if state not in lost], "revoked")
+            await self._give_up(lost, "lost")
+
+    # -- steps
+
+    def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
+        owned = self.owned()
+        partitions = self._subscription.partitions
+        states = [partitions[tp] for tp in dict.fromkeys(tps) if tp in owned]
+        self._subscription.withhold(states, Withheld.LEAVING, True)
+        return states
+
+    async def _put_down(self, states: Sequence[PartitionState], until: float) -> bool:
+        """Waits until nothing of these is in hand; False when the time is up first."""
+        self._subscription.settle()
+        loop = asyncio.get_running_loop()
+        while self._in_hand.holds(states):
+            bound = min(until, self._bound)
+            if loop.time() >= bound:
+                return False
+            await self._in_hand.relieved.wait(bound)
+            self._subscription.settle()
+        return True
+
+    async def _commit(self, states: Sequence[PartitionState], deadline: float) -> bool:
+        """Commits what is processed of these; False if this is no member any more."""
+        timeout = deadline - asyncio.get_running_loop().time()
+        try:
+            refused = await self._auto_commit.commit(states, timeout)
+        except KafkaError as failure:
+            logger.warning("what is processed could not be committed: %s", failure)
+            return False
+        verdicts = [self._is_member(tp, error) for tp, error in refused.items()]
+        return all(verdicts)
+
+    def _is_member(self, tp: TopicPartition, error: KafkaError) -> bool:
+        """Whether this is still a member, for all that a refused commit tells."""
+        logger.warning("what is processed of %s could not be committed: %s", tp, error)
+        action = decide(error, Scope.OFFSET_COMMIT, 0, 1.0, self._cluster.clock.rng)
+        if action.decision is Decision.FAIL:
+            self._report(error)
+        return action.decision is not Decision.RECOVER
+
+    async def _give_up(self, states: Sequence[PartitionState], how: str) -> None:
+        tps = [state.tp for state in states]
+        if not tps:
+            return
+        logger.info("%s: %s", how, _named(tps))
+        self._counts[how].add(len(tps))
+        if how == "revoked":
+            await self._tell("on_revoked", tps)
+        self._drop(states)
+        if how == "lost":
+            await self._tell("on_lost", tps)
+
+    def _drop(self, states: Sequence[PartitionState]) -> None:
+        gone = dict.fromkeys(state.tp for state in states)
+        left = [tp for tp in self.owned() if tp not in gone]
+        self._subscription.assign_subscribed(dict.fromkeys(left))
+        # What is assigned by hand as well stays, and goes on.
+        partitions = self._subscription.partitions
+        kept = [state for state in states if partitions.get(state.tp) is state]
+        self._subscription.withhold(kept, Withheld.LEAVING, False)
+
+    async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
+        listener = self._subscription.subscription.listener
+        with self._barred():
+            await tell(listener, method, tps)
+
+
+def _named(tps: Sequence[TopicPartition]) -> str:
+    more = f" and {len(tps) - 20} more" if len(tps) > 20 else ""
+    return ", ".join(map(str, tps[:20])) + more
