@@ -16,6 +16,7 @@ import anyio
 from aiokclient.consumer.auto_commit import AutoCommit
 from aiokclient.consumer.classic import ClassicMembership
 from aiokclient.consumer.commits import Commits
+from aiokclient.consumer.kip848 import Kip848Membership
 from aiokclient.consumer.known_topics import KnownTopics
 from aiokclient.consumer.membership import Membership, MembershipParts
 from aiokclient.consumer.poll_watch import LoopWatch, PollWatch
@@ -33,7 +34,10 @@ __all__ = ["MEMBERSHIPS", "Grouped"]
 
 logger = logging.getLogger("aiokclient.consumer")
 
-MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {"classic": ClassicMembership}
+MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {
+    "classic": ClassicMembership,
+    "consumer": Kip848Membership,
+}
 """By the values of `group_protocol`."""
 
 LEAVE_SHARE: Final = 0.2

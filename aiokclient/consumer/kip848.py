@@ -1,0 +1,331 @@
+"""Membership in a group of the new consumer protocol (KIP-848), where brokers assign.
+
+`kip848_states.py` has the states and what happens in them. Two tasks share the work. `run` sends
+heartbeats: at the interval that the coordinator wants, and at once when there is something to
+say. The other gives partitions up and takes them, which may have to wait for the program; the
+heartbeats go on meanwhile.
+
+A pattern is evaluated by the brokers (RE2; as a whole, as Python's `fullmatch`). Where they know
+names only (Kafka 4.0), and for re.VERBOSE, it is matched with the topics in the metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aiokclient.consumer.kip848_heartbeat import (
+    JOIN,
+    REGEX_FROM,
+    Heartbeats,
+    Settings,
+    Wanted,
+    expression,
+    places_of,
+)
+from aiokclient.consumer.kip848_link import Link
+from aiokclient.consumer.kip848_places import Holdings
+from aiokclient.consumer.kip848_session import session_timeout_ms
+from aiokclient.consumer.kip848_states import CODES, MEMBERS, Event, State, after
+from aiokclient.consumer.signal import Signal
+from aiokclient.consumer.subscription import Subscription
+from aiokclient.errors import AuthorizationError, IllegalStateError, KafkaError
+from aiokclient.policy import Decision
+from aiokclient.types import GroupMetadata
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.consumer.membership import MembershipParts
+    from aiokclient.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatResponse,
+    )
+
+__all__ = ["Kip848Membership"]
+
+logger = logging.getLogger("aiokclient.consumer")
+
+FAREWELLS = 3
+"""So many attempts are made to tell the coordinator that the member leaves."""
+
+PATIENCE = 0.5
+"""Part of the session timeout after which an unanswered heartbeat is sent on a new connection."""
+
+
+class Kip848Membership:
+    """A `Membership`; its heartbeats share a connection with the commits."""
+
+    def __init__(self, parts: MembershipParts) -> None:
+        cluster, config = parts.cluster, parts.config
+        if config.group_id is None:
+            raise IllegalStateError("a membership needs a group_id")
+        self.state = State.OUT
+        self._parts = parts
+        self._clock = cluster.clock
+        self._group_id = config.group_id
+        self._instance_id = config.group_instance_id
+        self._member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
+        self._epoch = JOIN
+        self._life = 0
+        """Counts memberships: answers to an earlier one are void."""
+        self._holdings = Holdings(cluster, parts.topics, hide=config.exclude_internal_topics)
+        self._heartbeats = Heartbeats(
+            Settings(
+                group_id=config.group_id,
+                instance_id=config.group_instance_id,
+                rack=config.client_rack or None,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+                assignor=config.group_remote_assignor,
+            )
+        )
+        self._link = Link(cluster, config.group_id, parts.owner)
+        self._session_s = config.session_timeout_ms / 1000
+        self._interval_s = config.heartbeat_interval_ms / 1000
+        self._answered_at = -math.inf
+        self._due = self._not_before = -math.inf
+        self._told_at = -math.inf
+        self._version = REGEX_FROM
+        self._subscription = Subscription()
+        self._moved = False
+        self._farewell = self._ended = False
+        self._wake = Signal()
+        self._work = Signal()
+
+    # -- what it is ------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        if self._epoch <= JOIN:
+            return GroupMetadata(self._group_id, group_instance_id=self._instance_id)
+        return GroupMetadata(self._group_id, self._epoch, self._member_id, self._instance_id)
+
+    @property
+    def confirmed_until(self) -> float:
+        return self._answered_at + self._session_s if self._epoch > JOIN else -math.inf
+
+    @property
+    def settled(self) -> bool:
+        return self.state in (State.STABLE, State.ACKNOWLEDGING)
+
+    # -- what the consumer tells -----------------------------------------------------------
+
+    def subscribed(self) -> None:
+        self._subscription = self._parts.topics.current
+        self._apply(Event.SUBSCRIBED if self._subscription else Event.UNSUBSCRIBED)
+
+    def left_behind(self, reason: str) -> None:
+        if self.state in MEMBERS:
+            self._farewell = True
+        self._apply(Event.LATE)
+
+    def asked(self) -> None:
+        if self.state is State.STALE:
+            self._apply(Event.ASKED)
+
+    def rejoin(self, reason: str) -> None:
+        """Does nothing: brokers assign anew by themselves whenever there is cause."""
+        logger.debug("group %s: nothing to rejoin for under KIP-848: %s", self._group_id, reason)
+
+    def _apply(self, event: Event) -> None:
+        before, self.state = self.state, after(self.state, event)
+        if self.state is not before:
+            logger.debug("group %s: %s by %s", self._group_id, self.state.name, event.name)
+        if before in MEMBERS and self.state in (State.FENCED, State.STALE, State.FAILED):
+            self._end()
+        self._wake.set()
+        self._work.set()
+
+    def _end(self) -> None:
+        """This is no member any more; what it owns is still to be taken from it."""
+        self._life += 1
+        self._epoch = JOIN
+        self._holdings.target = frozenset()
+        self._heartbeats.forget()
+        self._parts.changed()
+
+    # -- heartbeats ------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        parts = self._parts
+        parts.spawn(self._reconcile, name="partitions of the group")
+        parts.spawn(self._learn_session, name="session of the group")
+        unsubscribe = parts.cluster.updater.subscribe(self._observe)
+        try:
+            while not self._ended:
+                if self.state is State.OUT and self._subscription:
+                    self._apply(Event.SUBSCRIBED)
+                await self._turn()
+        finally:
+            unsubscribe()
+
+    async def _turn(self) -> None:
+        if self._farewell:
+            await self._say_farewell()
+        elif self.state not in MEMBERS or (self.state is State.JOINING and self._may_not_join()):
+            await self._wake.wait()
+        elif not await self._wake.wait(self._next_at()) and not self._ended:
+            await self._beat()
+
+    def _may_not_join(self) -> bool:
+        """Whether something of before is owned, or a pattern that is matched here has no topic."""
+        return bool(self._holdings.owned) or self._wanted() == Wanted()
+
+    def _next_at(self) -> float:
+        said = self._heartbeats.said(self._wanted(), self._holdings.told())
+        return max(self._due, self._not_before) if said else self._not_before
+
+    def _wanted(self) -> Wanted:
+        pattern = self._subscription.pattern
+        if pattern is None:
+            return Wanted(tuple(sorted(self._subscription.topics)))
+        regex = expression(pattern)
+        if self._version >= REGEX_FROM and regex is not None:
+            return Wanted(regex=regex)
+        return Wanted(tuple(self._parts.topics.matching(self._parts.cluster.metadata)))
+
+    async def _beat(self) -> None:
+        life = self._life
+        request_s = self._parts.config.request_timeout_ms / 1000
+        try:
+            self._version = await self._link.version()
+            if life != self._life or self.state not in MEMBERS:
+                return
+            member = GroupMetadata(self._group_id, self._epoch, self._member_id)
+            told = self._holdings.told()
+            request = self._heartbeats.beat(member, self._wanted(), told)
+            sent_at = self._clock.monotonic()
+            answer = await self._link.send(request, min(request_s, self._session_s * PATIENCE))
+        except KafkaError as error:
+            self._heartbeats.forget()
+            if life == self._life:
+                self._refused(error)
+            return
+        if life == self._life:
+            self._answered(answer, sent_at)
+
+    def _answered(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
+        self._epoch = answer.member_epoch
+        self._interval_s = answer.heartbeat_interval_ms / 1000
+        self._answered_at = sent_at
+        self._due, self._not_before = sent_at + self._interval_s, -math.inf
+        if answer.assignment is not None:
+            target = places_of(answer.assignment.topic_partitions)
+            if target != self._holdings.target:
+                self._holdings.target, self._told_at = target, self._clock.monotonic()
+        self._apply(Event.TOLD if self._holdings.differs() else Event.SETTLED)
+        self._parts.changed()
+
+    def _refused(self, error: KafkaError) -> None:
+        action = self._link.failed(error)
+        self._not_before = self._clock.monotonic() + action.delay_s
+        if error.code in CODES or action.decision is Decision.RECOVER:
+            logger.info("group %s: the membership is over: %s", self._group_id, error)
+            self._apply(CODES.get(error.code, Event.FENCED))
+        elif isinstance(error, AuthorizationError):
+            # It may be granted yet; until then the program is told at every request.
+            self._parts.report(error)
+        elif not action.again:
+            self._apply(Event.FAILED)
+            raise error
+
+    async def _say_farewell(self) -> None:
+        self._farewell = False
+        self._end()
+        self._apply(Event.LEFT)
+        for _ in range(FAREWELLS):
+            try:
+                await self._link.send(self._heartbeats.last(self._member_id), self._session_s)
+                break
+            except KafkaError as error:
+                action = self._link.failed(error)
+                if error.code in CODES or not action.again:
+                    # The coordinator finds out by itself when the session is over.
+                    logger.info("group %s: could not leave: %s", self._group_id, error)
+                    break
+                await asyncio.sleep(action.delay_s)
+
+    async def leave(self, timeout: float) -> None:
+        if self._ended:
+            return
+        member = self.state in (*MEMBERS, State.LEAVING) or self._farewell
+        self._ended = True
+        self._end()
+        self.state = State.OUT
+        self._wake.set()
+        self._work.set()
+        try:
+            async with asyncio.timeout(timeout):
+                if member:
+                    await self._say_farewell()
+        except TimeoutError:
+            logger.info("group %s: could not leave within %.1f s", self._group_id, timeout)
+
+    async def _learn_session(self) -> None:
+        told = await session_timeout_ms(self._parts.cluster, self._group_id)
+        if told is not None:
+            self._session_s = told / 1000
+            self._parts.changed()
+
+    # -- partitions ------------------------------------------------------------------------
+
+    def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        # Names of topics may be known now, and a pattern may match others.
+        self._work.set()
+        self._wake.set()
+
+    async def _reconcile(self) -> None:
+        while not self._ended:
+            until = await self._step()
+            if until > self._clock.monotonic():
+                await self._work.wait(until)
+
+    async def _step(self) -> float:
+        """Does the next thing there is to do; gives when to look again at the latest."""
+        holdings = self._holdings
+        if self.state is State.LEAVING:
+            await self._give_up()
+            self._farewell = self.state is State.LEAVING
+            self._wake.set()
+            return math.inf
+        if self.state is State.RECONCILING:
+            return await self._move()
+        if holdings.owned and self.state not in MEMBERS[1:]:
+            await self._parts.reconciler.lose(list(holdings.owned.values()))
+            holdings.owned.clear()
+        if self.state is State.FENCED:
+            self._apply(Event.RELEASED)
+        self._wake.set()
+        return math.inf
+
+    async def _move(self) -> float:
+        holdings = self._holdings
+        if holdings.to_give_up():
+            await self._give_up()
+            return -math.inf
+        new = holdings.to_take()
+        if new:
+            self._moved = True
+            await self._parts.reconciler.assign(list(new.values()))
+            holdings.owned.update(new)
+            return -math.inf
+        if self._moved or not holdings.unknown():
+            self._moved = False
+            self._apply(Event.RECONCILED)
+            return math.inf
+        self._parts.cluster.updater.request_update(reason="the id of a topic has no name yet")
+        return self._clock.monotonic() + self._parts.config.retry_backoff_max_ms / 1000
+
+    async def _give_up(self) -> None:
+        holdings = self._holdings
+        leaving = self.state is State.LEAVING
+        gone = dict(holdings.owned) if leaving else holdings.to_give_up()
+        if not gone:
+            return
+        begun = self._clock.monotonic() if leaving else self._told_at
+        deadline = begun + self._parts.config.max_poll_interval_ms / 1000
+        self._moved = True
+        await self._parts.reconciler.revoke(list(gone.values()), deadline=deadline)
+        for place in gone:
+            holdings.owned.pop(place, None)

@@ -1,0 +1,460 @@
+"""Members under KIP-848 on a simulated cluster: joining, reconciling, leaving, coming back."""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from kip848_member import Member, Owners, shared_out, until
+from world import World, simulate
+
+from aiokclient import TopicPartition
+from aiokclient.consumer.kip848_states import State
+from aiokclient.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    FencedMemberEpochError,
+    GroupAuthorizationError,
+    GroupMaxSizeReachedError,
+    InvalidRegularExpressionError,
+    NotCoordinatorError,
+    UnknownMemberIdError,
+    UnknownServerError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+)
+from aiokclient.protocol import ApiKey
+
+HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
+ALL = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
+
+
+class Group:
+    """Makes members of one group, and holds at the end that no partition had two owners."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.owners = world, Owners()
+        self.cluster = world.cluster
+        self._count = 0
+
+    def member(self, **options: Any) -> Member:
+        self._count += 1
+        return Member(self.world.options(), self.owners, f"m{self._count}", **options)
+
+    def beats(self, since: float = 0.0) -> list[Any]:
+        return [each.message for each in self.world.requests(HEARTBEAT, since)]
+
+    @property
+    def view(self) -> Any:
+        return self.cluster.groups["g"]
+
+
+def run(
+    scenario: Callable[[Group], Coroutine[Any, Any, None]],
+    *,
+    topics: dict[str, int] | None = None,
+    **options: Any,
+) -> None:
+    async def main(world: World) -> None:
+        group = Group(world)
+        await scenario(group)
+        assert group.owners.breaches == []
+        assert group.owners.of == {}
+
+    simulate(main, topics={"t": 4} if topics is None else topics, **options)
+
+
+def test_one_member_has_all_and_says_so() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            assert member.epoch == -1
+            await member.subscribe("t")
+            await member.until(lambda: member.membership.state is State.STABLE)
+            assert member.has == ALL
+            assert member.membership.settled
+            joined, told = group.beats()[:2]
+            assert (joined.member_epoch, joined.topic_partitions) == (0, [])
+            assert (told.member_epoch, told.subscribed_topic_names) == (member.epoch, None)
+            assert told.topic_partitions[0].partitions == [0, 1, 2, 3]
+            assert member.membership.metadata.member_id == joined.member_id
+        assert group.beats()[-1].member_epoch == -1
+        assert member.epoch == -1
+        assert group.view.state == "Empty"
+
+    run(scenario)
+
+
+def test_members_come_and_go() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as first, group.member() as second:
+            for each in (first, second):
+                await each.subscribe("t")
+            await shared_out([first, second], 4)
+            async with group.member() as third:
+                await third.subscribe("t")
+                await shared_out([first, second, third], 4)
+            await shared_out([first, second], 4)
+            assert "lose" not in [how for how, _ in first.reading.log + second.reading.log]
+
+    run(scenario)
+
+
+def test_heartbeats_are_sent_at_the_interval_of_the_broker() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            await member.subscribe("t")
+            await member.until(lambda: member.membership.state is State.STABLE)
+            since = group.world.now
+            await asyncio.sleep(10.0)
+            beats = group.beats(since)
+            assert 9 <= len(beats) <= 11
+            assert {len(each.topic_partitions or []) for each in beats} == {0}
+            until = member.membership.confirmed_until
+            assert 28.0 < until - group.world.now <= 30.0
+
+    configs = {
+        "group.consumer.heartbeat.interval.ms": 1000,
+        "group.consumer.session.timeout.ms": 30_000,
+    }
+    run(scenario, configs=configs)
+
+
+@pytest.mark.fault(43)
+def test_nobody_gets_what_another_has_not_given_up() -> None:
+    """The program is busy with a record: heartbeats go on, and the other member waits."""
+
+    async def scenario(group: Group) -> None:
+        async with group.member() as first, group.member() as second:
+            await first.subscribe("t")
+            await shared_out([first], 4)
+            first.reading.hold.clear()
+            asked = group.world.now
+            await second.subscribe("t")
+            await first.reading.revoking.wait()
+            (deadline,) = first.reading.deadlines
+            assert 0 <= deadline - asked - first.config.max_poll_interval_ms / 1000 < 2
+            await asyncio.sleep(60.0)
+            assert (len(first.has), second.has) == (4, [])
+            assert first.membership.confirmed_until > group.world.now
+            first.reading.hold.set()
+            await shared_out([first, second], 4)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
+@pytest.mark.fault(43)
+def test_a_fenced_member_loses_all_and_joins_anew(error: Any) -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            await member.subscribe("t")
+            await member.until(lambda: member.membership.state is State.STABLE)
+            with group.cluster.fail(HEARTBEAT, error, times=1):
+                await member.until(lambda: len(member.reading.log) == 3)
+            assert [how for how, _ in member.reading.log] == ["assign", "lose", "assign"]
+            assert member.has == ALL
+            assert member.failure is None
+
+    run(scenario)
+
+
+@pytest.mark.fault(43)
+def test_a_member_whose_session_ended_meanwhile() -> None:
+    """It was cut off for longer than its session: the group goes on, it comes back as new."""
+
+    async def scenario(group: Group) -> None:
+        network = group.world.network
+        async with group.member(connector=network.connector("far")) as far, group.member() as near:
+            for each in (far, near):
+                await each.subscribe("t")
+            await shared_out([far, near], 4)
+            network.part(["far"], [group.world.place(1)])
+            await shared_out([near], 4)
+            assert far.membership.confirmed_until <= group.world.now
+            assert len(far.has) == 2
+            network.heal()
+            await shared_out([far, near], 4)
+            assert "lose" in [how for how, _ in far.reading.log]
+
+    run(scenario, configs={"group.consumer.session.timeout.ms": 6000})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotCoordinatorError,
+        CoordinatorNotAvailableError,
+        CoordinatorLoadInProgressError,
+    ],
+)
+def test_a_coordinator_that_is_not_ready_changes_nothing(error: Any) -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            with group.cluster.fail(HEARTBEAT, error, times=3):
+                await member.subscribe("t")
+                await shared_out([member], 4)
+            await member.until(lambda: member.membership.state is State.STABLE)
+            epoch = member.epoch
+            with group.cluster.fail(HEARTBEAT, error, times=3) as fault:
+                await member.until(lambda: fault.hits == 3)
+                since = group.world.now
+                await member.until(lambda: group.beats(since))
+            assert group.beats(since)[0].subscribed_topic_names == ["t"]
+            assert (member.epoch, member.has, len(member.reading.log)) == (epoch, ALL, 1)
+
+    run(scenario, brokers=3)
+
+
+def test_what_nobody_understands_means_to_join_anew() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            await member.subscribe("t")
+            await shared_out([member], 4)
+            with group.cluster.fail(HEARTBEAT, UnknownServerError, times=4):
+                await member.until(lambda: len(member.reading.log) == 3)
+            assert member.has == ALL
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_lost_requests_and_answers(when: str) -> None:
+    """The epoch may have gone on without the member: it says all again, and is still known."""
+
+    async def scenario(group: Group) -> None:
+        async with group.member() as first, group.member() as second:
+            with group.cluster.drop(HEARTBEAT, when=when, times=1):
+                await first.subscribe("t")
+                await shared_out([first], 4)
+            for _ in range(5):
+                with group.cluster.drop(HEARTBEAT, when=when, times=1) as fault:
+                    await second.subscribe("t")
+                    await until(lambda fault=fault: fault.hits == 1, [first, second])
+                await shared_out([first, second], 4)
+                await second.subscribe()
+                await shared_out([first], 4)
+            assert "lose" not in [how for how, _ in first.reading.log + second.reading.log]
+
+    run(scenario)
+
+
+@pytest.mark.fault(5)
+def test_the_coordinator_moves_and_dies() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as first, group.member() as second:
+            for each in (first, second):
+                await each.subscribe("t")
+            await shared_out([first, second], 4)
+            group.cluster.move_coordinator("g")
+            async with group.member() as third:
+                await third.subscribe("t")
+                await shared_out([first, second, third], 4)
+                node = group.cluster.coordinator("g")
+                group.cluster.stop(node)
+            await shared_out([first, second], 4)
+            group.cluster.start(node)
+            assert "lose" not in [how for how, _ in first.reading.log + second.reading.log]
+
+    run(scenario, brokers=3)
+
+
+@pytest.mark.fault(6)
+def test_a_coordinator_that_has_forgotten_the_group() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as first, group.member() as second:
+            for each in (first, second):
+                await each.subscribe("t")
+            await shared_out([first, second], 4)
+            group.cluster.move_coordinator("g")
+            await until(lambda: first.reading.log[-1] > ("lose", []), [first])
+            await shared_out([first, second], 4)
+
+    run(scenario, brokers=2, persist_groups=False)
+
+
+def test_the_subscription_changes_and_ends() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            await member.subscribe("t")
+            await shared_out([member], 4)
+            await member.subscribe("t", "u")
+            await shared_out([member], 6)
+            await member.subscribe("u")
+            await shared_out([member], 2)
+            assert member.reading.log[-1][0] == "revoke"
+            await member.subscribe()
+            await member.until(lambda: group.view.state == "Empty")
+            assert (member.has, member.epoch) == ([], -1)
+            await member.subscribe("t")
+            await shared_out([member], 4)
+
+    run(scenario, topics={"t": 4, "u": 2})
+
+
+def test_who_does_not_come_back_is_left_behind() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as first, group.member() as second:
+            for each in (first, second):
+                await each.subscribe("t")
+            await shared_out([first, second], 4)
+            first.membership.left_behind("a handler takes too long")
+            await until(lambda: (first.has, second.has) == ([], ALL), [first, second])
+            assert first.reading.log[-1][0] == "lose"
+            assert first.epoch == -1
+            first.membership.asked()
+            await shared_out([first, second], 4)
+
+    run(scenario)
+
+
+def test_a_static_member_comes_back_to_what_it_had() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as other:
+            await other.subscribe("t")
+            async with group.member(group_instance_id="i") as member:
+                await member.subscribe("t")
+                await shared_out([other, member], 4)
+                had, epoch = member.has, other.epoch
+            assert group.beats()[-1].member_epoch == -2
+            await asyncio.sleep(5.0)
+            async with group.member(group_instance_id="i") as member:
+                await member.subscribe("t")
+                await member.until(lambda: member.has == had)
+            assert other.epoch == epoch
+
+    run(scenario)
+
+
+@pytest.mark.fault(44)
+def test_two_static_members_with_one_instance_id() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member(group_instance_id="i") as first:
+            await first.subscribe("t")
+            await shared_out([first], 4)
+            async with group.member(group_instance_id="i") as second:
+                await second.subscribe("t")
+                await second.until(lambda: second.failure is not None)
+                assert isinstance(second.failure, UnreleasedInstanceIdError)
+            assert (first.has, first.failure) == (ALL, None)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("options", "configs", "topic", "error"),
+    [
+        ({"group_remote_assignor": "mine"}, {}, "t", UnsupportedAssignorError),
+        ({}, {"group.consumer.max.size": 1}, "t", GroupMaxSizeReachedError),
+        ({}, {}, re.compile("(?=a)"), InvalidRegularExpressionError),
+    ],
+)
+def test_what_only_a_person_can_mend_fails_the_member(
+    options: Any, configs: Any, topic: Any, error: Any
+) -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as first:
+            await first.subscribe("t")
+            await shared_out([first], 4)
+            async with group.member(**options) as second:
+                await second.subscribe(topic)
+                await second.until(lambda: second.failure is not None)
+                assert isinstance(second.failure, error)
+                assert second.membership.state is State.FAILED
+
+    run(scenario, configs=configs)
+
+
+def test_a_broker_without_the_protocol() -> None:
+    async def scenario(group: Group) -> None:
+        group.cluster.limit_versions({HEARTBEAT: None})
+        async with group.member() as member:
+            await member.subscribe("t")
+            await member.until(lambda: member.failure is not None)
+            assert isinstance(member.failure, UnsupportedVersionError)
+            assert "group_protocol='classic'" in str(member.failure)
+
+    run(scenario)
+
+
+def test_a_right_that_is_granted_later() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            with group.cluster.fail(HEARTBEAT, GroupAuthorizationError, times=2):
+                await member.subscribe("t")
+                await shared_out([member], 4)
+            assert [type(each) for each in member.reports] == [GroupAuthorizationError] * 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["by the broker", "by the client"])
+@pytest.mark.fault(43)
+def test_a_topic_that_matches_the_pattern_appears_late(old: bool) -> None:
+    async def scenario(group: Group) -> None:
+        if old:
+            group.cluster.limit_versions({HEARTBEAT: (0, 0)})
+        group.cluster.create_topic("__consumer_offsets", 2)
+        async with group.member(metadata_max_age_ms=1000) as member:
+            await member.subscribe(re.compile("[a-z_]+"))
+            await shared_out([member], 4)
+            group.cluster.create_topic("u", 2)
+            group.cluster.create_topic("V", 2)
+            await shared_out([member], 6)
+            assert member.has == [*ALL, ("u", 0), ("u", 1)]
+            regexes = {each.subscribed_topic_regex for each in group.beats()}
+            assert regexes == ({None} if old else {None, "[a-z_]+"})
+
+    run(scenario)
+
+
+def test_a_pattern_that_matches_nothing_yet() -> None:
+    async def scenario(group: Group) -> None:
+        group.cluster.limit_versions({HEARTBEAT: (0, 0)})
+        async with group.member(metadata_max_age_ms=1000) as member:
+            await member.subscribe(re.compile("u.*"))
+            group.cluster.create_topic("u1", 2)
+            await shared_out([member], 2)
+            await member.subscribe(re.compile("t  # all of it", re.VERBOSE))
+            await shared_out([member], 4)
+
+    run(scenario)
+
+
+def test_partitions_are_added_and_topics_go_and_come_again() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            await member.subscribe("t", "u")
+            await shared_out([member], 6)
+            group.cluster.add_partitions("u", 5)
+            await shared_out([member], 9)
+            group.cluster.delete_topic("u")
+            await shared_out([member], 4)
+            group.cluster.create_topic("u", 2)
+            await shared_out([member], 6)
+            group.cluster.delete_topic("t")
+            group.cluster.create_topic("t", 4)
+            count = len(member.reading.log)
+            await member.until(lambda: len(member.reading.log) == count + 2)
+            tps = [TopicPartition(*each) for each in ALL]
+            assert member.reading.log[-2:] == [("revoke", tps), ("assign", tps)]
+
+    run(scenario, topics={"t": 4, "u": 2})
+
+
+def test_leaving_twice_and_without_a_coordinator() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as member:
+            await member.subscribe("t")
+            await shared_out([member], 4)
+            group.cluster.stop(1)
+            began = group.world.now
+            await member.reading.revoke(list(member.reading.has), deadline=0.0)
+            await member.membership.leave(2.0)
+            assert group.world.now - began < 3.0
+            await member.membership.leave(2.0)
+            assert group.world.now - began < 3.0
+            group.cluster.start(1)
+
+    run(scenario)

@@ -1,0 +1,183 @@
+"""A member of a consumer group under KIP-848, without a consumer around it."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from aiokclient import TopicPartition
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.kip848 import Kip848Membership
+from aiokclient.consumer.known_topics import KnownTopics
+from aiokclient.consumer.membership import MembershipParts
+from aiokclient.consumer.resets import EARLIEST
+from aiokclient.consumer.subscription import Subscription, SubscriptionState
+
+
+class Owners:
+    """Who has which partition, over all members of a group.
+
+    Nobody may take what another has, unless that one hands nothing out for want of an answer.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[TopicPartition, str] = {}
+        self.reads: dict[str, Callable[[], bool]] = {}
+        self.breaches: list[str] = []
+
+    def take(self, name: str, tp: TopicPartition) -> None:
+        if tp in self.of and self.reads[self.of[tp]]():
+            self.breaches.append(f"{name} takes {tp}, which {self.of[tp]} has")
+        self.of[tp] = name
+
+    def give(self, name: str, tp: TopicPartition) -> None:
+        if self.of.get(tp) == name:
+            del self.of[tp]
+
+
+class Reading:
+    """The reconciler's part: takes and gives up at once, unless `hold` is cleared."""
+
+    def __init__(self, name: str, owners: Owners) -> None:
+        self.name, self.owners = name, owners
+        self.has: dict[TopicPartition, None] = {}
+        self.log: list[tuple[str, list[TopicPartition]]] = []
+        self.deadlines: list[float] = []
+        self.revoking = asyncio.Event()
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.changed = asyncio.Event()
+
+    def owned(self) -> list[TopicPartition]:
+        return list(self.has)
+
+    async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
+        self.deadlines.append(deadline)
+        self.revoking.set()
+        await self.hold.wait()
+        self._drop("revoke", tps)
+
+    async def lose(self, tps: Collection[TopicPartition]) -> None:
+        self._drop("lose", tps)
+
+    def _drop(self, how: str, tps: Iterable[TopicPartition]) -> None:
+        for tp in tps:
+            del self.has[tp]
+            self.owners.give(self.name, tp)
+        self._note(how, tps)
+
+    async def assign(self, tps: Collection[TopicPartition]) -> None:
+        for tp in tps:
+            assert tp not in self.has
+            self.has[tp] = None
+            self.owners.take(self.name, tp)
+        self._note("assign", tps)
+
+    def _note(self, how: str, tps: Iterable[TopicPartition]) -> None:
+        self.log.append((how, sorted(tps)))
+        self.changed.set()
+
+
+class Member:
+    """`async with Member(options, ...) as member`: a member; it leaves at the end unless killed."""
+
+    def __init__(self, options: dict[str, Any], owners: Owners, name: str, **more: Any) -> None:
+        settings = {"group_id": "g", "group_protocol": "consumer", **options, **more}
+        self.config = ConsumerConfig.build(settings)
+        self.cluster = ClusterClient(self.config)
+        self.reading = Reading(name, owners)
+        self.reports: list[Exception] = []
+        self.changes = 0
+        self._topics = KnownTopics(self.cluster, self.config, report=self.reports.append)
+        self._state = SubscriptionState(EARLIEST)
+        owners.reads[name] = self._reads
+
+    def _reads(self) -> bool:
+        return self.membership.confirmed_until > self.cluster.clock.monotonic()
+
+    async def __aenter__(self) -> "Member":
+        await self.cluster.start()
+        self.membership = Kip848Membership(
+            MembershipParts(
+                cluster=self.cluster,
+                config=self.config,
+                subscription=self._state,
+                topics=self._topics,
+                reconciler=self.reading,
+                report=self.reports.append,
+                changed=self._changed,
+                spawn=self.cluster.supervisor.spawn,
+                owner=self,
+            )
+        )
+        self.cluster.supervisor.spawn(self.membership.run, name="membership")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Gives up and leaves, as a consumer does that is closed."""
+        has = list(self.reading.has)
+        if has:
+            self.reading.hold.set()
+            await self.reading.revoke(has, deadline=0.0)
+        await self.membership.leave(5.0)
+        await self.cluster.close()
+
+    async def kill(self) -> None:
+        """Ends without a word; what it had is nobody's, as its process is gone."""
+        self.reading._drop("lose", list(self.reading.has))
+        await self.cluster.close()
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self.reading.changed.set()
+
+    async def subscribe(self, *topics: Any) -> None:
+        """Names, or one pattern; nothing: unsubscribe."""
+        wanted = topics[0] if topics and not isinstance(topics[0], str) else topics
+        await self._topics.begin(Subscription(wanted))
+        self.membership.subscribed()
+
+    @property
+    def has(self) -> list[tuple[str, int]]:
+        return sorted(self.reading.has)
+
+    @property
+    def epoch(self) -> int:
+        return self.membership.metadata.generation_id
+
+    @property
+    def failure(self) -> BaseException | None:
+        return self.cluster.supervisor.failure
+
+    async def until(self, check: Any, timeout: float = 60.0) -> None:
+        """Waits for something about this member."""
+        await until(check, [self], timeout)
+
+
+async def until(check: Any, members: list[Member], timeout: float = 60.0) -> None:
+    """Waits for something about some members; it is looked at whenever one changes."""
+    async with asyncio.timeout(timeout):
+        while not check():
+            for each in members:
+                each.reading.changed.clear()
+            waits = [asyncio.ensure_future(each.reading.changed.wait()) for each in members]
+            try:
+                await asyncio.wait(waits, return_when="FIRST_COMPLETED", timeout=0.05)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def shared_out(members: list[Member], count: int, timeout: float = 60.0) -> None:
+    """Waits until these members have all `count` partitions among them, none more than its part."""
+    least, extra = divmod(count, len(members))
+
+    def even() -> bool:
+        sizes = sorted((len(each.has) for each in members), reverse=True)
+        return sizes == [least + 1] * extra + [least] * (len(members) - extra)
+
+    await until(even, members, timeout)
