@@ -204,27 +204,42 @@ def _topic(name: str, entry: MetadataResponseTopic, known: TopicInfo | None) -> 
 
 
 def _partitions(
-    entries: Sequence[MetadataResponsePartition], known: Sequence[PartitionInfo]
+    entries: Sequence[MetadataResponsePartition], known: tuple[PartitionInfo, ...]
 ) -> tuple[PartitionInfo, ...]:
-    found = dict(enumerate(known))
+    """What is as before stays the same object: comparing snapshots is quick then."""
+    found: dict[int, PartitionInfo] = {}
+    sets: dict[tuple[int, ...], tuple[int, ...]] = {}
     for entry in entries:
         index = entry.partition_index
         if not 0 <= index < MAX_PARTITION:
             raise ProtocolError(f"a partition number of {index}", api="Metadata")
-        previous = found.get(index)
+        previous = known[index] if index < len(known) else None
         if previous is None or not 0 <= entry.leader_epoch < previous.leader_epoch:
-            found[index] = _partition(entry)
-    count = max(found, default=-1) + 1
-    return tuple(found.get(index) or PartitionInfo(index) for index in range(count))
+            new = _partition(entry, sets)
+            found[index] = previous if previous is not None and new == previous else new
+    count = max(max(found, default=-1) + 1, len(known))
+    rest = [*known, *map(PartitionInfo, range(len(known), count))]
+    made = tuple(found.get(index) or rest[index] for index in range(count))
+    return known if made == known else made
 
 
-def _partition(entry: MetadataResponsePartition) -> PartitionInfo:
-    return PartitionInfo(
-        entry.partition_index,
-        entry.leader_id,
-        entry.leader_epoch,
-        tuple(entry.replica_nodes),
-        tuple(entry.isr_nodes),
-        tuple(entry.offline_replicas or ()),
-        entry.error_code,
+def _partition(
+    entry: MetadataResponsePartition, sets: dict[tuple[int, ...], tuple[int, ...]]
+) -> PartitionInfo:
+    """Many partitions have the same replicas; each set of them is kept once."""
+    replicas, isr = tuple(entry.replica_nodes), tuple(entry.isr_nodes)
+    offline = entry.offline_replicas
+    return _made(
+        (
+            entry.partition_index,
+            entry.leader_id,
+            entry.leader_epoch,
+            sets.setdefault(replicas, replicas),
+            sets.setdefault(isr, isr),
+            tuple(offline) if offline else (),
+            entry.error_code,
+        )
     )
+
+
+_made = PartitionInfo._make

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from aiokclient.clock import Clock
@@ -33,6 +34,10 @@ __all__ = ["MetadataUpdater"]
 
 Listener = Callable[[ClusterMetadata, ClusterMetadata], None]
 
+LARGE = 5_000
+"""From so many partitions on an answer is worked into the snapshot in a thread."""
+TRIES = 3
+"""How often that begins anew because a leader became known meanwhile; then it is done at once."""
 RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
@@ -239,7 +244,7 @@ class MetadataUpdater:
             answer = await self._fetch(None if everything else topics, auto_create)
             if not answer.brokers:
                 raise InvalidMetadataError("the answer names no broker", api="Metadata")
-            new = merged(self.snapshot, answer, complete=full)
+            new = await self._merged(answer, full)
         except KafkaError as error:
             self._ask_all = self._ask_all or full
             self._asked.update(dict.fromkeys(asked))
@@ -253,6 +258,18 @@ class MetadataUpdater:
         self._succeeded(full)
         for waiter in waiters:
             self._answered(waiter, None if everything else topics)
+
+    async def _merged(self, answer: MetadataResponse, complete: bool) -> ClusterMetadata:
+        """The next snapshot. One of very many partitions is made in a thread."""
+        if sum(len(topic.partitions) for topic in answer.topics or ()) >= LARGE:
+            loop = asyncio.get_running_loop()
+            for _ in range(TRIES):
+                old = self.snapshot
+                merge = partial(merged, old, answer, complete=complete)
+                new = await loop.run_in_executor(None, merge)
+                if old is self.snapshot:
+                    return new
+        return merged(self.snapshot, answer, complete=complete)
 
     def _take_waiters(self, topics: list[str], full: bool, everything: bool) -> list[_Waiter]:
         """Those to whom the answer of an update for these topics will say something."""

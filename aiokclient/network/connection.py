@@ -28,6 +28,7 @@ from aiokclient.errors import (
     KafkaError,
     ProtocolError,
 )
+from aiokclient.network.arrivals import Arrivals
 from aiokclient.network.diagnosis import not_kafka
 from aiokclient.network.sent import Answered, Awaited, Called, Sent
 from aiokclient.protocol.api import negotiate
@@ -75,6 +76,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._pipeline = ClientPipeline(client_id)
+        self._arrivals = Arrivals(self._pipeline, self._on_response, self.close)
         self._reader = FrameReader(SETUP_FRAME_LIMIT)
         self._buffer = self._reader.get_buffer()
         self._handle: Callable[[Buffer], None] = self._on_setup_frame
@@ -226,11 +228,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 sent.since = now
                 self._write(sent)
 
-    def _on_frame(self, frame: Buffer) -> None:
-        try:
-            _, _, response = self._pipeline.receive(frame)
-        except ProtocolError as error:
-            self.close(error)
+    def _on_response(self, response: Any) -> None:
+        if self.closed:
             return
         sent = self._in_flight.popleft()
         self._last_used = now = self._now()
@@ -262,7 +261,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.api_versions = api_versions
         self._versions.clear()
         self._reader.max_frame = frame_limit
-        self._handle = self._on_frame
+        self._handle = self._arrivals.frame
         self._wake_at(self._idle_at())
 
     def _on_setup_frame(self, frame: Buffer) -> None:

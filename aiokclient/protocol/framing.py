@@ -158,6 +158,17 @@ class InFlight(NamedTuple):
     request: Request[Any]
     version: int
 
+    def decode(self, frame: Buffer) -> Response:
+        """Read its response; ProtocolError for anything malformed. It may run in any thread."""
+        cls, version = self.request.response_class, self.version
+        position = _after_header(frame, cls.header_version(version))
+        response, end = cls.decode_from(frame, position, version)
+        if end != len(frame):
+            raise ProtocolError(
+                f"{cls.__name__} v{version} is followed by {len(frame) - end} bytes"
+            )
+        return response
+
 
 class ClientPipeline:
     """The client's end: numbers requests, matches and decodes responses.
@@ -197,23 +208,23 @@ class ClientPipeline:
         Raises ProtocolError for a number that was not the next and for anything
         malformed; what else arrives on the connection cannot be trusted then.
         """
+        asked = self.match(frame)
+        return asked.correlation_id, asked.request, asked.decode(frame)
+
+    def match(self, frame: Buffer) -> InFlight:
+        """The oldest request in flight, which a frame answers; it is not in flight any more.
+
+        Raises ProtocolError for a number that was not the next.
+        """
         if len(frame) < _PREFIX:
             raise ProtocolError(f"a response of {len(frame)} bytes has no correlation id")
         number = _LENGTH.unpack_from(frame, 0)[0]
         if not self._in_flight:
             raise ProtocolError(f"response {number} came, though no request is in flight")
-        correlation_id, request, version = self._in_flight[0]
-        if number != correlation_id:
-            raise ProtocolError(f"response {number} came where {correlation_id} was the next")
-        cls = request.response_class
-        position = _after_header(frame, cls.header_version(version))
-        response, end = cls.decode_from(frame, position, version)
-        if end != len(frame):
-            raise ProtocolError(
-                f"{cls.__name__} v{version} is followed by {len(frame) - end} bytes"
-            )
-        self._in_flight.popleft()
-        return correlation_id, request, response
+        asked = self._in_flight[0]
+        if number != asked.correlation_id:
+            raise ProtocolError(f"response {number} came where {asked.correlation_id} was the next")
+        return self._in_flight.popleft()
 
 
 class ReceivedRequest(NamedTuple):

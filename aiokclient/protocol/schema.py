@@ -278,12 +278,18 @@ class Message(Struct):
         decoder = cls._decoders.get(version)
         if decoder is None:
             cls._require(version)
-            if cls._reads_views is None:
-                cls._reads_views = codec.holds_records(cls)
+            cls.has_records()
             decoder = cls._decoders[version] = codec.compile_decoder(cls, version)
         if cls._reads_views:
             return decoder(memoryview(data), position)
         return decoder(data if type(data) is bytes else bytes(data), position)
+
+    @classmethod
+    def has_records(cls) -> bool:
+        """Whether it may hold records, which are views into what it is decoded from."""
+        if cls._reads_views is None:
+            cls._reads_views = codec.holds_records(cls)
+        return cls._reads_views
 
     @classmethod
     def _require(cls, version: int) -> None:

@@ -1,0 +1,81 @@
+"""Responses as they arrive, handed on in the order of their requests.
+
+A response that is large and not just records around a few fields, such as the metadata of a
+hundred thousand partitions, would hold the loop while it is decoded: it is decoded in a thread, and
+what arrives behind it waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.errors import ProtocolError
+from aiokclient.protocol.framing import ClientPipeline, InFlight
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.fields import Buffer
+
+__all__ = ["LARGE", "Arrivals"]
+
+LARGE = 128 * 1024
+"""From so many bytes on a response is decoded in a thread, unless records are what makes it large:
+those are not copied."""
+
+
+class Arrivals:
+    """Decodes responses. `deliver(response)` is called for each, in their order; `failed(error)`
+    once something cannot be read, and nothing is delivered after that."""
+
+    def __init__(
+        self,
+        pipeline: ClientPipeline,
+        deliver: Callable[[Any], None],
+        failed: Callable[[ProtocolError], None],
+    ) -> None:
+        self._pipeline = pipeline
+        self._deliver = deliver
+        self._failed = failed
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+
+    def frame(self, frame: Buffer) -> None:
+        """The next response is there."""
+        try:
+            asked = self._pipeline.match(frame)
+            large = len(frame) >= LARGE and not asked.request.response_class.has_records()
+            if not large and not self._waiting:
+                self._deliver(asked.decode(frame))
+                return
+        except ProtocolError as error:
+            self._failed(error)
+            return
+        self._later(asked, frame, large)
+
+    def _later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
+        loop = asyncio.get_running_loop()
+        if large:
+            work: asyncio.Future[Any] = loop.run_in_executor(None, asked.decode, frame)
+        else:
+            work = loop.create_future()
+            try:
+                work.set_result(asked.decode(frame))
+            except ProtocolError as error:
+                work.set_exception(error)
+        self._waiting.append(work)
+        work.add_done_callback(self._decoded)
+
+    def _decoded(self, work: asyncio.Future[Any]) -> None:
+        if not work.cancelled():
+            work.exception()  # Looked at when it is its turn.
+        while self._waiting and self._waiting[0].done():
+            first = self._waiting.popleft()
+            error = None if first.cancelled() else first.exception()
+            if isinstance(error, ProtocolError):
+                self._waiting.clear()
+                self._failed(error)
+            elif error is not None:
+                raise error
+            elif not first.cancelled():
+                self._deliver(first.result())

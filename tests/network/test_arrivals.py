@@ -1,0 +1,89 @@
+"""Responses so large that they are decoded in a thread."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scripted import MemoryTransport, response_frame
+
+from aiokclient.errors import DisconnectedError, KafkaError, ProtocolError
+from aiokclient.network.arrivals import LARGE
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+Connect = Callable[..., tuple[BrokerConnection, MemoryTransport]]
+VERSION = ListGroupsRequest.max_version
+
+
+def answer(number: int, size: int) -> bytes:
+    groups = [ListedGroup(group_id="g" * 1000)] * (size // 1000)
+    response = ListGroupsResponse(error_code=number, groups=groups)
+    return response_frame(number, response, VERSION)
+
+
+def cut(frame: bytes) -> bytes:
+    return (len(frame) - 5).to_bytes(4, "big") + frame[4:-1]
+
+
+class Outcomes:
+    def __init__(self, expected: int) -> None:
+        self.responses: list[int] = []
+        self.errors: list[type[KafkaError]] = []
+        self.all_there = asyncio.Event()
+        self._left = expected
+
+    def __call__(self, response: Any, error: KafkaError | None) -> None:
+        if error is None:
+            self.responses.append(response.error_code)
+        else:
+            self.errors.append(type(error))
+        self._left -= 1
+        if not self._left:
+            self.all_there.set()
+
+
+def ask(connection: BrokerConnection, count: int) -> Outcomes:
+    outcomes = Outcomes(count)
+    for _ in range(count):
+        connection.call(ListGroupsRequest(), outcomes, timeout_s=30)
+    return outcomes
+
+
+@pytest.mark.parametrize("sizes", [(2 * LARGE, 0, 0), (0, 2 * LARGE, 0), (3 * LARGE, LARGE, 0)])
+async def test_the_order_stays(connect: Connect, sizes: tuple[int, ...]) -> None:
+    connection, transport = connect()
+    outcomes = ask(connection, 3)
+    transport.feed(b"".join(answer(number, size) for number, size in enumerate(sizes)))
+    assert len(outcomes.responses) < 3
+    assert connection.in_flight == 3 - len(outcomes.responses)
+    await outcomes.all_there.wait()
+    assert outcomes.responses == [0, 1, 2]
+    assert connection.in_flight == 0
+    connection.close()
+
+
+async def test_what_is_being_decoded_fails_when_the_connection_closes(connect: Connect) -> None:
+    connection, transport = connect()
+    outcomes = ask(connection, 2)
+    transport.feed(answer(0, 2 * LARGE) + answer(1, 0))
+    connection.close()
+    await outcomes.all_there.wait()
+    assert outcomes.errors == [DisconnectedError, DisconnectedError]
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+async def test_what_cannot_be_read_closes(connect: Connect, broken: int) -> None:
+    connection, transport = connect()
+    outcomes = ask(connection, 3)
+    frames = [answer(0, 2 * LARGE), answer(1, 0), answer(2, 0)]
+    frames[broken] = cut(frames[broken])
+    transport.feed(b"".join(frames))
+    await outcomes.all_there.wait()
+    assert outcomes.responses == list(range(broken))
+    assert outcomes.errors == [DisconnectedError] * (3 - broken)
+    assert isinstance(connection.reason, ProtocolError)
