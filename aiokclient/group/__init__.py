@@ -7,6 +7,7 @@ from aiokclient.group.desk import GroupProtocol
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
+from aiokclient.group.life import MemberHandler, MemberLife
 from aiokclient.group.member import GroupMember
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.group.states import MemberState
@@ -21,6 +22,8 @@ __all__ = [
     "GroupMemberOptions",
     "GroupProtocol",
     "GroupSettings",
+    "MemberHandler",
     "MemberInfo",
+    "MemberLife",
     "MemberState",
 ]

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, Self, Unpack
 
-import anyio
-
-from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
+from aiokclient.cluster.lifecycle import ClientLike
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.group.desk import Desk, GroupProtocol
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.generation import GroupGeneration
+from aiokclient.group.life import MemberLife
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
-from aiokclient.group.states import MemberState
 from aiokclient.types import GroupMetadata, State
 
 __all__ = ["GroupMember"]
 
-LEAVING_S = 1.0
-"""How much of a close is kept for leaving the group when a body does not leave its generation."""
 
-
-class GroupMember(Lifecycle):
+class GroupMember(MemberLife):
     """One process of a group that shares something by Kafka's group protocol.
 
         async with GroupMember(
@@ -44,10 +39,6 @@ class GroupMember(Lifecycle):
     Options: `GroupMemberConfig`; `client` shares connections. ConfigError for a bad one.
     """
 
-    closing_rank: ClassVar[int] = 0
-    config_type: ClassVar[type[GroupMemberConfig]] = GroupMemberConfig
-    _config: GroupMemberConfig
-
     def __init__(
         self,
         group_id: str,
@@ -62,7 +53,6 @@ class GroupMember(Lifecycle):
         super().__init__(GroupMemberConfig.build(every, client=shared), client)
         self._protocols = checked(protocols)
         self._desk: Desk | None = None
-        self._engine: GroupEngine | None = None
         self._reading = False
 
     @classmethod
@@ -81,55 +71,9 @@ class GroupMember(Lifecycle):
         config = GroupMemberConfig.from_properties(properties, **options)
         return cls(protocols=protocols, client=client, **given(config))
 
-    # -- life
-
-    async def _open(self) -> None:
-        self._desk = desk = Desk(self._config.protocol_type, self._protocols)
-        self._engine = GroupEngine(
-            self._cluster,
-            self._config.settings,
-            desk,
-            spawn=self._supervisor.spawn,
-            report=desk.report,
-            confirmed_changed=desk.confirmed_changed,
-        )
-        self._supervisor.spawn(self._run, name="membership")
-
-    async def _run(self) -> None:
-        engine, desk = self._membership
-        await engine.run()
-        if engine.state is MemberState.FENCED and desk.last_error is not None:
-            self._fail(desk.last_error)
-
-    async def _shutdown(self, graceful: bool, timeout: float) -> None:
-        if self._desk is None or self._engine is None:
-            return
-        desk, engine = self._desk, self._engine
-        desk.close()
-        began = self._cluster.clock.monotonic()
-        with anyio.move_on_after(max(timeout - LEAVING_S, timeout / 2)):
-            await desk.end()
-        spent = self._cluster.clock.monotonic() - began
-        await engine.leave("the member is closed", timeout - spent)
-
-    def _failed(self, error: BaseException) -> None:
-        if self._desk is not None:
-            self._desk.close()
-
-    def _troubles(self) -> list[str]:
-        found = super()._troubles()
-        engine, desk = self._membership
-        if engine.state is MemberState.OUT:
-            found.append(f"not in the group {self._config.group_id}: {desk.last_error or 'left'}")
-        elif engine.metadata.member_id and not engine.confirmed:
-            found.append(f"the coordinator of group {self._config.group_id} does not answer")
-        return found
-
-    @property
-    def _membership(self) -> tuple[GroupEngine, Desk]:
-        assert self._engine is not None
-        assert self._desk is not None
-        return self._engine, self._desk
+    def _make_handler(self) -> Desk:
+        self._desk = Desk(self._config.protocol_type, self._protocols)
+        return self._desk
 
     # -- use
 
@@ -156,12 +100,17 @@ class GroupMember(Lifecycle):
         `reason` is shown in the brokers' logs (KIP-800).
         """
         self._check()
-        self._membership[0].rejoin(reason)
+        self._running.rejoin(reason)
 
     def group_metadata(self) -> GroupMetadata:
         """The group, the generation and this member's id; -1 and "" while it is in none. Plain."""
         self._check()
-        return self._membership[0].metadata
+        return self._running.metadata
+
+    @property
+    def _running(self) -> GroupEngine:
+        assert self._engine is not None
+        return self._engine
 
     async def _next(self) -> GroupGeneration | None:
         if self._state is State.CLOSED or self._closing is not None:
@@ -169,7 +118,8 @@ class GroupMember(Lifecycle):
         self._check()
         if self._reading:
             raise IllegalStateError("another task waits for the next generation of this member")
-        engine, desk = self._membership
+        engine, desk = self._running, self._desk
+        assert desk is not None
         if desk.error is None:
             engine.resume()
         self._reading = True

@@ -1,0 +1,101 @@
+"""What is started and closed around an engine: for `GroupMember`, and for patterns."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+import anyio
+
+from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
+from aiokclient.group.engine import GroupEngine
+from aiokclient.group.handler import GroupHandler
+from aiokclient.group.options import GroupMemberConfig
+from aiokclient.group.states import MemberState
+
+__all__ = ["MemberHandler", "MemberLife"]
+
+LEAVING_S = 1.0
+"""How much of a close is kept for leaving the group when what is held is not given up."""
+
+
+class MemberHandler(GroupHandler, Protocol):
+    """A handler that is closed with its member, and hears of errors."""
+
+    last_error: Exception | None
+
+    def confirmed_changed(self, confirmed: bool) -> None:
+        """The coordinator may count this member out by now, or it was heard of again. Plain."""
+        ...
+
+    def report(self, error: Exception) -> None:
+        """What the program has to see. Plain."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will begin; who waits is to be woken. Plain."""
+        ...
+
+    async def end(self) -> None:
+        """Gives up what is held, in an orderly way."""
+        ...
+
+
+class MemberLife(Lifecycle):
+    """A member that joins when it is started and leaves when it is closed."""
+
+    closing_rank: ClassVar[int] = 0
+    config_type: ClassVar[type[GroupMemberConfig]] = GroupMemberConfig
+    _config: GroupMemberConfig
+
+    def __init__(self, config: GroupMemberConfig, client: ClientLike | None) -> None:
+        super().__init__(config, client)
+        self._handler: MemberHandler | None = None
+        self._engine: GroupEngine | None = None
+
+    def _make_handler(self) -> MemberHandler:
+        raise NotImplementedError
+
+    async def _open(self) -> None:
+        self._handler = handler = self._make_handler()
+        self._engine = GroupEngine(
+            self._cluster,
+            self._config.settings,
+            handler,
+            spawn=self._supervisor.spawn,
+            report=handler.report,
+            confirmed_changed=handler.confirmed_changed,
+        )
+        self._supervisor.spawn(self._run, name="membership")
+
+    async def _run(self) -> None:
+        assert self._engine is not None
+        assert self._handler is not None
+        await self._engine.run()
+        error = self._handler.last_error
+        if self._engine.state is MemberState.FENCED and error is not None:
+            self._fail(error)
+
+    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+        if self._handler is None or self._engine is None:
+            return
+        self._handler.close()
+        clock = self._cluster.clock
+        deadline = clock.monotonic() + timeout
+        with anyio.move_on_after(max(timeout - LEAVING_S, timeout / 2)):
+            await self._handler.end()
+        await self._engine.leave("the member is closed", max(deadline - clock.monotonic(), 0.0))
+
+    def _failed(self, error: BaseException) -> None:
+        if self._handler is not None:
+            self._handler.close()
+
+    def _troubles(self) -> list[str]:
+        found = super()._troubles()
+        engine, handler, group = self._engine, self._handler, self._config.group_id
+        if engine is None or handler is None:
+            return found
+        if engine.state is MemberState.OUT:
+            found.append(f"not in the group {group}: {handler.last_error or 'left'}")
+        elif engine.metadata.member_id and not engine.confirmed:
+            found.append(f"the coordinator of the group {group} does not answer")
+        return found

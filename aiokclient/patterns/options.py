@@ -1,0 +1,46 @@
+"""One set of options for several clients that share connections."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from aiokclient.cluster.lifecycle import ClientLike
+from aiokclient.config import ClientConfig, ProducerOptions
+from aiokclient.group import GroupMemberConfig, GroupMemberOptions
+
+__all__ = ["Split", "WriterOptions", "split"]
+
+
+class WriterOptions(ProducerOptions[Any, Any], GroupMemberOptions, total=False):
+    """The keyword options of a single writer."""
+
+
+class Split(NamedTuple):
+    """Options by whom they are for."""
+
+    client: dict[str, Any]
+    member: dict[str, Any]
+    producer: dict[str, Any]
+
+
+def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
+    """Those of connections go to the client that is to be made, else to both children.
+
+    What nobody knows goes to the producer, which says so.
+    """
+    shared, member = _names(ClientConfig), _names(GroupMemberConfig) - _names(ClientConfig)
+    of_client = {name: value for name, value in options.items() if name in shared}
+    to_both = {} if client is None else of_client
+    of_member = {name: value for name, value in options.items() if name in member}
+    rest = {n: v for n, v in options.items() if n not in shared and n not in member}
+    return Split(
+        {} if client is not None else of_client, {**to_both, **of_member}, {**to_both, **rest}
+    )
+
+
+def _names(config: type[ClientConfig]) -> set[str]:
+    names = {field.name for field in dataclasses.fields(config)}
+    # Both have a meaning of their own, which the pattern gives them.
+    return names - {"group_id", "protocol_type"}

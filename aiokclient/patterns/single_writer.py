@@ -1,0 +1,201 @@
+"""One producer writes, the others wait to take its place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Unpack
+
+import anyio
+
+from aiokclient.client import Client
+from aiokclient.cluster.lifecycle import ClientLike
+from aiokclient.errors import ClosedError, IllegalStateError, NotWriterError
+from aiokclient.group import Generation, GroupMemberConfig, MemberInfo, MemberLife
+from aiokclient.patterns.options import Split, WriterOptions, split
+from aiokclient.producer import Producer
+
+__all__ = ["single_writer"]
+
+PROTOCOL_TYPE = "aiokclient-single-writer"
+PROTOCOL = "writer-v1"
+WRITER = b"writer"
+"""What the writer claims to be, and what the leader makes one member."""
+
+
+class Candidacy:
+    """The handler of a member that would like to write, and that does.
+
+    The writer stays so through rebalances: it says that it writes each time that it joins, and the
+    leader makes no other member the writer before it is gone. So it stops only when it leaves, or
+    when the coordinator has lost it or may have: then at once, and before another can begin.
+    """
+
+    protocol_type = PROTOCOL_TYPE
+
+    def __init__(self) -> None:
+        self.last_error: Exception | None = None
+        self.over = False
+        """It was the writer, and is no longer."""
+        self._error: Exception | None = None
+        self._chosen = False
+        self._confirmed = False
+        self._scope: anyio.CancelScope | None = None
+        self._closed = False
+        self._changed = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.left = asyncio.Event()
+        """Set when body and producer have ended."""
+
+    # -- the engine's side ------------------------------------------------------------------
+
+    def protocols(self) -> Sequence[tuple[str, bytes]]:
+        writes = self._scope is not None and not self.over
+        return [(PROTOCOL, WRITER if writes or self._chosen else b"")]
+
+    async def assign(
+        self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
+    ) -> Mapping[str, bytes]:
+        claims = [member for member in members if member.metadata == WRITER]
+        writer = min(member.member_id for member in claims or members)
+        return {writer: WRITER}
+
+    async def began(self, generation: Generation) -> None:
+        self._chosen = generation.assignment == WRITER
+        if not self._chosen:
+            self._stop()
+        self._changed.set()
+
+    async def before_rejoin(self, reason: str) -> None:
+        """The writer goes on: nobody else becomes it meanwhile."""
+
+    async def lost(self, reason: str) -> None:
+        self._chosen = False
+        self._stop()
+
+    def confirmed_changed(self, confirmed: bool) -> None:
+        self._confirmed = confirmed
+        if not confirmed:
+            self._stop()
+        self._changed.set()
+
+    def report(self, error: Exception) -> None:
+        self._error = self.last_error = error
+        self._changed.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._changed.set()
+
+    async def end(self) -> None:
+        self._stop()
+        if self._scope is not None:
+            await self.left.wait()
+
+    def _stop(self) -> None:
+        if self._scope is not None and not self.over:
+            self.over = True
+            self._scope.cancel()
+            self.stopped.set()
+
+    # -- the program's side -----------------------------------------------------------------
+
+    async def chosen(self) -> None:
+        """Until this is the writer. Raises what the group refuses the member for."""
+        while not (self._chosen and self._confirmed):
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+            if self._closed:
+                raise ClosedError("the member was closed before it became the writer")
+            self._changed.clear()
+            await self._changed.wait()
+
+    def writing(self) -> anyio.CancelScope:
+        """The scope of the writer's body; to be entered at once."""
+        self._scope = anyio.CancelScope()
+        return self._scope
+
+
+class Candidate(MemberLife):
+    """A member with a candidacy, which stops the producer as soon as it may not write any more."""
+
+    def __init__(
+        self, config: GroupMemberConfig, client: ClientLike, producer: Producer[Any, Any]
+    ) -> None:
+        super().__init__(config, client)
+        self.candidacy = Candidacy()
+        self._producer = producer
+
+    def _make_handler(self) -> Candidacy:
+        return self.candidacy
+
+    async def _open(self) -> None:
+        await super()._open()
+        self._supervisor.spawn(self._stop_producer, name="the end of the writer")
+
+    async def _stop_producer(self) -> None:
+        await self.candidacy.stopped.wait()
+        # What is not written now must not be: another may begin.
+        await self._producer.close(0)
+
+
+def single_writer(
+    group: str, *, client: ClientLike | None = None, **options: Unpack[WriterOptions]
+) -> AbstractAsyncContextManager[Producer[Any, Any]]:
+    """A producer, entered when this process is the only one in the group that writes.
+
+        async with single_writer("ledger", bootstrap_servers=...) as producer:
+            ...  # cancelled when it is no longer the writer
+
+    Entering waits, without a deadline, until the writer before it has gone. A writer stays it
+    while others come and go. When the group may have lost it (the coordinator was not heard of for
+    `session_timeout_ms`, or has removed it), its body is cancelled, in anyio's way, and its
+    producer closed at once: what has no outcome fails with ClosedError, and leaving raises
+    NotWriterError. Enter it again to wait for the next turn. Leaving in peace writes everything
+    out, and then makes way.
+
+    It rests on clocks: requests that were on their way when the group lost the writer may still be
+    written. `transactional_id`, which will have the brokers refuse them, comes with transactions;
+    until then it raises IllegalStateError.
+
+    Options are those of `Producer` and of `GroupMember`. Raises what iterating over the
+    generations of a member does.
+    """
+    if options.get("transactional_id") is not None:
+        raise IllegalStateError(
+            "single_writer(transactional_id=...) needs transactions, which this version does not "
+            "have; without it the writer is one by its membership in the group"
+        )
+    return _writing(group, client, split(options, client))
+
+
+@asynccontextmanager
+async def _writing(
+    group: str, given: ClientLike | None, options: Split
+) -> AsyncGenerator[Producer[Any, Any], None]:
+    async with AsyncExitStack() as stack:
+        client: ClientLike
+        if given is not None:
+            client = given
+        else:
+            client = await stack.enter_async_context(Client(**options.client))
+        producer: Producer[Any, Any] = Producer(client=client, **options.producer)
+        naming = {"group_id": group, "protocol_type": PROTOCOL_TYPE}
+        config = GroupMemberConfig.build({**options.member, **naming}, client=client.config)
+        candidate = await stack.enter_async_context(Candidate(config, client, producer))
+        candidacy = candidate.candidacy
+        await candidacy.chosen()
+        try:
+            with candidacy.writing():
+                async with producer:
+                    yield producer
+        except ClosedError as error:
+            if not candidacy.over:
+                raise
+            raise NotWriterError(f"of the group {group}") from error
+        finally:
+            candidacy.left.set()
+        if candidacy.over:
+            raise NotWriterError(f"of the group {group}")

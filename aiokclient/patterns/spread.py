@@ -1,0 +1,97 @@
+"""Spreading weighted items over workers so that little moves. Pure.
+
+Each item stays where it is, if its worker is still there; what nobody has goes, the heaviest first,
+to the worker with the least load; then items move from the worker with the most load to one with
+less as long as that brings the two nearer to each other. So a move is made only where it evens the
+load out, and when nothing changes nothing moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["Claim", "spread"]
+
+
+class Claim(NamedTuple):
+    """What a worker says: the items that it can work on with their weights, and those it has.
+
+    `generation` is the one in which it got them: of two that claim an item the later is right.
+    """
+
+    items: Mapping[str, float]
+    held: tuple[str, ...] = ()
+    generation: int = -1
+
+
+def spread(claims: Mapping[str, Claim]) -> dict[str, list[str]]:
+    """The items of each worker, sorted. Only a worker that lists an item gets it.
+
+    If workers disagree about a weight the greatest counts.
+    """
+    weights: dict[str, float] = {}
+    for claim in claims.values():
+        for item, weight in claim.items.items():
+            weights[item] = max(weight, weights.get(item, weight))
+    workers = {item: [w for w in sorted(claims) if item in claims[w].items] for item in weights}
+    shares = _Shares(sorted(claims), weights, workers)
+    holders = _holders(claims)
+    for item in sorted(weights):
+        if item in holders:
+            shares.give(item, holders[item])
+    for item in sorted(weights, key=lambda item: (-weights[item], item)):
+        if item not in holders:
+            shares.give(item, shares.lightest(workers[item]))
+    shares.even_out()
+    return {worker: sorted(items) for worker, items in shares.items.items()}
+
+
+def _holders(claims: Mapping[str, Claim]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for worker in sorted(claims, key=lambda worker: (claims[worker].generation, worker)):
+        claim = claims[worker]
+        found.update({item: worker for item in claim.held if item in claim.items})
+    return found
+
+
+class _Shares:
+    def __init__(
+        self, names: list[str], weights: Mapping[str, float], workers: Mapping[str, list[str]]
+    ) -> None:
+        self.items: dict[str, list[str]] = {name: [] for name in names}
+        self._load = dict.fromkeys(names, 0.0)
+        self._weights = weights
+        self._workers = workers
+
+    def give(self, item: str, worker: str) -> None:
+        self.items[worker].append(item)
+        self._load[worker] += self._weights[item]
+
+    def lightest(self, workers: list[str]) -> str:
+        return min(workers, key=lambda worker: (self._load[worker], len(self.items[worker])))
+
+    def even_out(self) -> None:
+        while any(self._relieve(worker) for worker in self._heaviest_first()):
+            pass
+
+    def _heaviest_first(self) -> list[str]:
+        return sorted(self.items, key=lambda worker: (-self._load[worker], worker))
+
+    def _relieve(self, worker: str) -> bool:
+        """Moves the item whose move evens out most, if any does."""
+        best: tuple[float, str, str] | None = None
+        for item in self.items[worker]:
+            weight, to = self._weights[item], self.lightest(self._workers[item])
+            gap = self._load[worker] - self._load[to]
+            # The sum of squares falls by this much; a hair's breadth is no gain but rounding.
+            gain = weight * (gap - weight)
+            if gain > 1e-9 * max(weight, 1.0) and (best is None or gain > best[0]):
+                best = (gain, item, to)
+        if best is None:
+            return False
+        _, item, to = best
+        self.items[worker].remove(item)
+        self._load[worker] -= self._weights[item]
+        self.give(item, to)
+        return True
