@@ -1,135 +1,21 @@
 """The new consumer protocol, by the same raw requests to the embedded cluster and a real Kafka."""
 
 import itertools
-import uuid
-from typing import NamedTuple
 
 import pytest
+from kip848_raw import Classic, Group, assignment, joined, named, subscription
 
-from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
-from aiokclient.protocol.messages import incremental_alter_configs as alter
-from aiokclient.protocol.messages import offset_commit, offset_fetch
-from aiokclient.protocol.messages.consumer_group_heartbeat import TopicPartitions
 from aiokclient.protocol.messages.create_partitions import CreatePartitionsTopic
 from aiokclient.protocol.messages.join_group import JoinGroupRequestProtocol
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 
 SCENARIOS = {}
-GROUP = 32
-LIMIT = 2000
 
 
 def scenario(function):
     SCENARIOS[function.__name__] = function
     return function
-
-
-def named(code):
-    return ERRORS_BY_CODE[code].name if code else "ok"
-
-
-class Beat(NamedTuple):
-    code: str
-    epoch: int
-    given: list | None
-
-
-class Group:
-    """A fresh group; its heartbeats in one line. `topics` are names with ids."""
-
-    def __init__(self, place, *sizes, group_id=None):
-        self.place = place
-        self.id = group_id or f"parity-{uuid.uuid4().hex[:8]}"
-        self.topics = [place.topic(size) for size in sizes]
-        self.names = [name for name, _ in self.topics]
-        self._configure()
-
-    def _configure(self):
-        find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.id])
-        self.until(lambda: self.place.request(find).coordinators[0].error_code == 0)
-        config = alter.AlterableConfig(
-            name="consumer.assignment.interval.ms", config_operation=0, value="0"
-        )
-        resource = alter.AlterConfigsResource(
-            resource_type=GROUP, resource_name=self.id, configs=[config]
-        )
-        request = messages.IncrementalAlterConfigsRequest(resources=[resource])
-        assert self.place.request(request).responses[0].error_code == 0
-
-    def until(self, check):
-        for _ in range(LIMIT):
-            if check():
-                return
-        raise AssertionError("it did not come about")
-
-    def beat(self, member, epoch, *, owned=None, version=1, **options):
-        if owned is not None:
-            options["topic_partitions"] = [
-                TopicPartitions(topic_id=self.topics[at][1], partitions=indexes)
-                for at, indexes in owned.items()
-            ]
-        request = messages.ConsumerGroupHeartbeatRequest(
-            group_id=self.id, member_id=member, member_epoch=epoch, **options
-        )
-        answer = self.place.request(request, version)
-        given = answer.assignment
-        if given is not None:
-            ids = [topic_id for _, topic_id in self.topics]
-            given = sorted(
-                (ids.index(each.topic_id), sorted(each.partitions))
-                for each in given.topic_partitions
-            )
-        return Beat(named(answer.error_code), answer.member_epoch, given)
-
-    def join(self, member, names=None, **options):
-        settings = {"rebalance_timeout_ms": 30_000, "owned": {}, **options}
-        names = self.names if names is None else names
-        return self.beat(member, 0, subscribed_topic_names=names, **settings)
-
-    def commit(self, member, epoch, partition=0, version=9):
-        at = offset_commit.OffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=1
-        )
-        topic = offset_commit.OffsetCommitRequestTopic(name=self.names[0], partitions=[at])
-        request = messages.OffsetCommitRequest(
-            group_id=self.id,
-            member_id=member,
-            generation_id_or_member_epoch=epoch,
-            topics=[topic],
-        )
-        return named(self.place.request(request, version).topics[0].partitions[0].error_code)
-
-    def fetch(self, member, epoch):
-        group = offset_fetch.OffsetFetchRequestGroup(
-            group_id=self.id, member_id=member, member_epoch=epoch, topics=None
-        )
-        answer = self.place.request(messages.OffsetFetchRequest(groups=[group]), 9)
-        return named(answer.groups[0].error_code)
-
-    def describe(self):
-        request = messages.ConsumerGroupDescribeRequest(group_ids=[self.id])
-        (group,) = self.place.request(request).groups
-        members = [
-            (
-                each.member_id,
-                each.instance_id,
-                each.member_epoch,
-                each.subscribed_topic_names,
-                each.subscribed_topic_regex,
-                [sorted(topic.partitions) for topic in each.assignment.topic_partitions],
-                [sorted(topic.partitions) for topic in each.target_assignment.topic_partitions],
-                each.member_type,
-            )
-            for each in group.members
-        ]
-        renamed = {name: str(at) for at, name in enumerate(self.names)}
-        members = [
-            (*each[:3], [renamed.get(name, name) for name in each[3]], *each[4:])
-            for each in members
-        ]
-        epochs = (group.group_epoch, group.assignment_epoch)
-        return group.group_state, *epochs, group.assignor_name, sorted(members)
 
 
 @scenario
@@ -308,20 +194,6 @@ def assignors(place):
     return [seen[0], owned, group.describe()[:4]]
 
 
-def joined(group, member, metadata, *, version=9, **options):
-    protocol = JoinGroupRequestProtocol(name="range", metadata=metadata)
-    request = messages.JoinGroupRequest(
-        group_id=group.id,
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        member_id=member,
-        protocol_type="consumer",
-        protocols=[protocol],
-        **options,
-    )
-    return group.place.request(request, version)
-
-
 @scenario
 def classic_members_in_a_consumer_group(place):
     group = Group(place, 2)
@@ -366,6 +238,64 @@ def classic_members_in_a_consumer_group(place):
     seen.append([named(each.error_code) for each in place.request(leave).members])
     seen.append(group.describe()[:3])
     return seen
+
+
+@scenario
+def up_and_down_again(place):
+    """A group of one classic consumer, another of the new protocol for a while."""
+    group = Group(place, 4)
+    old, topic = Classic(group), group.names[0]
+    seen = [old.join(subscription(topic)), old.sync(assignment((topic, [0, 1, 2, 3])))]
+    seen += [old.heartbeat(), group.join("new"), group.describe()[0], old.heartbeat()]
+    seen += [old.sync(), old.join(subscription(topic, owned=[(topic, [0, 1, 2, 3])]))]
+    kept = old.sync()
+    seen.append((kept[0], len(kept[1][0])))
+    seen += [old.heartbeat(), old.join(subscription(topic, owned=[(topic, kept[1][0])]))]
+    seen += [old.sync() == kept, old.heartbeat()]
+    seen.append(sum(len(indexes) for _, indexes in group.beat("new", 2).given))
+    members = group.describe()[4]
+    seen.append(sorted((each[2], each[7]) for each in members))
+    seen += [group.beat("new", -1), old.heartbeat(), group.describe()[:2]]
+    seen += [old.join(subscription(topic)), old.sync(assignment((topic, [0, 1, 2, 3])))]
+    seen += [old.heartbeat(), group.join("new"), group.beat("new", -1)]
+    return seen
+
+
+@scenario
+def a_static_member_changes_its_protocol(place):
+    group = Group(place, 4)
+    old, topic = Classic(group, instance_id="i"), group.names[0]
+    seen = [old.join(subscription(topic)), old.sync(assignment((topic, [0, 1, 2, 3])))]
+    seen += [group.join("new", instance_id="i"), old.heartbeat(), group.describe()]
+    again = Classic(group, instance_id="i")
+    seen += [again.join(subscription(topic)), again.sync(), again.heartbeat()]
+    seen += [group.beat("new", 3, instance_id="i"), group.describe()[:2]]
+    return seen
+
+
+@scenario
+def a_group_of_another_kind(place):
+    group = Group(place, 1)
+    odd = JoinGroupRequestProtocol(name="odd", metadata=b"?")
+
+    def join(member):
+        request = messages.JoinGroupRequest(
+            group_id=group.id,
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            member_id=member,
+            protocol_type="odd",
+            protocols=[odd],
+        )
+        return place.request(request)
+
+    member = join(join("").member_id)
+    seen = [named(member.error_code), group.join("new"), group.beat("new", 1)]
+    leave = messages.LeaveGroupRequest(
+        group_id=group.id, members=[MemberIdentity(member_id=member.member_id)]
+    )
+    place.request(leave)
+    return [*seen, group.join("new"), group.describe()[:3]]
 
 
 @pytest.mark.kafka

@@ -173,12 +173,13 @@ class ConsumerGroup(Group):
         """Members leave. If all that remain speak the classic protocol, so does the group."""
         for member in members:
             self.remove(member)
-        self.epoch += 1
-        if not self.members:
-            self.target_epoch = self.epoch
         classic = self.maybe_downgrade()
         if classic is not None:
             classic.rebalance()
+            return
+        self.epoch += 1
+        if not self.members:
+            self.target_epoch = self.epoch
 
     def maybe_downgrade(self) -> Group | None:
         """Become a classic group, if all members speak the classic protocol."""
@@ -193,13 +194,24 @@ class ConsumerGroup(Group):
 
     def bump(self, subscription_changed: bool) -> None:
         """Raise the epoch if subscriptions or the topics behind them are others than before."""
-        asked = frozenset[UUID]().union(*(self.topics_of(m) for m in self.members.values()))
-        topics = self.cluster.topics_by_id
-        sizes = {each: len(topics[each].partitions) for each in topics if each in asked}
+        sizes = self._subscribed_sizes()
         self.epoch = max(self.epoch, 1)
         if subscription_changed or sizes != self._sizes:
             self.epoch += 1
             self._sizes = sizes
+
+    def begin(self, epoch: int, members: Iterable[Member]) -> None:
+        """Go on from what a classic group has come to."""
+        self.epoch = self.target_epoch = epoch
+        for member in members:
+            self.targets[member.member_id] = member.assigned
+            self.put(member)
+        self._sizes = self._subscribed_sizes()
+
+    def _subscribed_sizes(self) -> Sizes:
+        asked = frozenset[UUID]().union(*(self.topics_of(m) for m in self.members.values()))
+        topics = self.cluster.topics_by_id
+        return {each: len(topics[each].partitions) for each in topics if each in asked}
 
     def retarget(self) -> None:
         """Work out the targets of a new epoch, at most once in the assignment interval."""

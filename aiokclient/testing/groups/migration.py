@@ -43,10 +43,7 @@ def upgrade(old: RebalancingGroup, new: ConsumerGroup) -> None:
             JoinGroupResponse(error_code=Code.REBALANCE_IN_PROGRESS, member_id=each.member_id)
         )
         each.answer_sync(SyncGroupResponse(error_code=Code.REBALANCE_IN_PROGRESS))
-    new.epoch = new.target_epoch = old.generation
-    for member in members:
-        new.targets[member.member_id] = member.assigned
-        new.put(member)
+    new.begin(old.generation, members)
 
 
 def _upgraded(group: RebalancingGroup, member: ClassicMember) -> Member:
