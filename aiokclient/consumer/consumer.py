@@ -17,9 +17,11 @@ from aiokclient.consumer.deserialize import Deserializers
 from aiokclient.consumer.engine import Engine
 from aiokclient.consumer.group_calls import GroupCalls
 from aiokclient.consumer.iteration import ArrowBatches, RecordBatches, RecordIterator
+from aiokclient.consumer.reader import Reader
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.resets import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, Reset
 from aiokclient.consumer.subscription import Subscription, SubscriptionState
+from aiokclient.consumer.tracked import TrackedRecords
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,
@@ -165,6 +167,11 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         self._check()
         assert self._engine is not None
         return self._engine
+
+    def _reader(self) -> Reader:
+        if self._closing is not None and self._engine is not None:
+            self._engine.reader.in_hand.ask()  # It is refused, and yet the program is back.
+        return self._running.reader
 
     def _check_plain(self) -> None:
         """What may be called before the start, too."""
@@ -321,6 +328,28 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         ends = self._ends if until_end else None
         return RecordBatches(self._running.reader, max_records, max_wait, by_partition, ends)
 
+    def tracked(self, max_outstanding: int = 1000) -> TrackedRecords[K, V]:
+        """The records one by one, for many handlers at a time, each ended by `done(record)`.
+
+            async for record in consumer.tracked():
+                tasks.start_soon(handle, record)
+
+        It waits while `max_outstanding` are not done. Commits cover what lies before the lowest
+        record that is not done. Otherwise as the iteration over the consumer.
+        """
+        if max_outstanding < 1:
+            raise IllegalStateError("max_outstanding has to be at least 1")
+        return TrackedRecords(self._running.reader, max_outstanding)
+
+    def done(self, record: ConsumerRecord[Any, Any]) -> None:
+        """The program is done with a record that `tracked` handed out. Plain.
+
+        One of a partition that was lost, or handed out again since, is ignored; so it is after the
+        end of the consumer.
+        """
+        if self._engine is not None:
+            self._engine.reader.done(record)
+
     def arrow_batches(self) -> ArrowBatches:
         """The records as `pyarrow.RecordBatch`es: `async for table in consumer.arrow_batches()`.
 
@@ -339,11 +368,11 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         limit = self._config.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise IllegalStateError("max_records has to be at least 1")
-        return await self._running.reader.read(limit, timeout)
+        return await self._reader().read(limit, timeout)
 
     async def get(self, timeout: float = 1.0) -> ConsumerRecord[K, V] | None:
         """One record, or None when there is none within `timeout` seconds. As `poll`."""
-        records = await self._running.reader.read(1, timeout)
+        records = await self._reader().read(1, timeout)
         return records[0] if records else None
 
     def stop(self) -> None:

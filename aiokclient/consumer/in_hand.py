@@ -30,6 +30,8 @@ class InHand:
         self._held: dict[PartitionState, None] = {}
         self._worked_on: dict[PartitionState, None] = {}
         self._tracking = False
+        self.full = False
+        """Somebody waits for room among what is outstanding."""
         self.relieved = Signal()
 
     def took(self, state: PartitionState, processed: int | None) -> None:
@@ -90,6 +92,11 @@ class InHand:
         """How many records are outstanding, of all partitions."""
         self._worked_on = {state: None for state in self._worked_on if state.outstanding}
         return sum(len(state.outstanding) for state in self._worked_on)
+
+    def has_room(self, limit: int) -> bool:
+        """Whether fewer than `limit` records are outstanding."""
+        self.full = self.outstanding() >= limit
+        return not self.full
 
     def oldest(self) -> float | None:
         """When the oldest record that is outstanding was handed out."""

@@ -346,6 +346,17 @@ class Reader:
         self.leave(cursor)
         return None
 
+    def exposed_state(self) -> PartitionState | None:
+        """The partition of the records that the iteration goes through."""
+        return None if self._exposed is None else self._exposed.state
+
+    def done(self, record: RawRecord) -> None:
+        """The program is done with a record that `tracked` has handed out."""
+        state = self._subscription.partitions.get(TopicPartition(record.topic, record.partition))
+        if state is not None and self.in_hand.done(state, record) and self.in_hand.full:
+            self.in_hand.full = False
+            self._arrived.set()
+
     # -- whole parts, for Arrow
 
     async def read_part(self, cursor: Cursor, convert: Convert[T]) -> T | None:
