@@ -33,9 +33,16 @@ def optimize(placement: Placement) -> None:
     """Place all that is loose, at the least cost."""
     _begin(placement)
     _level(placement)
-    while cycles := _negative_cycles(_edges(placement)):
+    edges = _edges(placement)
+    # Kept from one search to the next, which then has to look at changes only.
+    distance = [0] * len(edges)
+    while cycles := _negative_cycles(edges, distance):
         for cycle in cycles:
             _turn(placement, cycle)
+            for node in cycle:
+                if node < len(placement.load):
+                    edges[node] = _from_member(placement, node)
+        edges[-1] = _from_scales(placement)
 
 
 def _begin(placement: Placement) -> None:
@@ -83,29 +90,32 @@ def _give_one(placement: Placement, source: int, order: Sequence[int]) -> bool:
 
 def _edges(placement: Placement) -> Edges:
     """The changes that are possible: members first, then kinds, then the scales."""
-    kinds, load, heavy = placement.kinds, placement.load, placement.heavy
-    members = len(load)
+    edges = [_from_member(placement, member) for member in range(len(placement.load))]
+    edges += [list(kind.far.items()) for kind in placement.kinds]
+    return [*edges, _from_scales(placement)]
+
+
+def _from_member(placement: Placement, member: int) -> list[tuple[int, int]]:
+    members, kinds = len(placement.load), placement.kinds
+    cheapest: dict[int, int] = {}
+    for lot in placement.held[member]:
+        kind, home = lot
+        node, cost = members + kind, (home == member) - kinds[kind].far[member]
+        cheapest[node] = min(cost, cheapest.get(node, cost))
+        if home not in (member, NOWHERE):
+            cost = placement.cost(lot, member, home)
+            cheapest[home] = min(cost, cheapest.get(home, cost))
     scales = members + len(kinds)
-    edges: Edges = []
-    for member, lots in enumerate(placement.held):
-        cheapest: dict[int, int] = {}
-        for lot in lots:
-            kind, home = lot
-            far = kinds[kind].far
-            node, cost = members + kind, (home == member) - far[member]
-            cheapest[node] = min(cost, cheapest.get(node, cost))
-            if home not in (member, NOWHERE):
-                cost = placement.cost(lot, member, home)
-                cheapest[home] = min(cost, cheapest.get(home, cost))
-        edges.append([*cheapest.items(), (scales, heavy * (2 * load[member] + 1))])
-    edges += [list(kind.far.items()) for kind in kinds]
-    edges.append([(member, heavy * (1 - 2 * have)) for member, have in enumerate(load) if have])
-    return edges
+    return [*cheapest.items(), (scales, placement.heavy * (2 * placement.load[member] + 1))]
 
 
-def _negative_cycles(edges: Edges) -> list[list[int]]:
+def _from_scales(placement: Placement) -> list[tuple[int, int]]:
+    heavy = placement.heavy
+    return [(member, heavy * (1 - 2 * have)) for member, have in enumerate(placement.load) if have]
+
+
+def _negative_cycles(edges: Edges, distance: list[int]) -> list[list[int]]:
     """Some cycles of negative cost without a common node; none if there is none. Bellman-Ford."""
-    distance = [0] * len(edges)
     before = [-1] * len(edges)
     changed: list[int] = list(range(len(edges)))
     while changed:
