@@ -211,7 +211,8 @@ def static_members(place, peers):
     gone.start_join()
     gone.until("Stable")
     seen.append(shown(gone.joined(), gone)[:6])
-    seen.append(other.leave(("", "nobody"), ("", leader.instance), ("x", None), ("x", other.instance)))
+    gone_too = [("", "nobody"), ("", leader.instance), ("x", None), ("x", other.instance)]
+    seen.append(other.leave(*gone_too))
     seen += [other.beat(), gone.beat(), shown(other.join(), other)[:6], other.sync({other: b"1"})]
     seen += [other.leave(("", other.instance), ("", other.instance)), other.state]
     return seen

@@ -1,0 +1,149 @@
+"""Groups as a test sees them and disturbs them: views, faults, offsets that go with topics."""
+
+import asyncio
+
+import pytest
+
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing import EmbeddedCluster
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+LIST = messages.ListGroupsRequest()
+
+
+class TestLooking:
+    def test_groups(self, cluster, peers):
+        assert cluster.groups == {}
+        a, b = peers(), peers(instance="i", protocols={"range": b"b", "other": b""})
+        peers.settle(a, b)
+        group = cluster.groups["g"]
+        assert (group.group_id, group.kind.value, group.state) == ("g", "classic", "Stable")
+        assert (group.generation, group.protocol_type, group.protocol) == (2, "consumer", "range")
+        assert group.leader in group.members
+        assert list(group.members) == [a.member_id, b.member_id]
+        member = group.members[b.member_id]
+        assert (member.instance_id, member.client_id) == ("i", "raw")
+        assert (member.metadata, member.assignment) == (b"b", b"1")
+
+    def test_committed(self, cluster, peers):
+        assert cluster.committed("g") == {}
+        member = peers()
+        member.commit("orders", 5, 0, metadata="m")
+        place = TopicPartition("orders", 0)
+        assert cluster.committed("g")[place] == OffsetAndMetadata(5, "m", None)
+        assert len(cluster.committed("g")) == 2
+
+    def test_a_deleted_topic_takes_its_offsets_with_it(self, cluster, peers):
+        cluster.create_topic("other")
+        member = peers()
+        member.commit("orders", 5)
+        member.commit("other", 6)
+        cluster.delete_topic("orders")
+        cluster.create_topic("orders")
+        assert member.fetch(None) == ("ok", [(0, 6, "", "ok")])
+        assert member.fetch(cluster.topic_id("orders"), 0) == ("ok", [(0, -1, "", "ok")])
+
+    def test_each_broker_lists_its_own(self, cluster, wire, peers_of):
+        names = [f"g{number}" for number in range(12)]
+        for name in names:
+            peers_of(cluster, name)().commit("orders", 1)
+        found = {
+            broker: [each.group_id for each in wire.to(broker).request(LIST).groups]
+            for broker in cluster.brokers
+        }
+        assert sorted(name for there in found.values() for name in there) == sorted(names)
+        for broker, there in found.items():
+            assert there
+            assert {cluster.coordinator(name) for name in there} == {broker}
+        cluster.stop(1)
+        assert {cluster.coordinator(name) for name in names} == {2, 3}
+        (second, third) = (wire.to(each).request(LIST).groups for each in (2, 3))
+        assert sorted(each.group_id for each in [*second, *third]) == sorted(names)
+
+    def test_in_the_cluster_s_own_loop_and_from_threads(self):
+        async def use():
+            async with EmbeddedCluster() as cluster:
+                return cluster.groups, cluster.committed("g")
+
+        assert asyncio.run(use()) == ({}, {})
+
+
+class TestFaults:
+    """Requests that park are dropped, delayed and refused as others are."""
+
+    def test_dropped_before(self, cluster, peers):
+        a, b = peers(), peers()
+        peers.settle(a)
+        with cluster.drop(ApiKey.JOIN_GROUP, when="before", where=lambda each: each.member_id):
+            b.start_join()
+            with pytest.raises(EOFError):
+                b.joined()
+        assert cluster.groups["g"].state == "Stable"
+        b.moved()
+        peers.settle(b, old=(a,))
+
+    def test_dropped_after(self, cluster, peers):
+        member = peers()
+        with cluster.drop(ApiKey.JOIN_GROUP, when="after", where=lambda each: each.member_id):
+            member.start_join()
+            with pytest.raises(EOFError):
+                member.joined()
+        # It is a member, and is told of its generation when it asks again.
+        assert cluster.groups["g"].generation == 1
+        member.moved()
+        assert member.join().generation_id == 1
+        with cluster.drop(ApiKey.SYNC_GROUP, when="after"), pytest.raises(EOFError):
+            member.sync({member: b"1"})
+        assert cluster.groups["g"].state == "Stable"
+        member.moved()
+        assert member.sync() == ("ok", b"1")
+        with cluster.drop(ApiKey.OFFSET_COMMIT, when="after"), pytest.raises(EOFError):
+            member.commit("orders", 9)
+        assert cluster.committed("g")[TopicPartition("orders", 0)].offset == 9
+
+    def test_whoever_hangs_up_while_parked_stays_a_member(self, cluster, peers):
+        a, b = peers(), peers()
+        peers.settle(a)
+        b.start_join()
+        a.until("PreparingRebalance", 2)
+        b.waiting.socket.close()
+        b.moved()
+        a.start_join()
+        assert a.joined().generation_id == 2
+        assert b.beat() == "ILLEGAL_GENERATION"
+        assert b.join().generation_id == 2
+
+    def test_refused(self, cluster, peers):
+        member = peers()
+        peers.settle(member)
+        with cluster.fail(ApiKey.OFFSET_COMMIT, 28, topic="orders", partition=1):
+            assert member.commit("orders", 1, 1) == ["ok", "INVALID_COMMIT_OFFSET_SIZE"]
+        with cluster.fail(ApiKey.OFFSET_FETCH, 88, topic="orders", partition=1) as fault:
+            assert member.fetch("orders", 0, 1) == (
+                "ok",
+                [(0, 1, "", "ok"), (1, -1, "", "UNSTABLE_OFFSET_COMMIT")],
+            )
+            assert fault.hits == 1
+        with cluster.fail(ApiKey.OFFSET_FETCH, 30):
+            assert member.fetch("orders", 0) == ("GROUP_AUTHORIZATION_FAILED", [])
+
+    def test_delayed(self, cluster, peers):
+        member = peers()
+        peers.settle(member)
+        with cluster.delay(ApiKey.HEARTBEAT, 0.01):
+            assert member.beat() == "ok"
+        with cluster.delay(ApiKey.SYNC_GROUP, 3600, when="after"):
+            member.start_sync()
+            assert member.beat() == "ok"
+            assert member.waiting.silent()
+
+
+class TestOffsetsOfOldVersions:
+    @pytest.mark.parametrize("version", [1, 2, 7])
+    def test_a_refused_group(self, cluster, wire, version):
+        asked = messages.offset_fetch.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+        request = messages.OffsetFetchRequest(group_id="g", topics=[asked])
+        broker = next(each for each in cluster.brokers if each != cluster.coordinator("g"))
+        answer = wire.to(broker).request(request, version)
+        told = [each.error_code for topic in answer.topics for each in topic.partitions]
+        assert (answer.error_code, told) == ((0, [16]) if version == 1 else (16, []))

@@ -1,0 +1,242 @@
+"""A coordinator fails or moves: what the next one knows, at each step of a rebalance."""
+
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+
+def state_of(cluster):
+    group = cluster.groups["g"]
+    return group.state, group.generation
+
+
+def resume(cluster, *members):
+    """The members find the new coordinator."""
+    for each in members:
+        each.moved()
+
+
+class TestTheFourPoints:
+    """As the design of client-side assignment numbers them."""
+
+    def test_before_all_members_have_joined(self, cluster, peers):
+        a, b = peers(), peers()
+        peers.settle(a)
+        b.start_join()
+        a.until("PreparingRebalance", 2)
+        cluster.move_coordinator("g")
+        # Whoever waits is told, the new coordinator has the generation before.
+        assert b.joined().error_code == 16
+        assert a.beat() == "NOT_COORDINATOR"
+        resume(cluster, a, b)
+        assert state_of(cluster) == ("Stable", 1)
+        assert (a.beat(), a.sync()) == ("ok", ("ok", b"0"))
+        # An id that was persisted in no generation is not known.
+        assert b.join().error_code == 25
+        b.member_id = ""
+        peers.settle(b, old=(a,))
+        assert state_of(cluster) == ("Stable", 2)
+
+    def test_after_the_generation_is_persisted(self, cluster, peers):
+        a, b = peers(), peers()
+        peers.settle(a, b)
+        for each in (a, b):
+            each.protocols["range"] = b"changed"
+        b.start_join()
+        a.until("PreparingRebalance")
+
+        def of_b(request):
+            return request.member_id == b.member_id
+
+        b.moved()
+        with cluster.drop(ApiKey.JOIN_GROUP, when="after", where=of_b):
+            b.start_join()
+            a.start_join()
+            assert a.joined().generation_id == 3
+            assert closed(b.waiting)
+        cluster.move_coordinator("g")
+        assert state_of(cluster) == ("CompletingRebalance", 3)
+        resume(cluster, a, b)
+        # Who was not told asks again, and is told of the same generation.
+        assert a.beat() == "ok"
+        assert b.join().generation_id == 3
+        peers.assign(a, b)
+        assert state_of(cluster) == ("Stable", 3)
+
+    def test_and_a_changed_member_makes_all_join_again(self, cluster, peers):
+        a, b = peers(), peers()
+        leader = peers.gather(a, b)
+        other = b if leader is a else a
+        cluster.move_coordinator("g")
+        resume(cluster, a, b)
+        leader.start_sync()
+        leader.synced()
+        other.protocols["range"] = b"changed"
+        other.start_join()
+        other.until("PreparingRebalance")
+        assert leader.beat() == "REBALANCE_IN_PROGRESS"
+        assert leader.join().generation_id == other.joined().generation_id == 3
+
+    def test_before_the_assignments_are_persisted(self, cluster, peers):
+        a, b = peers(), peers()
+        leader = peers.gather(a, b)
+        other = b if leader is a else a
+        other.start_sync()
+        other.until("CompletingRebalance")
+        cluster.wait_for(lambda: any(r.api == ApiKey.SYNC_GROUP for r in cluster.requests[-3:]))
+        cluster.move_coordinator("g")
+        assert other.synced() == ("NOT_COORDINATOR", b"")
+        assert state_of(cluster) == ("CompletingRebalance", 2)
+        resume(cluster, a, b)
+        peers.assign(a, b)
+        assert state_of(cluster) == ("Stable", 2)
+
+    def test_after_the_assignments_are_persisted(self, cluster, peers):
+        a, b = peers(), peers()
+        leader = peers.gather(a, b)
+        other = b if leader is a else a
+        with cluster.drop(ApiKey.SYNC_GROUP, when="after", times=2):
+            other.start_sync()
+            leader.start_sync({leader: b"l", other: b"o"})
+            assert closed(leader.waiting)
+            assert closed(other.waiting)
+        cluster.move_coordinator("g")
+        resume(cluster, a, b)
+        assert state_of(cluster) == ("Stable", 2)
+        # Nobody is asked for anything anew.
+        assert other.sync() == ("ok", b"o")
+        assert leader.sync() == ("ok", b"l")
+        assert (leader.beat(), other.beat()) == ("ok", "ok")
+
+
+def closed(connection):
+    try:
+        connection.receive()
+    except EOFError:
+        return True
+    return False
+
+
+class TestMoves:
+    def test_a_broker_stops_and_comes_back(self, cluster, peers):
+        member = peers(session_ms=10_000)
+        peers.settle(member)
+        assert member.commit("orders", 5) == ["ok"]
+        home = cluster.coordinator("g")
+        cluster.stop(home)
+        member.moved()
+        assert cluster.coordinator("g") != home
+        assert (member.beat(), member.fetch("orders", 0)) == ("ok", ("ok", [(0, 5, "", "ok")]))
+        member.protocols["range"] = b"changed"
+        member.start_join()
+        member.joined()
+        cluster.start(home)
+        # The group goes home; its coordinator meanwhile knows nothing of it any more.
+        assert cluster.coordinator("g") == home
+        assert member.beat() == "NOT_COORDINATOR"
+        member.moved()
+        assert member.sync({member: b"1"}) == ("ok", b"1")
+
+    def test_the_last_broker_stops(self, peers_of):
+        with EmbeddedCluster(1) as cluster:
+            peers = peers_of(cluster)
+            a, b = peers(), peers()
+            peers.settle(a)
+            b.start_join()
+            a.until("PreparingRebalance", 2)
+            cluster.stop(1)
+            assert cluster.groups["g"].state == "loading"
+            assert closed(b.waiting)
+            cluster.start(1)
+            a.moved()
+            assert (a.beat(), a.sync()) == ("ok", ("ok", b"0"))
+
+    def test_every_request_is_told_where_to_go(self, cluster, peers):
+        member = peers()
+        peers.settle(member)
+        other = next(each for each in cluster.brokers if each != cluster.coordinator("g"))
+        cluster.move_coordinator("g", to=other)
+        assert member.beat() == "NOT_COORDINATOR"
+        assert member.sync()[0] == "NOT_COORDINATOR"
+        assert member.join().error_code == 16
+        assert member.leave() == ("NOT_COORDINATOR", [])
+        assert member.leave(version=2) == "NOT_COORDINATOR"
+        assert member.commit("orders", 1, 2) == ["NOT_COORDINATOR"] * 2
+        assert member.fetch("orders", 0) == ("NOT_COORDINATOR", [])
+        assert member.described().error_code == 16
+        member.moved()
+        assert member.beat() == "ok"
+
+    def test_static_members_keep_their_places(self, cluster, peers):
+        a, b = peers(instance="a"), peers(instance="b")
+        peers.settle(a, b)
+        again = peers(instance="b")
+        assert again.join().error_code == 0
+        cluster.move_coordinator("g")
+        resume(cluster, a, b, again)
+        assert b.beat() == "FENCED_INSTANCE_ID"
+        assert (again.beat(), again.sync()) == ("ok", ("ok", b"1"))
+
+    def test_nothing_persisted(self, peers_of):
+        with EmbeddedCluster(3, {"orders": 1}, persist_groups=False) as cluster:
+            peers = peers_of(cluster)
+            a, b, simple = peers(), peers(), peers_of(cluster, "simple")()
+            peers.settle(a, b)
+            a.commit("orders", 7)
+            peers_of(cluster, "other").settle(third := peers_of(cluster, "other")())
+            cluster.move_coordinator("g")
+            cluster.move_coordinator("other")
+            resume(cluster, a, b)
+            # What was committed is known, and nothing else.
+            assert state_of(cluster) == ("Empty", 0)
+            assert list(cluster.groups) == ["g"]
+            assert a.fetch("orders", 0) == ("ok", [(0, 7, "", "ok")])
+            assert (a.beat(), b.sync()[0]) == ("UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID")
+            assert b.join().error_code == 25
+            assert simple.state == "Dead"
+            for each in (a, b):
+                each.member_id = ""
+            peers.settle(a, b)
+            assert third.beat() == "NOT_COORDINATOR"
+
+
+class TestLoading:
+    def test_held(self, cluster, peers):
+        a, b = peers(), peers()
+        peers.settle(a)
+        b.start_join()
+        a.until("PreparingRebalance", 2)
+        with cluster.hold_loading("g"):
+            assert b.joined().error_code == 16
+            assert cluster.groups["g"].state == "loading"
+            # As Kafka's: a coordinator that does not know yet lets its members be.
+            assert a.beat() == "ok"
+            assert b.join().error_code == 14
+            assert a.sync()[0] == "COORDINATOR_LOAD_IN_PROGRESS"
+            assert a.leave() == ("COORDINATOR_LOAD_IN_PROGRESS", [])
+            assert a.commit("orders", 1) == ["COORDINATOR_LOAD_IN_PROGRESS"]
+            assert a.fetch("orders", 0) == ("COORDINATOR_LOAD_IN_PROGRESS", [])
+            assert a.described().error_code == 14
+            cluster.move_coordinator("g")
+            assert a.beat() == "NOT_COORDINATOR"
+            a.moved()
+            assert a.sync()[0] == "COORDINATOR_LOAD_IN_PROGRESS"
+        assert a.sync() == ("ok", b"0")
+
+    def test_a_group_that_is_not_there_yet(self, cluster, peers):
+        member = peers()
+        with cluster.hold_loading("g"), cluster.hold_loading("g"):
+            assert member.side.request(member.join_request()).error_code == 14
+        peers.settle(member)
+
+    def test_reset_ends_it(self, cluster, peers):
+        member = peers()
+        peers.settle(member)
+        with cluster.hold_loading("g"):
+            cluster.reset()
+            assert member.sync() == ("ok", b"0")
+        assert member.sync() == ("ok", b"0")
+
+    def test_fail_without_a_hold(self, cluster, peers):
+        member = peers()
+        with cluster.fail(ApiKey.HEARTBEAT, 14):
+            assert member.beat() == "COORDINATOR_LOAD_IN_PROGRESS"

@@ -1,0 +1,147 @@
+"""Generations: who waits for whom, who is out, who leads, on which protocol they agree."""
+
+import pytest
+
+from aiokclient.testing import EmbeddedCluster
+
+
+def drawn(peers_of, seed):
+    """The leaders of ten generations of five members, as their places."""
+    with EmbeddedCluster(1, {"orders": 1}, seed=seed) as cluster:
+        peers = peers_of(cluster)
+        members = [peers() for _ in range(5)]
+        leaders = [members.index(peers.settle(*members))]
+        for _ in range(9):
+            cluster.rebalance("g")
+            for each in members:
+                each.start_join()
+            for each in members:
+                assert each.joined().error_code == 0
+            peers.assign(*members)
+            leaders += [number for number, each in enumerate(members) if each.leads]
+    return leaders
+
+
+class TestGenerations:
+    def test_leaders_are_drawn_by_lot(self, peers_of):
+        first = drawn(peers_of, 3)
+        assert len(first) == 10
+        assert len(set(first)) > 2
+        assert drawn(peers_of, 3) == first
+        assert drawn(peers_of, 4) != first
+
+    def test_the_leader_is_told_of_all_and_nobody_else(self, peers):
+        a, b = peers(instance="one"), peers(protocols={"range": b"b"})
+        peers.settle(a)
+        b.start_join()
+        a.until("PreparingRebalance", 2)
+        a.start_join()
+        answers = {each: each.joined() for each in (a, b)}
+        leader = a if a.leads else b
+        other = b if leader is a else a
+        assert answers[other].members == []
+        found = {
+            each.member_id: (each.group_instance_id, each.metadata)
+            for each in answers[leader].members
+        }
+        assert found == {a.member_id: ("one", b"metadata"), b.member_id: (None, b"b")}
+        assert {each.leader for each in answers.values()} == {leader.member_id}
+
+    def test_member_ids_say_whose_they_are(self, peers):
+        a, b = peers(), peers(instance="shop-1")
+        peers.settle(a, b)
+        assert a.member_id.startswith("raw-")
+        assert b.member_id.startswith("shop-1-")
+
+    def test_a_new_protocol_is_taken_when_the_last_member_offers_it(self, cluster, peers):
+        members = [peers(protocols={"old": b""}) for _ in range(3)]
+        peers.settle(*members)
+        for number, each in enumerate(members):
+            assert cluster.groups["g"].protocol == "old"
+            each.protocols = {"new": b"", "old": b""}
+            each.start_join()
+            members[number - 1].until("PreparingRebalance")
+            for other in members:
+                if other is not each:
+                    other.start_join()
+            for other in members:
+                other.joined()
+            peers.assign(*members)
+        assert cluster.groups["g"].protocol == "new"
+
+    def test_an_empty_group_may_become_another(self, cluster, peers):
+        consumer, other = peers(), peers(kind="leases", protocols={"leases": b"x"})
+        peers.settle(consumer)
+        generation = consumer.generation
+        consumer.leave()
+        peers.settle(other)
+        assert other.generation > generation
+        assert cluster.groups["g"].protocol_type == "leases"
+        with_the_first = peers()
+        assert with_the_first.side.request(with_the_first.join_request()).error_code == 23
+
+
+class TestSize:
+    def test_group_max_size(self, cluster, peers):
+        cluster._state.configs.change({"group.max.size": "2"})
+        members, third = [peers(), peers()], peers()
+        peers.settle(*members)
+        assert third.side.request(third.join_request()).error_code == 81
+        leader = next(each for each in members if each.leads)
+        leader.start_join()
+        leader.until("PreparingRebalance")
+        # Whoever comes first is taken.
+        third.get_id()
+        third.start_join()
+        cluster.wait_for(lambda: len(cluster.groups["g"].members) == 3)
+        late = next(each for each in members if each is not leader)
+        assert late.join().error_code == 81
+        assert late.beat() == "UNKNOWN_MEMBER_ID"
+
+
+class TestWaiting:
+    def test_a_leader_that_goes_is_not_waited_for(self, peers):
+        a, b = peers(), peers()
+        leader = peers.gather(a, b)
+        other = b if leader is a else a
+        other.start_sync()
+        leader.until("CompletingRebalance")
+        leader.leave()
+        assert other.synced()[0] in ("REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID")
+        assert other.join().error_code == 0
+        assert other.leads
+
+
+class TestLeaving:
+    def test_several_at_once(self, cluster, peers):
+        members = [peers(), peers(instance="a"), peers(instance="b"), peers()]
+        peers.settle(*members)
+        stays, *go = members
+        who = [(each.member_id, each.instance) for each in go]
+        assert stays.leave(*who) == ("ok", ["ok"] * 3)
+        assert list(cluster.groups["g"].members) == [stays.member_id]
+        assert stays.beat() == "REBALANCE_IN_PROGRESS"
+
+    def test_whoever_waits_is_told(self, peers):
+        a, b = peers(), peers()
+        leader = peers.gather(a, b)
+        other = b if leader is a else a
+        other.start_sync()
+        leader.until("CompletingRebalance")
+        assert leader.leave((other.member_id, None)) == ("ok", ["ok"])
+        assert other.synced()[0] == "UNKNOWN_MEMBER_ID"
+        leader.start_join()
+        assert leader.joined().error_code == 0
+
+    def test_by_a_rebalance_for_a_test(self, cluster, peers):
+        member = peers()
+        peers.settle(member)
+        cluster.rebalance("g")
+        assert member.beat() == "REBALANCE_IN_PROGRESS"
+        cluster.rebalance("g")
+        assert member.join().generation_id == member.generation == 2
+        member.leave()
+        cluster.rebalance("g")
+        assert cluster.groups["g"].state == "Empty"
+        with pytest.raises(ValueError, match="no group 'x'; there are \\['g'\\]"):
+            cluster.rebalance("x")

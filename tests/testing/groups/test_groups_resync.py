@@ -1,0 +1,145 @@
+"""`resync=True`: the leader may give new assignments within a generation; Kafka's does not."""
+
+import pytest
+
+from aiokclient.protocol import messages
+from aiokclient.testing import EmbeddedCluster
+
+
+@pytest.fixture
+def cluster():
+    with EmbeddedCluster(3, {"orders": 3}, seed=7, resync=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def settled(peers):
+    """The leader of a stable group, and two others."""
+    members = [peers() for _ in range(3)]
+    leader = peers.settle(*members)
+    return leader, *(each for each in members if each is not leader)
+
+
+def features(connection):
+    request = messages.ApiVersionsRequest()
+    request.client_software_name = request.client_software_version = "x"
+    answer = connection.request(request)
+    assert connection.request(messages.ApiVersionsRequest(), 2).error_code == 0
+    supported = [
+        (each.name, each.min_version, each.max_version) for each in answer.supported_features
+    ]
+    finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
+    return supported, finalized
+
+
+def given(*members, data):
+    return {each: data + b"%d" % number for number, each in enumerate(members)}
+
+
+def test_it_is_announced(cluster, wire, wire_to):
+    assert features(wire.to(2)) == ([("group.resync", 1, 1)], [("group.resync", 1)])
+    with EmbeddedCluster(1) as other:
+        assert features(wire_to(other).to(1)) == ([], [])
+
+
+def test_new_assignments_in_the_same_generation(cluster, settled):
+    leader, one, two = settled
+    generation = leader.generation
+    new = given(*settled, data=b"new")
+    leader.start_sync(new)
+    leader.until("CompletingRebalance")
+    # Whoever has not asked anew is told, and may still commit what it gives up.
+    assert [each.beat() for each in settled] == ["ok", *["REBALANCE_IN_PROGRESS"] * 2]
+    assert one.commit("orders", 5) == ["ok"]
+    assert leader.commit("orders", 5) == ["REBALANCE_IN_PROGRESS"]
+    one.start_sync()
+    cluster.wait_for(lambda: one.beat() == "ok")
+    assert one.commit("orders", 6) == ["REBALANCE_IN_PROGRESS"]
+    # Nobody gets anything before all have given up what they had.
+    assert leader.waiting.silent()
+    assert one.waiting.silent()
+    two.start_sync()
+    assert [each.synced() for each in settled] == [("ok", data) for data in new.values()]
+    assert cluster.groups["g"].generation == generation
+    assert cluster.groups["g"].state == "Stable"
+    assert [each.sync() for each in settled] == [("ok", data) for data in new.values()]
+
+
+def test_a_lost_answer_is_no_resync(settled):
+    leader, one, _ = settled
+    mine = leader.sync()
+    same = {each: each.sync()[1] for each in settled}
+    assert leader.sync(same) == mine
+    assert one.sync(given(*settled, data=b"new")) == ("ok", same[one])
+    assert [each.beat() for each in settled] == ["ok"] * 3
+
+
+def test_who_does_not_know_of_it_joins(settled):
+    """Old clients answer REBALANCE_IN_PROGRESS by a JoinGroup."""
+    leader, one, two = settled
+    generation = leader.generation
+    leader.start_sync(given(*settled, data=b"new"))
+    leader.until("CompletingRebalance")
+    for each in (one, two):
+        assert each.join().generation_id == generation
+        each.start_sync()
+    assert [each.synced() for each in settled] == [("ok", b"new%d" % n) for n in range(3)]
+
+
+def test_other_metadata_begins_a_rebalance(cluster, settled):
+    leader, one, two = settled
+    leader.start_sync(given(*settled, data=b"new"))
+    leader.until("CompletingRebalance")
+    one.protocols["range"] = b"changed"
+    one.start_join()
+    assert leader.synced()[0] == "REBALANCE_IN_PROGRESS"
+    assert two.beat() == "REBALANCE_IN_PROGRESS"
+    assert two.sync()[0] == "REBALANCE_IN_PROGRESS"
+    for each in (leader, two):
+        each.start_join()
+    assert {each.joined().generation_id for each in settled} == {one.generation}
+
+
+def test_the_leader_changes_its_mind(cluster, settled):
+    leader, one, two = settled
+    leader.start_sync(given(*settled, data=b"new"))
+    leader.until("CompletingRebalance")
+    leader.moved()
+    leader.start_sync(given(*settled, data=b"newer"))
+    for each in (one, two):
+        each.start_sync()
+    assert [each.synced() for each in settled] == [("ok", b"newer%d" % n) for n in range(3)]
+
+
+def test_a_member_leaves_meanwhile(cluster, settled):
+    leader, _, two = settled
+    leader.start_sync(given(*settled, data=b"new"))
+    leader.until("CompletingRebalance")
+    two.leave()
+    assert leader.synced()[0] == "REBALANCE_IN_PROGRESS"
+    assert cluster.groups["g"].state == "PreparingRebalance"
+
+
+def test_the_coordinator_moves_meanwhile(cluster, settled):
+    leader, *others = settled
+    old = {each: each.sync()[1] for each in settled}
+    leader.start_sync(given(*settled, data=b"new"))
+    leader.until("CompletingRebalance")
+    cluster.move_coordinator("g")
+    assert leader.synced()[0] == "NOT_COORDINATOR"
+    for each in settled:
+        each.moved()
+    # The new ones were not persisted: the old ones hold until the leader gives them again.
+    assert [each.sync() for each in others] == [("ok", old[each]) for each in others]
+    leader.start_sync(given(*settled, data=b"new"))
+    leader.until("CompletingRebalance")
+    for each in others:
+        each.start_sync()
+    assert [each.synced() for each in settled] == [("ok", b"new%d" % n) for n in range(3)]
+
+
+def test_alone(cluster, peers):
+    member = peers()
+    peers.settle(member)
+    assert member.sync({member: b"new"}) == ("ok", b"new")
+    assert member.generation == cluster.groups["g"].generation == 1
