@@ -61,9 +61,9 @@ clean:
 
 .venv-3.11/.test: $(SOURCES) | .venv-3.11/bin/python
 	.venv-3.11/bin/python $(PIP) --upgrade pip
-	.venv-3.11/bin/python $(PIP) --editable . --group test --group peers
+	.venv-3.11/bin/python $(PIP) --editable . --group test --group peers "uvloop>=0.19"
 	touch $@
 
 .venv-3.11/.all: .venv-3.11/.test
-	.venv-3.11/bin/python $(PIP) --group lint --group examples "uvloop>=0.19"
+	.venv-3.11/bin/python $(PIP) --group lint --group examples
 	touch $@

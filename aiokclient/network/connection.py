@@ -47,7 +47,9 @@ HEAD = 16
 """How many of the first bytes are kept, to tell what else may be on the port."""
 
 JOINED = 16 * 1024
-"""Segments of so many bytes together are copied into one: that is cheaper than to write several."""
+PIECE = 4 * 1024
+"""Segments of so many bytes together, or in the mean, are copied into one: that is cheaper than to
+write them one by one."""
 
 STALL_S = 0.5
 GRACE_S = 0.1
@@ -215,7 +217,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sent.written()
         if len(segments) == 1:
             transport.write(segments[0])
-        elif sum(map(len, segments)) <= JOINED:
+        elif sum(map(len, segments)) <= max(JOINED, len(segments) * PIECE):
             transport.write(b"".join(segments))
         else:
             transport.writelines(segments)
