@@ -1,0 +1,273 @@
+"""Groups of the new consumer protocol on the embedded cluster: sessions, timers, coordinators."""
+
+import pytest
+from kip848_raw import Classic, Group, assignment, named, subscription
+
+from aiokclient.errors import CoordinatorLoadInProgressError, GroupAuthorizationError
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing import EmbeddedCluster
+
+LONG_MS = 600_000
+
+
+class Place:
+    """The coordinator of group "g", and topics of the cluster."""
+
+    def __init__(self, cluster, wire, node=None):
+        self.cluster = cluster
+        node = cluster.coordinator("g") if node is None else node
+        self.request = wire.to(node).request
+
+    def topic(self, partitions):
+        name = f"t{len(self.cluster.topics)}"
+        return name, self.cluster.create_topic(name, partitions)
+
+
+@pytest.fixture
+def make(wire_to):
+    """`make(*sizes, **options)`: a cluster with topics of these sizes, and a group on it."""
+    entered = []
+
+    def made(*sizes, brokers=1, configs=(), **options):
+        configs = {f"group.consumer.{name}.ms": value for name, value in dict(configs).items()}
+        cluster = EmbeddedCluster(brokers=brokers, configs=configs, **options)
+        entered.append(cluster)
+        cluster.__enter__()
+        wire = wire_to(cluster)
+        group = Group(Place(cluster, wire), *sizes, group_id="g")
+        group.wire = wire
+        return cluster, group
+
+    yield made
+    for cluster in entered:
+        cluster.__exit__(None, None, None)
+
+
+def view(cluster):
+    return cluster.groups["g"]
+
+
+def test_a_silent_member_is_out_when_its_session_ends(make):
+    cluster, group = make(4, configs={"session.timeout": 60})
+    group.join("a")
+    assert list(view(cluster).members) == ["a"]
+    cluster.wait_for(lambda: not view(cluster).members)
+    assert view(cluster).state == "Empty"
+    assert group.beat("a", 2).code == "UNKNOWN_MEMBER_ID"
+    assert group.join("a").given == [(0, [0, 1, 2, 3])]
+
+
+def test_who_does_not_give_up_in_time_is_out(make):
+    cluster, group = make(4)
+    group.join("a", rebalance_timeout_ms=60)
+    group.join("b")
+    assert group.beat("a", 2).given == [(0, [0, 1])]
+    assert group.beat("b", 3).given is None
+    cluster.wait_for(lambda: list(view(cluster).members) == ["b"])
+    assert group.beat("b", 3).given == [(0, [0, 1, 2, 3])]
+
+
+def test_a_classic_member_that_does_not_join_anew_is_out(make):
+    cluster, group = make(4)
+    group.join("new")
+    for _ in range(2):
+        answer = group.place.request(
+            messages.JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=30_000,
+                rebalance_timeout_ms=60,
+                member_id="old",
+                protocol_type="consumer",
+                protocols=[
+                    messages.join_group.JoinGroupRequestProtocol(
+                        name="range", metadata=subscription(group.names[0])
+                    )
+                ],
+            )
+        )
+        assert named(answer.error_code) == "ok"
+    # It has not sent its SyncGroup.
+    cluster.wait_for(lambda: list(view(cluster).members) == ["new"])
+
+
+def test_the_session_of_a_static_member_that_left_goes_on(make):
+    cluster, group = make(2, configs={"session.timeout": 60})
+    group.join("a", instance_id="i")
+    assert group.beat("a", -2, instance_id="i").epoch == -2
+    cluster.wait_for(lambda: not view(cluster).members)
+
+
+def test_a_coordinator_that_takes_over_knows_all(make):
+    cluster, group = make(4, brokers=2, configs={"session.timeout": LONG_MS})
+    group.join("a")
+    group.join("b")
+    a = group.beat("a", 2)
+    old = group.place
+    node = cluster.move_coordinator("g")
+    assert group.beat("a", 2).code == "NOT_COORDINATOR"
+    assert group.describe() == ("", 0, 0, "", [])
+    group.place = Place(cluster, group.wire, node)
+    assert group.beat("a", 2, owned={0: a.given[0][1]}).epoch == 3
+    assert group.beat("b", 3).given == [(0, [2, 3])]
+    assert group.describe()[:3] == ("Stable", 3, 3)
+    group.place = old
+    assert group.beat("b", 3).code == "NOT_COORDINATOR"
+
+
+def test_sessions_begin_anew_with_a_coordinator_that_takes_over(make):
+    cluster, group = make(4, brokers=2, configs={"session.timeout": 60})
+    group.join("a")
+    cluster.move_coordinator("g")
+    cluster.wait_for(lambda: not view(cluster).members)
+
+
+def test_a_coordinator_that_has_forgotten_all(make):
+    cluster, group = make(4, brokers=2, persist_groups=False)
+    group.join("a")
+    group.place = Place(cluster, group.wire, cluster.move_coordinator("g"))
+    assert group.beat("a", 2).code == "GROUP_ID_NOT_FOUND"
+    assert group.join("a") == ("ok", 2, [(0, [0, 1, 2, 3])])
+
+
+def test_a_coordinator_that_is_loading(make):
+    cluster, group = make(4)
+    group.join("a")
+    with cluster.hold_loading("g"):
+        assert group.beat("a", 2).code == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert group.beat("a", 2).code == "ok"
+
+
+def test_refusals_that_a_test_wants(make):
+    cluster, group = make(4)
+    with cluster.fail(ApiKey.CONSUMER_GROUP_HEARTBEAT, CoordinatorLoadInProgressError, times=1):
+        assert group.join("a").code == "COORDINATOR_LOAD_IN_PROGRESS"
+    with cluster.fail(ApiKey.CONSUMER_GROUP_DESCRIBE, GroupAuthorizationError, times=1):
+        assert group.describe()[0] == ""
+    assert group.join("a").code == "ok"
+
+
+def test_targets_wait_for_the_interval(make):
+    _, group = make(4, configs={"assignment.interval": LONG_MS})
+    configure(group, "consumer.assignment.interval.ms", None)
+    assert group.join("a").given == [(0, [0, 1, 2, 3])]
+    assert group.join("b") == ("ok", 2, [])
+    assert group.describe()[:3] == ("Assigning", 3, 2)
+    assert group.beat("a", 2).given is None
+    # What is not subscribed to any more has to go at once.
+    assert group.beat("a", 2, subscribed_topic_names=[]).given == []
+    configure(group, "consumer.assignment.interval.ms", "0")
+    assert group.beat("a", 2, owned={}) == ("ok", 4, None)
+    assert group.beat("b", 2).given == [(0, [0, 1, 2, 3])]
+
+
+def configure(group, name, value):
+    operation = 1 if value is None else 0
+    config = messages.incremental_alter_configs.AlterableConfig(
+        name=name, config_operation=operation, value=value
+    )
+    resource = messages.incremental_alter_configs.AlterConfigsResource(
+        resource_type=32, resource_name=group.id, configs=[config]
+    )
+    request = messages.IncrementalAlterConfigsRequest(resources=[resource])
+    assert group.place.request(request).responses[0].error_code == 0
+
+
+def test_a_rebalance_for_no_reason_moves_nothing(make):
+    cluster, group = make(4)
+    group.join("a")
+    cluster.rebalance("g")
+    assert group.beat("a", 2) == ("ok", 3, None)
+
+
+def test_brokers_of_the_first_version_give_member_ids(make):
+    _, group = make(2)
+    request = messages.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=group.names,
+        topic_partitions=[],
+    )
+    answer = group.place.request(request, 0)
+    assert (answer.error_code, answer.member_epoch) == (0, 2)
+    assert answer.member_id
+
+
+@pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade"])
+def test_migration_that_is_not_wanted(make, policy):
+    cluster, group = make(2)
+    set_policy(group, policy)
+    old, topic = Classic(group), group.names[0]
+    old.join(subscription(topic))
+    old.sync(assignment((topic, [0, 1])))
+    up = group.join("new").code
+    assert up == ("ok" if policy == "upgrade" else "GROUP_ID_NOT_FOUND")
+    if up != "ok":
+        assert old.heartbeat() == "ok"
+        return
+    assert group.beat("new", -1).code == "ok"
+    assert view(cluster).kind.value == "consumer"
+
+
+def set_policy(group, policy):
+    config = messages.incremental_alter_configs.AlterableConfig(
+        name="group.consumer.migration.policy", config_operation=0, value=policy
+    )
+    resource = messages.incremental_alter_configs.AlterConfigsResource(
+        resource_type=4, resource_name="", configs=[config]
+    )
+    request = messages.IncrementalAlterConfigsRequest(resources=[resource])
+    assert group.place.request(request).responses[0].error_code == 0
+
+
+def test_a_group_that_is_converted_while_it_rebalances(make):
+    """Who waits for an answer is told to join anew."""
+    cluster, group = make(2)
+    topic = group.names[0]
+    old = Classic(group)
+    old.join(subscription(topic))
+    parked = messages.SyncGroupRequest(
+        group_id="g", generation_id=old.generation, member_id=old.member_id
+    )
+    other = group.wire.to(cluster.coordinator("g"))
+    second = Classic(group)
+    joining = messages.JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type="consumer",
+        protocols=[
+            messages.join_group.JoinGroupRequestProtocol(name="range", metadata=subscription(topic))
+        ],
+    )
+    other.send(joining, 3)
+    cluster.wait_for(lambda: view(cluster).state == "PreparingRebalance")
+    assert group.join("new").code == "ok"
+    assert named(other.receive().error_code) == "REBALANCE_IN_PROGRESS"
+    assert named(group.place.request(parked, 4).error_code) == "REBALANCE_IN_PROGRESS"
+    assert second.member_id == ""
+    assert view(cluster).kind.value == "consumer"
+
+
+def test_listed_described_and_deleted(make):
+    _, group = make(1)
+    group.join("a")
+    listed = group.place.request(messages.ListGroupsRequest(types_filter=["consumer"])).groups
+    assert [(each.group_id, each.group_type, each.group_state) for each in listed] == [
+        ("g", "consumer", "Stable")
+    ]
+    delete = messages.DeleteGroupsRequest(groups_names=["g"])
+    assert named(group.place.request(delete).results[0].error_code) == "NON_EMPTY_GROUP"
+    described = group.place.request(messages.DescribeGroupsRequest(groups=["g"])).groups[0]
+    assert (named(described.error_code), described.group_state) == ("GROUP_ID_NOT_FOUND", "Dead")
+    group.beat("a", -1)
+    assert named(group.place.request(delete).results[0].error_code) == "ok"
+    assert group.beat("a", 2).code == "GROUP_ID_NOT_FOUND"
+
+
+def test_topics_that_go_are_taken_from_their_members(make):
+    cluster, group = make(2, 2)
+    assert group.join("a").given == [(0, [0, 1]), (1, [0, 1])]
+    cluster.delete_topic(group.names[0])
+    assert group.beat("a", 2).given == [(1, [0, 1])]
+    assert group.describe()[0] == "Reconciling"
+    assert group.beat("a", 2, owned={1: [0, 1]}) == ("ok", 3, None)
