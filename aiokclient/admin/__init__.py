@@ -12,6 +12,11 @@ from aiokclient.admin.configs import (
     Subtract,
     Synonym,
 )
+from aiokclient.admin.group_descriptions import (
+    GroupDescription,
+    GroupListing,
+    GroupMemberDescription,
+)
 from aiokclient.admin.partitions import NewPartitions
 from aiokclient.admin.results import Results
 from aiokclient.admin.topics import (
@@ -33,6 +38,9 @@ __all__ = [
     "ConfigSource",
     "ConfigType",
     "CreatedTopic",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMemberDescription",
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",

@@ -6,6 +6,7 @@ from typing import ClassVar, Unpack
 
 from aiokclient.admin.cluster import ClusterSubject
 from aiokclient.admin.configs import Configs
+from aiokclient.admin.group_offsets import GroupOffsets
 from aiokclient.admin.partitions import Partitions
 from aiokclient.admin.records import Records
 from aiokclient.admin.topics import Topics
@@ -15,7 +16,7 @@ from aiokclient.config import AdminConfig, AdminOptions
 __all__ = ["Admin"]
 
 
-class Admin(Topics, Partitions, Records, ClusterSubject, Configs):
+class Admin(Topics, Partitions, Records, ClusterSubject, Configs, GroupOffsets):
     """Creates, describes, changes and deletes what a cluster has.
 
         async with Admin(bootstrap_servers="localhost:9092") as admin:

@@ -1,0 +1,154 @@
+"""What is said of groups and their members, read out of the answers of three APIs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from aiokclient.admin.cluster import AclOperation, BrokerDescription, operations
+from aiokclient.errors import ProtocolError
+from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from aiokclient.types import TopicPartition
+
+__all__ = [
+    "GroupDescription",
+    "GroupListing",
+    "GroupMemberDescription",
+    "classic_group",
+    "epoch_group",
+]
+
+CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group: its type ("classic", "consumer", "share" or "streams"), state, and coordinator.
+
+    `protocol_type` tells what a classic group is for: "consumer", "connect", or a program's own;
+    it is empty for a group that only keeps offsets. `state` is empty from brokers before 2.6.
+    """
+
+    group_id: str
+    type: str
+    protocol_type: str
+    state: str
+    coordinator: BrokerDescription
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemberDescription:
+    """A member. `partitions` are those assigned to it, if it is a consumer.
+
+    `metadata` and `assignment` are the bytes of a classic group's members. `epoch`, `target` (what
+    it is to have once others have given it up), `rack` and `subscribed` belong to the other types.
+    """
+
+    member_id: str
+    client_id: str
+    host: str
+    group_instance_id: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    metadata: bytes = b""
+    assignment: bytes = b""
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    rack: str | None = None
+    subscribed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its members. `protocol` is the assignor, or the protocol that was chosen.
+
+    `epoch` is known of all types but the classic. `authorized_operations` is None unless asked for.
+    """
+
+    group_id: str
+    type: str
+    protocol_type: str
+    state: str
+    protocol: str
+    coordinator: BrokerDescription
+    members: tuple[GroupMemberDescription, ...]
+    epoch: int | None = None
+    authorized_operations: frozenset[AclOperation] | None = None
+
+
+def classic_group(group: Any, coordinator: BrokerDescription) -> GroupDescription:
+    """Out of an answer to DescribeGroups."""
+    return GroupDescription(
+        group.group_id,
+        "classic",
+        group.protocol_type,
+        group.group_state,
+        group.protocol_data,
+        coordinator,
+        tuple(_classic_member(member, group.protocol_type) for member in group.members),
+        None,
+        operations(group.authorized_operations),
+    )
+
+
+def _classic_member(member: Any, protocol_type: str) -> GroupMemberDescription:
+    assignment = bytes(member.member_assignment)
+    return GroupMemberDescription(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        member.group_instance_id,
+        _assigned(assignment) if protocol_type == CONSUMER else (),
+        bytes(member.member_metadata),
+        assignment,
+    )
+
+
+def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of a consumer's assignment; none if it cannot be read."""
+    version = min(int.from_bytes(assignment[:2], "big"), ConsumerProtocolAssignment.max_version)
+    try:
+        found = ConsumerProtocolAssignment.decode(memoryview(assignment)[2:], version)
+    except ProtocolError:
+        return ()
+    return _partitions((topic.topic, topic.partitions) for topic in found.assigned_partitions)
+
+
+def epoch_group(group: Any, kind: str, coordinator: BrokerDescription) -> GroupDescription:
+    """Out of an answer to ConsumerGroupDescribe or ShareGroupDescribe."""
+    return GroupDescription(
+        group.group_id,
+        kind,
+        kind,
+        group.group_state,
+        group.assignor_name,
+        coordinator,
+        tuple(map(_epoch_member, group.members)),
+        group.group_epoch,
+        operations(group.authorized_operations),
+    )
+
+
+def _epoch_member(member: Any) -> GroupMemberDescription:
+    target = getattr(member, "target_assignment", None)
+    return GroupMemberDescription(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        getattr(member, "instance_id", None),
+        _named(member.assignment),
+        epoch=member.member_epoch,
+        target=None if target is None else _named(target),
+        rack=member.rack_id,
+        subscribed=tuple(member.subscribed_topic_names),
+    )
+
+
+def _named(assignment: Any) -> tuple[TopicPartition, ...]:
+    return _partitions((each.topic_name, each.partitions) for each in assignment.topic_partitions)
+
+
+def _partitions(topics: Iterable[tuple[str, list[int]]]) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(TopicPartition(topic, index) for topic, indexes in topics for index in indexes)
+    )

@@ -1,0 +1,216 @@
+"""What groups have committed: looking at it, setting it, deleting it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from aiokclient.admin.base import Answers, failure
+from aiokclient.admin.groups import GroupsSubject, group_ids
+from aiokclient.admin.results import Results
+from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
+from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
+from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
+from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from aiokclient.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from aiokclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["GroupOffsets"]
+
+NO_ID = UUID(int=0)
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+
+class GroupOffsets(GroupsSubject):
+    """The admin calls about committed offsets."""
+
+    async def list_consumer_group_offsets(
+        self,
+        groups: Iterable[str],
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """All offsets that groups have committed; of a group that there is not, none.
+
+        With `require_stable` it waits for transactions that are about to commit others (KIP-447).
+        Usual errors: GroupAuthorizationError, UnstableOffsetCommitError at the timeout.
+        """
+
+        async def ask(
+            items: dict[str, None], to: BrokerInfo, remaining: float
+        ) -> Answers[str, Offsets]:
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in items],
+                require_stable=require_stable,
+            )
+            try:
+                response = await self._request(request, Broker(to.node_id), remaining)
+            except UnsupportedVersionError:
+                return await self._one_by_one(items, to, require_stable, remaining)
+            ids = [t.topic_id for group in response.groups for t in group.topics]
+            names = await self._names(ids, remaining)
+            return {
+                group.group_id: _offsets(group, group.group_id, names) for group in response.groups
+            }
+
+        return await self._by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
+
+    async def _one_by_one(
+        self, groups: Iterable[str], to: BrokerInfo, require_stable: bool, remaining: float
+    ) -> Answers[str, Offsets]:
+        """For brokers before 3.0, which answer about one group at a time."""
+        answers: dict[str, Offsets | KafkaError] = {}
+        for group in groups:
+            request = OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable)
+            response = await self._request(request, Broker(to.node_id), remaining)
+            answers[group] = _offsets(response, group, {})
+        return answers
+
+    async def _names(self, ids: Iterable[UUID], remaining: float) -> Mapping[UUID, str]:
+        """The names of topics that a broker calls by their ids."""
+        wanted = [topic_id for topic_id in dict.fromkeys(ids) if topic_id != NO_ID]
+        if not wanted:
+            return {}
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in wanted],
+            allow_auto_topic_creation=False,
+        )
+        response = await self._request(request, AnyBroker(), remaining)
+        return {topic.topic_id: topic.name for topic in response.topics if topic.name}
+
+    async def alter_consumer_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Sets offsets of a group that has no members; it is made if there is none.
+
+        Usual errors: UnknownMemberIdError (the group has members: use `rewind_group` of one of
+        them), UnknownTopicOrPartitionError, GroupAuthorizationError.
+        """
+        wanted = {
+            TopicPartition(*tp): offset
+            if isinstance(offset, OffsetAndMetadata)
+            else OffsetAndMetadata(offset)
+            for tp, offset in offsets.items()
+        }
+
+        async def ask(
+            items: dict[TopicPartition, OffsetAndMetadata], remaining: float
+        ) -> Answers[TopicPartition, None]:
+            topics = list(dict.fromkeys(tp.topic for tp in items))
+            snapshot = await self._cluster.updater.refresh(topics, timeout=remaining)
+            answers: dict[TopicPartition, KafkaError | None] = {
+                tp: error for tp in items if (error := _unknown(snapshot, tp)) is not None
+            }
+            request = _commit(
+                group, {tp: o for tp, o in items.items() if tp not in answers}, snapshot
+            )
+            if not request.topics:
+                return answers
+            response = await self._request(request, Coordinator("group", group), remaining)
+            for topic in response.topics:
+                name = topic.name or snapshot.names.get(topic.topic_id, "")
+                for result in topic.partitions:
+                    tp = TopicPartition(name, result.partition_index)
+                    answers[tp] = failure(
+                        result.error_code, None, "OffsetCommit", f"partition {tp}"
+                    )
+            return answers
+
+        return await self._each(wanted, ask, timeout)
+
+    async def delete_consumer_group_offsets(
+        self, group: str, tps: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Results[TopicPartition, None]:
+        """Forgets what a group has committed for partitions of topics that it does not read now.
+
+        Usual errors: GroupSubscribedToTopicError, GroupIdNotFoundError, GroupAuthorizationError.
+        """
+
+        async def ask(
+            items: dict[TopicPartition, None], remaining: float
+        ) -> Answers[TopicPartition, None]:
+            topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+            for name, index in items:
+                one = OffsetDeleteRequestPartition(partition_index=index)
+                topics.setdefault(name, []).append(one)
+            request = OffsetDeleteRequest(
+                group_id=group,
+                topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],
+            )
+            response = await self._request(request, Coordinator("group", group), remaining)
+            return {
+                (tp := TopicPartition(topic.name, result.partition_index)): failure(
+                    result.error_code, None, "OffsetDelete", f"partition {tp}"
+                )
+                for topic in response.topics
+                for result in topic.partitions
+            }
+
+        return await self._each(dict.fromkeys(TopicPartition(*tp) for tp in tps), ask, timeout)
+
+
+def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:
+    found: Offsets = {}
+    error = failure(group.error_code, None, "OffsetFetch", f"group {group_id}")
+    for topic in group.topics:
+        name = topic.name or names.get(getattr(topic, "topic_id", NO_ID))
+        for each in topic.partitions:
+            where = f"group {group_id}"
+            error = error or failure(each.error_code, None, "OffsetFetch", where)
+            # A topic that has no name any more was deleted meanwhile.
+            if name and each.committed_offset >= 0:
+                epoch = each.committed_leader_epoch
+                found[TopicPartition(name, each.partition_index)] = OffsetAndMetadata(
+                    each.committed_offset, each.metadata or "", None if epoch < 0 else epoch
+                )
+    return error or found
+
+
+def _unknown(snapshot: ClusterMetadata, tp: TopicPartition) -> KafkaError | None:
+    topic = snapshot.topic(tp.topic)
+    if topic is None:
+        return UnknownTopicOrPartitionError(api="OffsetCommit", topic_partition=tp)
+    return failure(topic.error, None, "OffsetCommit", f"topic {topic.name}")
+
+
+def _commit(
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], snapshot: ClusterMetadata
+) -> OffsetCommitRequest:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (name, index), (offset, note, epoch) in offsets.items():
+        topics.setdefault(name, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=offset,
+                committed_leader_epoch=-1 if epoch is None else epoch,
+                committed_metadata=note,
+            )
+        )
+    known = snapshot.topics
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            # By name or by id, as the version has it.
+            OffsetCommitRequestTopic(name=name, topic_id=known[name].topic_id, partitions=parts)
+            for name, parts in topics.items()
+        ],
+    )

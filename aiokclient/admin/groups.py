@@ -1,0 +1,279 @@
+"""Groups of every type: listing, describing and deleting them, and removing members."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from aiokclient.admin.base import AdminBase, Answers, failure
+from aiokclient.admin.cluster import BrokerDescription
+from aiokclient.admin.group_descriptions import (
+    GroupDescription,
+    GroupListing,
+    classic_group,
+    epoch_group,
+)
+from aiokclient.admin.results import Results
+from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.targets import Broker, Coordinator
+from aiokclient.errors import (
+    ApiTimeoutError,
+    GroupIdNotFoundError,
+    IllegalStateError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from aiokclient.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from aiokclient.protocol.messages.delete_groups import DeleteGroupsRequest
+from aiokclient.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from aiokclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from aiokclient.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from aiokclient.protocol.schema import Request
+
+__all__ = ["GroupsSubject", "group_ids"]
+
+CLASSIC = "classic"
+DEAD = "Dead"
+"""What a broker before 4.0 says of a group that there is not."""
+
+ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this type"}
+"""The codes with which a broker says that a group is of another type, or not there at all."""
+
+
+class GroupsSubject(AdminBase):
+    """The admin calls about groups."""
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[str] = (),
+        types: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> dict[str, GroupListing]:
+        """All groups that this user may describe, of all types and with their coordinators.
+
+        Every broker is asked for those that it coordinates. `states` ("Stable", "Empty",
+        "PreparingRebalance", ...) and `types` ("classic", "consumer", "share", "streams") leave
+        out all others, in the broker; an old one raises UnsupportedVersionError for them. Raises
+        what a broker that is there goes on answering, or its timeout.
+        """
+        self._check()
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        clock = self._cluster.clock
+        deadline = clock.monotonic() + self._seconds(timeout)
+        found: dict[str, GroupListing] = {}
+        asked: dict[int, None] = {}
+        while True:
+            remaining = max(deadline - clock.monotonic(), 0.0)
+            snapshot = await self._cluster.updater.refresh(timeout=remaining)
+            left = {node: broker for node, broker in snapshot.brokers.items() if node not in asked}
+            if not left:
+                return dict(sorted(found.items()))
+            answers = await self._ask_brokers(left, request, min(remaining, self._patience_s))
+            for node, answer in answers.items():
+                if isinstance(answer, ListGroupsResponse):
+                    asked[node] = None
+                    found.update(_listed(answer, _described_broker(left[node])))
+                elif not answer.retriable or clock.monotonic() >= deadline:
+                    raise answer
+
+    @property
+    def _patience_s(self) -> float:
+        """For so long a broker is asked, before it is looked up whether it is there at all."""
+        return self._config.request_timeout_ms / 1000
+
+    async def _ask_brokers(
+        self, brokers: Mapping[int, BrokerInfo], request: ListGroupsRequest, timeout: float
+    ) -> Answers[int, ListGroupsResponse]:
+        async def ask(items: dict[int, None], to: Broker) -> Answers[int, ListGroupsResponse]:
+            return dict.fromkeys(items, await self._request(request, to, timeout))
+
+        return await self._spread({Broker(node): {node: None} for node in brokers}, ask)
+
+    async def describe_groups(
+        self,
+        groups: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, GroupDescription]:
+        """State, protocol, coordinator and members of groups, of whatever type they are.
+
+        Usual errors: GroupIdNotFoundError (also for types that the broker has and this client
+        does not know), GroupAuthorizationError.
+        """
+        forms: dict[str, Callable[[list[str]], Request[Any]]] = {
+            CLASSIC: lambda ids: DescribeGroupsRequest(
+                groups=ids, include_authorized_operations=include_authorized_operations
+            ),
+            "consumer": lambda ids: ConsumerGroupDescribeRequest(
+                group_ids=ids, include_authorized_operations=include_authorized_operations
+            ),
+            "share": lambda ids: ShareGroupDescribeRequest(
+                group_ids=ids, include_authorized_operations=include_authorized_operations
+            ),
+        }
+
+        async def ask(
+            items: dict[str, None], to: BrokerInfo, remaining: float
+        ) -> Answers[str, GroupDescription]:
+            answers: dict[str, GroupDescription | KafkaError] = {}
+            left = list(items)
+            for kind, form in forms.items():
+                said = await self._described_as(kind, form(left), to, remaining) if left else {}
+                answers.update(said)
+                left = [group for group in left if _is_absent(answers.get(group))]
+            return answers
+
+        return await self._by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
+
+    async def _described_as(
+        self, kind: str, request: Request[Any], to: BrokerInfo, remaining: float
+    ) -> Answers[str, GroupDescription]:
+        try:
+            response = await self._request(request, Broker(to.node_id), remaining)
+        except UnsupportedVersionError:
+            # Before such groups there were none.
+            return {}
+        api, broker = request.api_key.api_name, _described_broker(to)
+        return {
+            group.group_id: _failure(group, api)
+            or (
+                classic_group(group, broker)
+                if kind == CLASSIC
+                else epoch_group(group, kind, broker)
+            )
+            for group in response.groups
+        }
+
+    async def delete_groups(
+        self, groups: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Deletes groups without members, of any type, with their offsets.
+
+        Usual errors: GroupIdNotFoundError, GroupNotEmptyError, GroupAuthorizationError. Cancelling
+        it leaves open what was deleted.
+        """
+
+        async def ask(
+            items: dict[str, None], to: BrokerInfo, remaining: float
+        ) -> Answers[str, None]:
+            request = DeleteGroupsRequest(groups_names=list(items))
+            response = await self._request(request, Broker(to.node_id), remaining)
+            return {
+                result.group_id: failure(
+                    result.error_code,
+                    result.error_message,
+                    "DeleteGroups",
+                    f"group {result.group_id}",
+                )
+                for result in response.results
+            }
+
+        return await self._by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
+
+    async def remove_members(
+        self,
+        group: str,
+        members: Iterable[str],
+        *,
+        static: bool = False,
+        reason: str = "removed by an admin",
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Removes members from a classic group, by member id, or by instance id if `static`.
+
+        A member that still runs joins anew; a static one that does not come back any more need not
+        be waited for. `reason` is shown in the brokers' logs. Usual errors: UnknownMemberIdError,
+        FencedInstanceIdError, GroupAuthorizationError. Cancelling it leaves open who was removed.
+        """
+
+        async def ask(items: dict[str, None], remaining: float) -> Answers[str, None]:
+            request = LeaveGroupRequest(
+                group_id=group,
+                members=[
+                    MemberIdentity(
+                        member_id="" if static else name,
+                        group_instance_id=name if static else None,
+                        reason=reason,
+                    )
+                    for name in items
+                ],
+            )
+            response = await self._request(request, Coordinator("group", group), remaining)
+            return {
+                (member.group_instance_id or "") if static else member.member_id: failure(
+                    member.error_code, None, "LeaveGroup", f"group {group}"
+                )
+                for member in response.members
+            }
+
+        return await self._each(dict.fromkeys(group_ids(members)), ask, timeout)
+
+    async def _by_coordinator(
+        self,
+        groups: Mapping[str, Any],
+        ask: Callable[[dict[str, Any], BrokerInfo, float], Awaitable[Answers[str, Any]]],
+        timeout: float | None,
+    ) -> Results[str, Any]:
+        """Asks each group's coordinator, found anew for each attempt."""
+
+        async def ask_each(items: dict[str, Any], remaining: float) -> Answers[str, Any]:
+            answers: dict[str, Any] = {}
+            places: dict[BrokerInfo, dict[str, Any]] = {}
+            try:
+                async with asyncio.timeout(remaining):
+                    found = await self._cluster.coordinators.locate_many("group", items)
+            except TimeoutError:
+                raise ApiTimeoutError("no broker named the coordinators in time") from None
+            for group, place in found.items():
+                if isinstance(place, KafkaError):
+                    answers[group] = place
+                else:
+                    places.setdefault(place, {})[group] = items[group]
+            bound = min(remaining, self._patience_s)
+            answers.update(await self._spread(places, lambda some, to: ask(some, to, bound)))
+            return answers
+
+        return await self._each(groups, ask_each, timeout)
+
+
+def group_ids(groups: Iterable[str]) -> list[str]:
+    """What a call was given, if it is a collection of names."""
+    if isinstance(groups, Iterable) and not isinstance(groups, str | bytes):
+        given = list(groups)
+        if all(isinstance(group, str) for group in given):
+            return given
+    raise IllegalStateError(f"{groups!r} is not a collection of names: write it as [...]")
+
+
+def _listed(response: ListGroupsResponse, broker: BrokerDescription) -> dict[str, GroupListing]:
+    return {
+        group.group_id: GroupListing(
+            group.group_id,
+            # A broker that knows of one type only does not name it.
+            group.group_type.lower() or CLASSIC,
+            group.protocol_type,
+            group.group_state,
+            broker,
+        )
+        for group in response.groups
+    }
+
+
+def _failure(group: Any, api: str) -> KafkaError | None:
+    absent = isinstance(group, DescribedGroup) and group.group_state == DEAD
+    error = failure(group.error_code, group.error_message, api, f"group {group.group_id}")
+    if error is None and absent:
+        return GroupIdNotFoundError(api=api, resource=f"group {group.group_id}")
+    return error
+
+
+def _is_absent(answer: Any) -> bool:
+    return answer is None or (isinstance(answer, KafkaError) and answer.code in ABSENT)
+
+
+def _described_broker(broker: BrokerInfo) -> BrokerDescription:
+    return BrokerDescription(broker.node_id, broker.host, broker.port, broker.rack)
