@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -88,8 +89,7 @@ async def test_a_consumer_group_of_the_new_protocol(
         listed = (await admin.list_groups(types=["consumer"]))[group]
         assert isinstance(listed, GroupListing)
         assert listed.type == "consumer"
-        described = (await admin.describe_groups([group]))[group]
-        assert isinstance(described, GroupDescription)
+        described = await assigned(admin, group)
         assert (described.type, described.protocol) == ("consumer", "uniform")
         assert described.epoch is not None
         (only,) = described.members
@@ -101,6 +101,16 @@ async def test_a_consumer_group_of_the_new_protocol(
         )
         await client.request(leaving, to=Coordinator("group", group))
     (await admin.delete_groups([group])).raise_for_errors()
+
+
+async def assigned(admin: Admin, group: str) -> GroupDescription:
+    """The group once its coordinator has assigned, which it does when it comes to it."""
+    async with asyncio.timeout(20):
+        while True:
+            described = (await admin.describe_groups([group])).raise_for_errors()[group]
+            if described.members[0].target:
+                return described
+            await asyncio.sleep(0.05)
 
 
 async def test_groups_that_are_not_there(admin: Admin, group: str) -> None:
