@@ -85,11 +85,14 @@ async def test_a_consumer_group_of_the_new_protocol(
             subscribed_topic_names=[topic],
             topic_partitions=[],
         )
-        await client.request(joining, to=Coordinator("group", group))
+        joined = await client.request(joining, to=Coordinator("group", group))
         listed = (await admin.list_groups(types=["consumer"]))[group]
         assert isinstance(listed, GroupListing)
         assert listed.type == "consumer"
-        described = await assigned(admin, group)
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id=group, member_id=member_id, member_epoch=joined.member_epoch
+        )
+        described = await assigned(admin, client, beat)
         assert (described.type, described.protocol) == ("consumer", "uniform")
         assert described.epoch is not None
         (only,) = described.members
@@ -103,13 +106,18 @@ async def test_a_consumer_group_of_the_new_protocol(
     (await admin.delete_groups([group])).raise_for_errors()
 
 
-async def assigned(admin: Admin, group: str) -> GroupDescription:
-    """The group once its coordinator has assigned, which it does when it comes to it."""
+async def assigned(
+    admin: Admin, client: Client, beat: ConsumerGroupHeartbeatRequest
+) -> GroupDescription:
+    """The group once its coordinator has assigned, which it does when it knows the topic."""
+    group = beat.group_id
     async with asyncio.timeout(20):
         while True:
             described = (await admin.describe_groups([group])).raise_for_errors()[group]
             if described.members[0].target:
                 return described
+            answer = await client.request(beat, to=Coordinator("group", group))
+            beat.member_epoch = answer.member_epoch
             await asyncio.sleep(0.05)
 
 
