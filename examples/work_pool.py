@@ -18,9 +18,8 @@ SITES = {"news": 5, "shop": 3, "wiki": 2, "blog": 1, "forum": 1}
 
 
 async def crawl(site: str) -> None:
-    while True:
-        # Fetch, parse, store. When the site goes to another process, this is cancelled here.
-        await asyncio.sleep(1)
+    # Fetch, parse, store, for ever. When the site goes to another process this is cancelled.
+    await asyncio.Event().wait()
 
 
 async def main() -> None:
