@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 NO_GENERATION = -1
+GENERATION_BYTES = 4
 
 
 class Holding(NamedTuple):
@@ -93,9 +94,10 @@ def generation_data(generation: int) -> bytes:
 
 
 def read_generation(user_data: bytes | None) -> int:
-    """What `cooperative-sticky` sent, -1 for nothing or damaged bytes."""
-    try:
-        data, _ = _GenerationData.decode_from(user_data or b"", 0, 0)
-    except ProtocolError:
-        return NO_GENERATION
-    return max(data.generation, NO_GENERATION)
+    """What `cooperative-sticky` sent, -1 for nothing or damaged bytes.
+
+    librdkafka sends what `sticky` does.
+    """
+    if user_data is None or len(user_data) != GENERATION_BYTES:
+        return read_holding(user_data).generation
+    return max(_GenerationData.decode(user_data, 0).generation, NO_GENERATION)

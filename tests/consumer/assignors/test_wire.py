@@ -19,6 +19,7 @@ from aiokclient.consumer.assignors import (
 from aiokclient.consumer.assignors.holdings import (
     Holding,
     generation_data,
+    read_generation,
     read_holding,
     sticky_data,
 )
@@ -135,6 +136,23 @@ def test_a_member_that_cannot_be_read_is_named() -> None:
 def test_a_partition_that_cannot_be() -> None:
     with pytest.raises(errors.ProtocolError, match="a--1"):
         decode_assignment(b"\0\0\0\0\0\1\0\1a\0\0\0\1\xff\xff\xff\xff\xff\xff\xff\xff")
+
+
+def test_bytes_of_librdkafka() -> None:
+    """Version 2.16: a subscription to cooperative-sticky, and an assignment of version 0."""
+    held = "00000002 0006 636c69636b73 00000001 00000003 0006 6f7264657273 00000001 00000000"
+    subscription = decode_subscription(
+        bytes.fromhex(
+            "0003 00000002 0006 636c69636b73 0006 6f7264657273"
+            f"00000028 {held} 00000004 {held} 00000004 0006 7261636b2d31"
+        )
+    )
+    owned = (TopicPartition("clicks", 3), TopicPartition("orders", 0))
+    assert subscription[2:] == (owned, 4, "rack-1", None)
+    assert read_holding(subscription.user_data) == Holding(list(owned), 4)
+    assert read_generation(subscription.user_data) == 4
+    given = decode_assignment(bytes.fromhex(f"0000 {held} 00000000"))
+    assert given == MemberAssignment(owned, b"")
 
 
 class TestJava:

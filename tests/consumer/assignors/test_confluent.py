@@ -1,0 +1,152 @@
+"""What librdkafka's members and leaders say is understood; they decide as we would."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from aiokclient import (
+    AssignmentCluster,
+    MemberAssignment,
+    MemberSubscription,
+    TopicPartition,
+)
+from aiokclient.consumer.assignors import (
+    BUILT_IN,
+    RebalanceProtocol,
+    decode_assignment,
+    decode_members,
+    validate,
+)
+from aiokclient.consumer.assignors.holdings import read_generation, read_holding
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+confluent = pytest.importorskip("confluent_kafka")
+
+TOPICS = {"clicks": 5, "orders": 7}
+CLUSTER = AssignmentCluster(TOPICS)
+PARTITIONS = [one for topic in TOPICS for one in CLUSTER.partitions(topic)]
+
+
+@pytest.fixture
+def embedded() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(topics=TOPICS) as cluster:
+        yield cluster
+
+
+@contextmanager
+def joined(cluster: EmbeddedCluster, **options: str) -> Iterator[Any]:
+    """A consumer of librdkafka in the group, which goes on only while it is polled."""
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "group",
+        "heartbeat.interval.ms": "100",
+        **{name.replace("_", "."): value for name, value in options.items()},
+    }
+    consumer = confluent.Consumer(settings)
+    consumer.subscribe(list(TOPICS))
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def poll_until(consumers: list[Any], done: Callable[[], bool]) -> None:
+    for _ in range(600):
+        for consumer in consumers:
+            consumer.poll(0.02)
+        if done():
+            return
+    pytest.fail("the group has not settled")
+
+
+def held(consumer: Any) -> list[TopicPartition]:
+    return [TopicPartition(one.topic, one.partition) for one in consumer.assignment()]
+
+
+def shared_out(consumers: list[Any]) -> bool:
+    """Each partition is with one of them, and each of them has some."""
+    each = [held(consumer) for consumer in consumers]
+    return all(each) and sorted(one for some in each for one in some) == sorted(PARTITIONS)
+
+
+class Rebalance:
+    """The last one whose leader was one of librdkafka's: what it was told, what it decided."""
+
+    def __init__(self, cluster: EmbeddedCluster, strategy: str) -> None:
+        told: dict[str | None, tuple[str | None, bytes]] = {}
+        self.given: dict[str, MemberAssignment] = {}
+        for request in cluster.requests:
+            message = request.message
+            if request.api is ApiKey.JOIN_GROUP:
+                [offered] = [p for p in message.protocols if p.name == strategy]
+                # A static member is given its id by the answer; the id begins with its name.
+                key = message.group_instance_id or message.member_id
+                told[key] = message.group_instance_id, offered.metadata
+            elif request.api is ApiKey.SYNC_GROUP and message.assignments:
+                given = {a.member_id: decode_assignment(a.assignment) for a in message.assignments}
+                self.given = given
+        self.members: Mapping[str, MemberSubscription] = decode_members(
+            (name, *(told.get(name) or told[name.partition("-")[0]])) for name in self.given
+        )
+
+
+def in_order(given: Mapping[str, MemberAssignment]) -> dict[str, list[TopicPartition]]:
+    return {name: sorted(assignment.partitions) for name, assignment in given.items()}
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_members_and_leader(embedded: EmbeddedCluster, strategy: str) -> None:
+    with ExitStack() as stack:
+        consumers = []
+        for number in range(3):
+            options = {"partition_assignment_strategy": strategy, "client_rack": f"rack-{number}"}
+            consumers.append(stack.enter_context(joined(embedded, **options)))
+            poll_until(consumers, lambda: shared_out(consumers))
+        last = Rebalance(embedded, strategy)
+        found = [sorted(held(consumer)) for consumer in consumers]
+    assert len(last.members) == 3
+    assert {member.rack for member in last.members.values()} == {"rack-0", "rack-1", "rack-2"}
+    for member in last.members.values():
+        assert sorted(member.topics) == sorted(TOPICS)
+        assert read_generation(member.user_data) in (member.generation_id, -1)
+    protocol = RebalanceProtocol(strategy.startswith("cooperative"))
+    assignor = BUILT_IN[strategy]()
+    assert validate(assignor, last.given, CLUSTER, last.members, protocol) == last.given
+    assert sorted(in_order(last.given).values()) == sorted(found)
+    ours = assignor.assign(CLUSTER, last.members)
+    assert in_order(ours) == in_order(last.given)
+
+
+def test_static_members_keep_their_place(embedded: EmbeddedCluster) -> None:
+    with ExitStack() as stack:
+        consumers = []
+        for name in ("b", "a"):
+            options = {"partition_assignment_strategy": "range", "group_instance_id": name}
+            consumers.append(stack.enter_context(joined(embedded, **options)))
+            poll_until(consumers, lambda: shared_out(consumers))
+        last = Rebalance(embedded, "range")
+    assert {member.instance_id for member in last.members.values()} == {"a", "b"}
+    assert in_order(BUILT_IN["range"]().assign(CLUSTER, last.members)) == in_order(last.given)
+
+
+def test_the_generation_and_what_is_owned(embedded: EmbeddedCluster) -> None:
+    """A second member comes: the first one says what it has, and since when."""
+    strategy = {"partition_assignment_strategy": "cooperative-sticky"}
+    with joined(embedded, **strategy) as first:
+        poll_until([first], lambda: shared_out([first]))
+        with joined(embedded, **strategy) as second:
+            poll_until([first, second], lambda: shared_out([first, second]))
+            requests = [r for r in embedded.requests if r.api is ApiKey.JOIN_GROUP]
+    told = [
+        decode_members([("m", None, request.message.protocols[0].metadata)])["m"]
+        for request in requests
+    ]
+    owning = [subscription for subscription in told if len(subscription.owned) == len(PARTITIONS)]
+    assert owning, "the first member joined again with all that it had"
+    assert all(sorted(one.owned) == sorted(PARTITIONS) for one in owning)
+    for one in owning:
+        assert read_generation(one.user_data) == one.generation_id > 0
+        assert sorted(read_holding(one.user_data).partitions) == sorted(PARTITIONS)
