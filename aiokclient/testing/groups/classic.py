@@ -76,7 +76,10 @@ class ClassicGroup(RebalancingGroup):
             return bool(request.protocol_type and request.protocols)
         if request.protocol_type != self.type:
             return False
-        return any(self.members.support(each.name) for each in request.protocols)
+        if not len(self.members):
+            return bool(request.protocols)
+        common = self.members.common()
+        return any(each.name in common for each in request.protocols)
 
     def _check_member(self, member_id: str, instance_id: str | None) -> Code:
         if instance_id is not None:

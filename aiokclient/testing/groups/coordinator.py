@@ -79,6 +79,10 @@ class GroupCoordinator:
             self._configs[group_id] = Configs(GROUP_OPTIONS, ConfigSource.GROUP, parent)
         return self._configs[group_id]
 
+    def is_loading(self, broker: Broker) -> bool:
+        """Whether there are groups of this broker that it has not read yet."""
+        return any(self._cluster.coordinator_of(each) is broker for each in self._held)
+
     # -- groups ----------------------------------------------------------------------------
 
     def classic(self, group_id: str) -> ClassicGroup:

@@ -151,18 +151,22 @@ class Members:
 
     # -- what they agree on ----------------------------------------------------------------
 
-    def support(self, name: str) -> bool:
-        """Whether every member offers this protocol."""
-        return all(any(own == name for own, _ in each.protocols) for each in self)
+    def common(self) -> dict[str, None]:
+        """The names of the protocols that every member offers."""
+        offers: dict[str, int] = {}
+        for each in self._members.values():
+            for name, _ in each.protocols:
+                offers[name] = offers.get(name, 0) + 1
+        return {name: None for name, count in offers.items() if count == len(self)}
 
     def choose(self) -> str | None:
         """The protocol with the most votes; each votes for its first that all others offer.
 
         So a protocol that is new to the group is used from when its last member offers it.
         """
-        votes: dict[str, int] = {}
-        for each in self:
-            name = next((name for name, _ in each.protocols if self.support(name)), None)
+        common, votes = self.common(), dict[str, int]()
+        for each in self._members.values():
+            name = next((name for name, _ in each.protocols if name in common), None)
             if name is not None:
                 votes[name] = votes.get(name, 0) + 1
         return max(votes, key=votes.__getitem__, default=None)

@@ -1,7 +1,8 @@
 """ListGroups 0 to 5: the groups that this broker coordinates.
 
 Only those in some states (version 4 on, KIP-518) or of some types (version 5 on, KIP-848), if
-any are named; how they are written, in capitals or not, does not matter.
+any are named; how they are written, in capitals or not, does not matter. A broker that is still
+loading some of its groups answers COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 from aiokclient.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.list_groups import ListedGroup
 from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.codes import Code
 
 
 def handle(call: Call) -> Reply:
     request: ListGroupsRequest = call.request
     code = call.refused()
+    if not code and call.cluster.groups.is_loading(call.broker):
+        code = Code.COORDINATOR_LOAD_IN_PROGRESS
     if code:
         return ListGroupsResponse(error_code=code)
     states = [each.strip().lower() for each in request.states_filter]

@@ -1,6 +1,6 @@
 """A coordinator fails or moves: what the next one knows, at each step of a rebalance."""
 
-from aiokclient.protocol import ApiKey
+from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import EmbeddedCluster
 
 
@@ -216,6 +216,7 @@ class TestLoading:
             assert a.commit("orders", 1) == ["COORDINATOR_LOAD_IN_PROGRESS"]
             assert a.fetch("orders", 0) == ("COORDINATOR_LOAD_IN_PROGRESS", [])
             assert a.described().error_code == 14
+            assert a.side.request(messages.ListGroupsRequest()).error_code == 14
             cluster.move_coordinator("g")
             assert a.beat() == "NOT_COORDINATOR"
             a.moved()
