@@ -6,12 +6,20 @@ from typing import Any
 
 from aiokclient import TopicPartition
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.config import ConsumerConfig
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.config import ClientConfig, ConsumerConfig
 from aiokclient.consumer.kip848 import Kip848Membership
 from aiokclient.consumer.known_topics import KnownTopics
 from aiokclient.consumer.membership import MembershipParts
 from aiokclient.consumer.resets import EARLIEST
 from aiokclient.consumer.subscription import Subscription, SubscriptionState
+from aiokclient.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+GROUP = 32
 
 
 class Owners:
@@ -181,3 +189,26 @@ async def shared_out(members: list[Member], count: int, timeout: float = 60.0) -
         return sizes == [least + 1] * extra + [least] * (len(members) - extra)
 
     await until(even, members, timeout)
+
+
+async def configure(bootstrap: str, group_id: str, **configs: int) -> None:
+    """Sets configs of a group, such as `session_timeout_ms`; targets are worked out at once."""
+    client = ClusterClient(ClientConfig(bootstrap_servers=bootstrap))
+    await client.start()
+    try:
+        options = {"assignment_interval_ms": 0, **configs}
+        resource = AlterConfigsResource(
+            resource_type=GROUP,
+            resource_name=group_id,
+            configs=[
+                AlterableConfig(
+                    name=f"consumer.{name.replace('_', '.')}", config_operation=0, value=str(value)
+                )
+                for name, value in options.items()
+            ],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        answer = await client.request(request, AnyBroker())
+        assert [each.error_code for each in answer.responses] == [0], answer
+    finally:
+        await client.close()
