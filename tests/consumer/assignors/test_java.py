@@ -1,13 +1,19 @@
 """Kafka's own assignors as witnesses: the same results, or better ones."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
+from typing import NamedTuple
 
 import pytest
 from assignment import (
+    LARGE,
+    SMALL,
     AssignorOracle,
+    Group,
     Judgement,
+    Regrouping,
+    Size,
     carried,
     judged,
     random_group,
@@ -20,90 +26,96 @@ from aiokclient.consumer.assignors import BUILT_IN
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
-COUNT = 600
 Given = Mapping[str, MemberAssignment]
+
+
+class Case(NamedTuple):
+    """Groups of one sort."""
+
+    size: Size
+    count: int
+    racks: bool
+    equal: bool | None = None
+
+    def __str__(self) -> str:
+        parts = ("large" if self.size is LARGE else "small",) + ("racks",) * self.racks
+        return " ".join((*parts, "same topics") if self.equal else parts)
+
+    def regroupings(self, rng: Random) -> Iterator[Regrouping]:
+        for _ in range(self.count):
+            yield random_regrouping(rng, racks=self.racks, equal=self.equal, size=self.size)
+
+
+SIZES = ((SMALL, 600), (LARGE, 24))
+ANY = [Case(*size, racks) for size in SIZES for racks in (False, True)]
+SPLIT = [case._replace(equal=equal) for case in ANY for equal in (True, False)]
 
 
 def in_order(given: Given) -> dict[str, list[object]]:
     return {name: sorted(assignment.partitions) for name, assignment in given.items()}
 
 
-@pytest.mark.parametrize("racks", [False, True], ids=["plain", "racks"])
+@pytest.mark.parametrize("case", ANY, ids=str)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_the_same_result(
-    java_assignors: AssignorOracle, report: list[str], strategy: str, racks: bool
+    java_assignors: AssignorOracle, report: list[str], strategy: str, case: Case
 ) -> None:
-    rng = Random(f"{strategy} {racks}")
-    for _ in range(COUNT):
-        group = random_group(rng, racks=racks)
+    rng = Random(f"{strategy} {case}")
+    for _ in range(case.count):
+        group = random_group(rng, racks=case.racks, size=case.size)
         ours = BUILT_IN[strategy]().assign(group.cluster, group.members)
         javas = java_assignors.assign(strategy, group.cluster, group.members)
         assert in_order(ours) == in_order(javas), group
-    report.append(f"assignors: {strategy}{', racks' * racks}: {COUNT} of {COUNT} equal Java's")
+    report.append(
+        f"assignors: {strategy}, {case} groups: {case.count} of {case.count} equal Java's"
+    )
 
 
-@pytest.mark.parametrize("equal", [True, False], ids=["same-topics", "own-topics"])
-@pytest.mark.parametrize("racks", [False, True], ids=["plain", "racks"])
-def test_sticky_is_no_worse(
-    java_assignors: AssignorOracle, report: list[str], racks: bool, equal: bool
-) -> None:
-    rng = Random(f"sticky {racks} {equal}")
+@pytest.mark.parametrize("case", SPLIT, ids=str)
+def test_sticky_is_no_worse(java_assignors: AssignorOracle, report: list[str], case: Case) -> None:
+    rng = Random(f"sticky {case}")
     tally = Tally()
     sticky = BUILT_IN["sticky"]()
-    for _ in range(COUNT):
-        regrouping = random_regrouping(rng, racks=racks, equal=equal)
-        # Java begins, so that what is to be kept is of its own making half of the time.
-        before = first(
-            java_assignors, rng, "sticky", regrouping.before.cluster, regrouping.before.members
-        )
+    for regrouping in case.regroupings(rng):
+        before = first(java_assignors, rng, "sticky", regrouping.before)
         after = carried(regrouping.after, before, 1, eager=True)
         ours = sticky.assign(after.cluster, after.members)
         javas = java_assignors.assign("sticky", after.cluster, after.members)
         tally.add(judged(after, ours, before), judged(after, javas, before), after)
-    report.append(f"assignors: sticky{', racks' * racks}{', same topics' * equal}: {tally}")
+    report.append(f"assignors: sticky, {case}: {tally}")
 
 
-@pytest.mark.parametrize("equal", [True, False], ids=["same-topics", "own-topics"])
-@pytest.mark.parametrize("racks", [False, True], ids=["plain", "racks"])
+@pytest.mark.parametrize("case", SPLIT, ids=str)
 def test_cooperative_sticky_is_no_worse(
-    java_assignors: AssignorOracle, report: list[str], racks: bool, equal: bool
+    java_assignors: AssignorOracle, report: list[str], case: Case
 ) -> None:
+    """Where both end, after as many rebalances as that takes: two of ours."""
     name = "cooperative-sticky"
-    rng = Random(f"{name} {racks} {equal}")
+    rng = Random(f"{name} {case}")
     tally = Tally()
-    sticky = BUILT_IN[name]()
-    for _ in range(COUNT // 2):
-        regrouping = random_regrouping(rng, racks=racks, equal=equal)
-        before = first(
-            java_assignors, rng, name, regrouping.before.cluster, regrouping.before.members
-        )
-        group = regrouping.after
-        ours = settled(sticky.assign, group, before)
+
+    def javas_assign(
+        cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
+    ) -> Given:
+        return java_assignors.assign(name, cluster, members)
+
+    for regrouping in case._replace(count=case.count // 2).regroupings(rng):
+        before, group = first(java_assignors, rng, name, regrouping.before), regrouping.after
+        ours = settled(BUILT_IN[name]().assign, group, before)
         assert ours is not None, group
-        javas = settled(
-            lambda cluster, members: java_assignors.assign(name, cluster, members),
-            group,
-            before,
-            rebalances=5,
-        )
+        javas = settled(javas_assign, group, before, rebalances=5)
         if javas is None:
             tally.unsettled += 1
         else:
             tally.add(judged(group, ours, before), judged(group, javas, before), group)
-    report.append(f"assignors: {name}{', racks' * racks}{', same topics' * equal}: {tally}")
+    report.append(f"assignors: {name}, {case}: {tally}")
 
 
-def first(
-    oracle: AssignorOracle,
-    rng: Random,
-    strategy: str,
-    cluster: AssignmentCluster,
-    members: Mapping[str, MemberSubscription],
-) -> Given:
+def first(oracle: AssignorOracle, rng: Random, strategy: str, group: Group) -> Given:
     """An assignment to begin with, by Java or by us."""
     if rng.random() < 0.5:
-        return oracle.assign(strategy, cluster, members)
-    return BUILT_IN[strategy]().assign(cluster, members)
+        return oracle.assign(strategy, group.cluster, group.members)
+    return BUILT_IN[strategy]().assign(group.cluster, group.members)
 
 
 class Tally:
@@ -135,5 +147,7 @@ class Tally:
     def __str__(self) -> str:
         parts = [f"{name}: {count}" for name, count in self._counts.items() if count]
         if self.unsettled:
-            parts.append(f"besides {self.unsettled} that never settle with Java's")
+            parts.append(
+                f"besides {self.unsettled} that Java's has not settled after five rebalances"
+            )
         return ", ".join(parts)

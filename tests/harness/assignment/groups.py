@@ -19,6 +19,19 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Size:
+    """The least and the most of each."""
+
+    topics: tuple[int, int] = (1, 6)
+    partitions: tuple[int, int] = (0, 8)
+    members: tuple[int, int] = (1, 8)
+
+
+SMALL = Size()
+LARGE = Size(topics=(15, 25), partitions=(5, 30), members=(20, 30))
+
+
+@dataclass(frozen=True)
 class Regrouping:
     """A group as it was, and as it is now; the members do not hold anything yet."""
 
@@ -26,9 +39,12 @@ class Regrouping:
     after: Group
 
 
-def random_group(rng: Random, *, racks: bool = False, equal: bool | None = None) -> Group:
-    """A small group; with `equal` all members subscribe to the same topics."""
-    topics = {f"topic-{index}": rng.randrange(9) for index in range(rng.randint(1, 6))}
+def random_group(
+    rng: Random, *, racks: bool = False, equal: bool | None = None, size: Size = SMALL
+) -> Group:
+    """A group; with `equal` all members subscribe to the same topics."""
+    count = rng.randint(*size.topics)
+    topics = {f"topic-{index}": rng.randint(*size.partitions) for index in range(count)}
     cluster = AssignmentCluster({name: _partitions(rng, n, racks) for name, n in topics.items()})
     if equal is None:
         equal = rng.random() < 0.3
@@ -40,7 +56,7 @@ def random_group(rng: Random, *, racks: bool = False, equal: bool | None = None)
             rack=rng.choice((*RACKS, None)) if racks else None,
             instance_id=f"instance-{rng.randrange(10**6)}" if rng.random() < 0.2 else None,
         )
-        for _ in range(rng.randint(1, 8))
+        for _ in range(rng.randint(*size.members))
     }
     return Group(cluster, members)
 
@@ -54,10 +70,12 @@ def _some(rng: Random, names: list[str]) -> tuple[str, ...]:
     return tuple(rng.sample(names, rng.randint(1, len(names))))
 
 
-def random_regrouping(rng: Random, *, racks: bool = False, equal: bool | None = None) -> Regrouping:
+def random_regrouping(
+    rng: Random, *, racks: bool = False, equal: bool | None = None, size: Size = SMALL
+) -> Regrouping:
     """A group of which members leave, join or subscribe anew, or whose topics change."""
-    before = random_group(rng, racks=racks, equal=equal)
-    other = random_group(rng, racks=racks, equal=equal)
+    before = random_group(rng, racks=racks, equal=equal, size=size)
+    other = random_group(rng, racks=racks, equal=equal, size=size)
     after = before
     for change in rng.sample((_leave, _join, _subscribe, _grow), rng.randint(1, 2)):
         if change is not _subscribe or not equal:
