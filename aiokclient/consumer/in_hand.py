@@ -46,6 +46,11 @@ class InHand:
             state.processed = min(processed, state.consumed)
         self._held[state] = None
 
+    def passed(self, state: PartitionState) -> None:
+        """The position has moved past what is not for the program: nothing was handed out."""
+        if state not in self._held:
+            state.processed = state.consumed
+
     def ask(self, *, tracking: bool = False) -> None:
         """The next is asked for: what is held is processed."""
         self._tracking = tracking

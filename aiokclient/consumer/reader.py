@@ -143,13 +143,17 @@ class Reader:
             chunk.handed = count
             self._move(chunk, chunk.records[count - 1].offset)
 
-    def _move(self, chunk: Chunk, processed: int | None = None) -> None:
+    def _move(self, chunk: Chunk, processed: int | None = None, *, out: bool = True) -> None:
+        """Moves the position behind what of the chunk was handed `out`, or passed by."""
         state = chunk.state
         if chunk.generation != state.generation:
             return
         state.position = chunk.offset_after(chunk.handed)
         state.position_epoch = chunk.epoch
-        self.in_hand.took(state, processed)
+        if out:
+            self.in_hand.took(state, processed)
+        else:
+            self.in_hand.passed(state)
 
     def _take_back(self) -> None:
         self.settle()
@@ -208,7 +212,7 @@ class Reader:
         if chunk.damage is not None:
             self._damaged(chunk.state, chunk.damage)
             return
-        self._move(chunk)
+        self._move(chunk, out=chunk.error is not None)
         fetch = chunk.fetch
         if fetch.read and chunk.next_offset >= fetch.next_offset:
             self._buffer.remove(fetch)
@@ -382,7 +386,7 @@ class Reader:
                 converted, count = await self._convert(fetch, part, convert)
                 # In the meantime it may have become void.
                 if fetch.alive and fetch.state.flowing:
-                    self._skip(fetch, part, count)
+                    self._skip(fetch, part, count, out=converted is not None)
                     if converted is not None:
                         return converted
         self.leave(cursor)
@@ -409,7 +413,7 @@ class Reader:
         batch, fetch.index = fetch.batches[index], index
         fetch.damaged(Damage(batch.base_offset, batch.last_offset, error))
 
-    def _skip(self, fetch: PartitionFetch, part: Sequence[int], count: int) -> None:
+    def _skip(self, fetch: PartitionFetch, part: Sequence[int], count: int, *, out: bool) -> None:
         """Moves past so many batches of the part, and past what lies behind a whole one."""
         state = fetch.state
         if fetch.damage is None or count:
@@ -420,7 +424,10 @@ class Reader:
                 fetch.offset,
                 fetch.batches[fetch.index - 1].leader_epoch,
             )
-            self.in_hand.took(state, None)
+            if out:
+                self.in_hand.took(state, None)
+            else:
+                self.in_hand.passed(state)
         if fetch.index < len(fetch.batches):
             return
         if fetch.damage is not None:
