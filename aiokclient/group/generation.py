@@ -40,7 +40,7 @@ class GroupGeneration:
 
     @property
     def generation_id(self) -> int:
-        """Its number; each rebalance has a higher one."""
+        """Its number; each rebalance has a higher one, unless the coordinator forgot the group."""
         return self._generation.metadata.generation_id
 
     @property

@@ -1,0 +1,439 @@
+"""Members of a group when coordinators, leaders and assignments fail, in simulated time.
+
+The names are those of the specification of client-side assignment: where the coordinator fails,
+(1) before all members have joined or the generation is persisted, (2) before all have had the
+answer to JoinGroup, (3) before the assignment is persisted, (4) before all have fetched it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+from sharing import Life, Sharing, living, names, together
+from world import World, simulate
+
+from aiokclient import GroupMember
+from aiokclient.errors import AssignmentFailedError, FencedInstanceIdError
+from aiokclient.protocol import ApiKey
+
+GROUP = "g"
+
+
+def life(world: World, says: str, *protocols: Sharing, **options: Any) -> Life:
+    """A member at a place of its own on the network, called as what it says."""
+    offered = protocols or (Sharing(says),)
+    options = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, **options}
+    options = world.options(**options)
+    options["connector"] = world.sim.network.connector(says)
+    return Life(GroupMember(GROUP, protocol_type="test", protocols=offered, **options), *offered)
+
+
+def leader_of(*lives: Life) -> Life:
+    return next(life for life in lives if life.now is not None and life.now.is_leader)
+
+
+def follower_of(*lives: Life) -> Life:
+    return next(life for life in lives if life.now is not None and not life.now.is_leader)
+
+
+def ids(*lives: Life) -> list[str]:
+    return [life.member.group_metadata().member_id for life in lives]
+
+
+def state(world: World) -> str:
+    return world.cluster.groups[GROUP].state
+
+
+def fail_over(world: World) -> None:
+    """The coordinator dies with its connections; another takes over what was persisted."""
+    coordinator = world.cluster.coordinator(GROUP)
+    world.cluster.move_coordinator(GROUP)
+    world.cluster.disconnect(coordinator)
+
+
+def die(world: World, life: Life) -> None:
+    """Its process is gone, and nobody is told."""
+    world.network.part({life.protocols[0].says}, set(map(world.place, world.cluster.brokers)))
+
+
+class Gate:
+    """An `assign` that waits until it is opened; how often it was entered."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = 0, asyncio.Event()
+        self.waits = asyncio.Event()
+
+    async def __call__(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        self.entered += 1
+        self.waits.set()
+        await self.opened.wait()
+        return names(members)
+
+
+def gated(*lives: Life) -> Gate:
+    """From now on whoever leads waits at this gate before it assigns."""
+    gate = Gate()
+    for each in lives:
+        each.protocols[0].how = gate
+    return gate
+
+
+@pytest.mark.fault(5)
+@pytest.mark.parametrize("persisted", [True, False])
+def test_coordinator_failure_1_before_all_members_have_joined(persisted: bool) -> None:
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            members = ids(*lives)
+            slow = lives[0]
+            held = hold_body(slow)
+            lives[1].member.rejoin("a rebalance")
+            await lives[1].until(lambda life: life.now is None)
+            await asyncio.sleep(5)
+            assert state(world) == "PreparingRebalance"
+            fail_over(world)
+            await asyncio.sleep(5)
+            held.set()
+            # What is not persisted begins to count anew.
+            await together(*lives, after=before if persisted else -1)
+            assert (ids(*lives) == members) is persisted
+
+    simulate(scenario, brokers=3, persist_groups=persisted)
+
+
+def hold_body(life: Life) -> asyncio.Event:
+    """From now on the body of this member leaves its generation only when that is set."""
+    gate = asyncio.Event()
+    enter = life.enter
+
+    async def slowly(generation: Any) -> None:
+        await enter(generation)
+
+    end = life.member._desk.end  # type: ignore[union-attr]
+
+    async def end_slowly() -> None:
+        await end()
+        await gate.wait()
+
+    life.enter = slowly  # type: ignore[method-assign]
+    life.member._desk.end = end_slowly  # type: ignore[union-attr, method-assign]
+    return gate
+
+
+@pytest.mark.fault(5)
+def test_coordinator_failure_2_before_all_have_the_answer_to_join_group() -> None:
+    """The leader tries to synchronize while another still joins: all end up in one generation."""
+
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            victim = follower_of(*lives).member.group_metadata().member_id
+            world.cluster.drop(
+                ApiKey.JOIN_GROUP,
+                when="after",
+                times=1,
+                where=lambda request: request.member_id == victim,
+            )
+            leader_of(*lives).member.rejoin("a rebalance")
+            await world.cluster.until(lambda: state(world) == "CompletingRebalance")
+            fail_over(world)
+            await together(*lives, after=before)
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(5)
+def test_coordinator_failure_3_before_the_assignment_is_persisted() -> None:
+    """All send SyncGroup again: the same generation, assigned once."""
+
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            gate = gated(*lives)
+            lives[0].member.rejoin("a rebalance")
+            await gate.waits.wait()
+            generation = world.cluster.groups[GROUP].generation
+            assert (state(world), generation) == ("CompletingRebalance", before + 1)
+            fail_over(world)
+            await asyncio.sleep(5)
+            assert all(each.now is None for each in lives)
+            gate.opened.set()
+            assert await together(*lives) == generation
+            assert gate.entered == 1
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(5)
+def test_coordinator_failure_4_before_all_have_fetched_their_assignment() -> None:
+    """The new coordinator answers at once with what the leader gave: nobody has to join again."""
+
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            victim = follower_of(*lives)
+            member = victim.member.group_metadata().member_id
+            asked = sum(len(life.protocols[0].asked) for life in lives)
+            world.cluster.drop(
+                ApiKey.SYNC_GROUP,
+                when="after",
+                times=1,
+                where=lambda request: request.member_id == member,
+            )
+            leader_of(*lives).member.rejoin("a rebalance")
+            await victim.until(lambda life: life.now is None)
+            await world.cluster.until(
+                lambda: state(world) == "Stable" and world.cluster.groups[GROUP].generation > before
+            )
+            fail_over(world)
+            after = await together(*lives, after=before)
+            assert after == before + 1
+            assert sum(len(life.protocols[0].asked) for life in lives) == asked + 1
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.parametrize("persisted", [True, False])
+@pytest.mark.fault(5)
+def test_coordinator_moves_in_a_stable_generation(persisted: bool) -> None:
+    """Persisted, nobody notices; otherwise all join anew."""
+
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            for _ in range(3):
+                fail_over(world)
+                await asyncio.sleep(10)
+            if persisted:
+                assert await together(*lives) == before
+                assert [len(life.log) for life in lives] == [len(lives[0].log)] * 3
+            else:
+                await together(*lives)
+                assert all(len(each.log) > 1 for each in lives)
+            assert all(not life.errors for life in lives)
+
+    simulate(scenario, brokers=3, persist_groups=persisted)
+
+
+def test_leader_failure_in_await_sync() -> None:
+    """The leader dies while it assigns: its session ends, and the others join again."""
+
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            gate = gated(*lives)
+            lives[0].member.rejoin("a rebalance")
+            await gate.waits.wait()
+            assert state(world) == "CompletingRebalance"
+            leader_id = world.cluster.groups[GROUP].leader
+            dead = next(e for e in lives if e.member.group_metadata().member_id == leader_id)
+            die(world, dead)
+            gate.opened.set()
+            living_on = [each for each in lives if each is not dead]
+            started = world.now
+            await together(*living_on, after=before)
+            assert world.now - started < 25
+            assert all(not each.errors for each in living_on)
+
+    simulate(scenario, brokers=3)
+
+
+def test_leader_failure_in_stable() -> None:
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            dead = leader_of(*lives)
+            last = dead.now
+            die(world, dead)
+            started = world.now
+            await dead.until(lambda life: life.now is None)
+            # It stops by its own clock, before the group can have given its part to another.
+            assert world.now - started <= 10
+            assert last is not None
+            assert last.lost
+            living_on = [each for each in lives if each is not dead]
+            await together(*living_on, after=before)
+            assert world.now - started > 10 - 3
+            world.network.heal()
+            await together(*lives, after=before + 1)
+
+    simulate(scenario, brokers=3)
+
+
+def test_a_member_fails_before_it_collects_its_state() -> None:
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            dead = follower_of(*lives)
+            member = dead.member.group_metadata().member_id
+            world.cluster.drop(
+                ApiKey.SYNC_GROUP,
+                times=1,
+                where=lambda request: request.member_id == member,
+            )
+            leader_of(*lives).member.rejoin("a rebalance")
+            await dead.until(lambda life: life.now is None)
+            await world.cluster.until(lambda: state(world) in ("CompletingRebalance", "Stable"))
+            die(world, dead)
+            living_on = [each for each in lives if each is not dead]
+            await together(*living_on, after=before + 1)
+
+    simulate(scenario, brokers=3)
+
+
+def test_assignment_failure() -> None:
+    """The leader's error reaches all; the group tries again, later each time, and recovers."""
+
+    async def scenario(world: World) -> None:
+        broken = [True]
+
+        def how(members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+            if broken[0]:
+                raise LookupError("no shelf")
+            return names(members)
+
+        lives = [life(world, name, Sharing(name, how=how)) for name in "abc"]
+        async with living(*lives):
+            await asyncio.sleep(60)
+            attempts = sum(len(each.protocols[0].asked) for each in lives)
+            assert 5 < attempts < 25
+            for each in lives:
+                assert each.now is None
+                assert {type(error) for error in each.errors} <= {
+                    LookupError,
+                    AssignmentFailedError,
+                }
+                assert all("no shelf" in str(error) for error in each.errors)
+            broken[0] = False
+            await asyncio.gather(*(each.until(lambda life: life.now) for each in lives))
+
+    simulate(scenario, brokers=3)
+
+
+def test_subscription_change() -> None:
+    """A member whose metadata changes forces the group into a new generation."""
+
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "abc"]
+        async with living(*lives):
+            before = await together(*lives)
+            changed = follower_of(*lives)
+            changed.protocols[0].says = "changed"
+            changed.member.rejoin("the subscription has changed")
+            await together(*lives, after=before)
+            assert changed.assignment == b"changed of 3"
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(44)
+def test_two_static_members_share_an_instance_id() -> None:
+    async def scenario(world: World) -> None:
+        first = life(world, "first", group_instance_id="i")
+        second = life(world, "second", group_instance_id="i")
+        async with living(first):
+            await together(first)
+            async with living(second):
+                await second.until(lambda life: life.now)
+                await first.until(lambda life: life.errors)
+                assert isinstance(first.errors[0], FencedInstanceIdError)
+                await asyncio.sleep(30)
+                assert second.now is not None
+                assert second.errors == []
+
+    simulate(scenario)
+
+
+Step = Callable[[World], Awaitable[None]]
+
+
+@pytest.mark.fault(6)
+@pytest.mark.parametrize("when", ["joining", "stable"])
+def test_the_coordinator_is_loading(when: str) -> None:
+    async def scenario(world: World) -> None:
+        lives = [life(world, name) for name in "ab"]
+        if when == "joining":
+            with world.cluster.hold_loading(GROUP):
+                async with living(*lives):
+                    await asyncio.sleep(20)
+                    assert all(each.now is None and not each.errors for each in lives)
+                    asked = len(world.requests(ApiKey.JOIN_GROUP))
+                    assert asked < 2 * 40
+            lives = [life(world, name) for name in "cd"]
+        async with living(*lives):
+            before = await together(*lives)
+            with world.cluster.hold_loading(GROUP):
+                await asyncio.sleep(20)
+            await asyncio.sleep(5)
+            assert await together(*lives) == before
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(6)
+def test_the_coordinator_is_not_to_be_found() -> None:
+    async def scenario(world: World) -> None:
+        one = life(world, "a")
+        with world.cluster.fail(ApiKey.FIND_COORDINATOR, 15):
+            async with living(one):
+                await asyncio.sleep(20)
+                assert one.errors == []
+                assert len(world.requests(ApiKey.FIND_COORDINATOR)) < 60
+        async with living(other := life(world, "b")):
+            await together(other)
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(37)
+@pytest.mark.parametrize("seconds", [3, 30])
+def test_the_program_holds_the_event_loop(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says for how long; after more than the session the generation ends at once."""
+
+    async def scenario(world: World) -> None:
+        one = life(world, "a")
+        async with living(one):
+            await together(one)
+            now = one.now
+            assert now is not None
+            await asyncio.sleep(0.5)
+            world.sim.loop.leap(seconds)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert now.lost is (seconds > 10)
+            await asyncio.sleep(10)
+            await together(one)
+            assert f"the event loop stood still for {seconds - 1}" in caplog.text
+
+    with caplog.at_level("WARNING"):
+        simulate(scenario)
+
+
+@pytest.mark.fault(49)
+def test_throttling_does_not_delay_heartbeats() -> None:
+    """A quota on joins and on everything else of the client holds up those connections alone."""
+
+    async def scenario(world: World) -> None:
+        lives = [life(world, name, heartbeat_interval_ms=1_000) for name in "ab"]
+        throttled = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.METADATA, ApiKey.FIND_COORDINATOR)
+        for api in throttled:
+            world.cluster.throttle(api, 4.0)
+        async with living(*lives):
+            await together(*lives)
+            started = world.now
+            await asyncio.sleep(60)
+            beats = world.requests(ApiKey.HEARTBEAT, since=started)
+            assert len(beats) >= 2 * 58
+            assert all(not each.errors for each in lives)
+
+    simulate(scenario)
