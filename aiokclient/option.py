@@ -197,7 +197,7 @@ class AssignmentStrategies:
             name = STRATEGIES.get(value, value)
             if name in STRATEGIES.values():
                 return name
-        elif hasattr(value, "name") and callable(getattr(value, "assign", None)):
+        elif callable(getattr(value, "assign", None)):
             return value
         raise ValueError(f"{value!r} is no strategy; it must be {self.allowed}")
 

@@ -42,6 +42,15 @@ class Mine(Assignor):
         return {min(members): MemberAssignment(every)}
 
 
+class Nameless(Mine):
+    name = ""
+
+
+class NamedLate(Assignor):
+    def __init__(self) -> None:
+        self.name = "named-late"
+
+
 def assignors(strategy: Any) -> tuple[Assignor, ...]:
     config = ConsumerConfig.build(
         {"bootstrap_servers": "h:1", "partition_assignment_strategy": strategy}
@@ -70,6 +79,7 @@ def test_the_default_is_that_of_kafka() -> None:
         ([f"{KAFKA}RoundRobinAssignor", f"{KAFKA}StickyAssignor"], [RoundRobin, Sticky]),
         (Mine, [Mine]),
         (Mine(), [Mine]),
+        (NamedLate, [NamedLate]),
         ([Redundant(3), Redundant(2), Redundant, "range"], None),
         ((Redundant(3), Redundant, CoPartitioned), [Redundant, Redundant, CoPartitioned]),
     ],
@@ -112,10 +122,6 @@ def test_what_is_no_strategy(strategy: Any, reason: str) -> None:
 class NeedsMore(Mine):
     def __init__(self, number: int) -> None:
         self.number = number
-
-
-class Nameless(Mine):
-    name = ""
 
 
 class Resembling:
