@@ -16,6 +16,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from aiokclient.consumer import orders
 from aiokclient.consumer.assignors import (
     MemberAssignment,
     MemberSubscription,
@@ -149,6 +150,8 @@ class ClassicMembership:
         """What this member asks for, for each strategy."""
         topics = tuple(self._watch.asked_for())
         owned = tuple(self._reconciler.owned())
+        rewinds = self._parts.rewinds
+        wanted = {} if rewinds is None else rewinds.wanted
         offered = []
         for name, assignor in self._assignors.items():
             wish = MemberSubscription(
@@ -158,7 +161,7 @@ class ClassicMembership:
                 self._owned_in if owned else -1,
                 self._parts.config.client_rack,
             )
-            offered.append((name, encode_subscription(wish)))
+            offered.append((name, orders.append(encode_subscription(wish), wanted)))
         return offered
 
     async def before_rejoin(self, reason: str) -> None:
@@ -186,7 +189,8 @@ class ClassicMembership:
         given = validate(
             assignor, assignor.assign(cluster, wishes), cluster, wishes, self._protocol
         )
-        return {member: encode_assignment(one) for member, one in given.items()}
+        wanted = orders.merged(member.metadata for member in members)
+        return {member: assignment_with(one, wanted) for member, one in given.items()}
 
     async def began(self, generation: Generation) -> None:
         """Takes what was assigned, and gives up what was not."""
@@ -204,6 +208,8 @@ class ClassicMembership:
             self._engine.rejoin("what was to be given up is free")
         self._owned_in = generation.metadata.generation_id
         await self._reconciler.assign([tp for tp in assigned if tp not in owned])
+        if self._parts.rewinds is not None:
+            self._parts.rewinds.carry_out(orders.read(generation.assignment))
 
     async def lost(self, reason: str) -> None:
         """Nothing is this member's any more."""
@@ -227,3 +233,15 @@ class ClassicMembership:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
         except KafkaError as error:
             logger.info("a rebalance goes by older metadata: %s", error)
+
+
+def assignment_with(given: MemberAssignment, wanted: orders.Orders) -> bytes:
+    """What a member gets, and the orders for it."""
+    data = encode_assignment(given)
+    has = dict.fromkeys(given.partitions)
+    parts = {
+        order: part
+        for order, offsets in wanted.items()
+        if (part := {tp: offset for tp, offset in offsets.items() if tp in has})
+    }
+    return orders.append(data, parts) if parts else data

@@ -136,7 +136,7 @@ class Commits:
             return
         member = await self._name()
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
-        failed = await self._send(left, member)
+        failed = await self._send(self._with_notes(left), member)
         for tp in [tp for tp in left if tp not in failed]:
             offset = left.pop(tp).offset
             state = self._state(tp)
@@ -160,6 +160,15 @@ class Commits:
             state = self._state(tp)
             if state is not None and state.committed >= left[tp].offset:
                 del left[tp]
+
+    def _with_notes(self, offsets: Offsets) -> Offsets:
+        """What a partition is to be remembered by goes with every commit that says nothing else."""
+        noted = dict(offsets)
+        for tp, to in offsets.items():
+            state = self._state(tp)
+            if state is not None and state.note and not to.metadata:
+                noted[tp] = to._replace(metadata=state.note)
+        return noted
 
     async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:
         metadata = self._cluster.metadata

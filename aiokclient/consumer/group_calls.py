@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.lifecycle import Lifecycle
@@ -59,6 +59,28 @@ class GroupCalls(Lifecycle):
         wanted = as_partitions(tps)
         found = await group.commits.fetch(wanted, self._seconds(timeout))
         return {tp: found[tp] for tp in wanted}
+
+    async def rewind_group(
+        self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> None:
+        """Has the whole group, while it lives, go on at these offsets.
+
+        The members that own the partitions wait for what they have in hand, seek and commit; it
+        returns when all have. Each does it once, even if owners, leader or coordinator change
+        meanwhile. Only with the classic protocol, and only if all members are of this library.
+
+        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError says which
+        partitions have not been rewound; those it does not name have. So it is after a
+        cancellation. Raises UnsupportedVersionError for another protocol, and IllegalStateError
+        for a member that would not take part.
+        """
+        group = self._group("rewind_group")
+        tps = as_partitions(offsets)
+        for offset in offsets.values():
+            if not isinstance(offset, int) or offset < 0:
+                raise IllegalStateError(f"{offset!r} is no offset: that is a number from 0")
+        wanted = dict(zip(tps, offsets.values(), strict=True))
+        await group.rewind(wanted, self._seconds(timeout))
 
     def group_metadata(self) -> GroupMetadata:
         """Who this consumer is in its group; generation -1 while it is no member. Plain."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -21,8 +21,11 @@ from aiokclient.consumer.known_topics import KnownTopics
 from aiokclient.consumer.membership import Membership, MembershipParts
 from aiokclient.consumer.poll_watch import LoopWatch, PollWatch
 from aiokclient.consumer.rebalance import Rebalancer
+from aiokclient.consumer.rewind import Rewinds
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.starts import Starts
+from aiokclient.errors import IllegalStateError, UnsupportedVersionError
+from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
@@ -87,6 +90,14 @@ class Grouped:
             barred=reader.turnstile.barred,
             report=report,
         )
+        self._rewinds = Rewinds(
+            cluster,
+            subscription,
+            self.commits,
+            reader.in_hand,
+            patience_s=config.max_poll_interval_ms / 1000,
+            spawn=spawn,
+        )
         parts = MembershipParts(
             cluster=cluster,
             config=config,
@@ -97,6 +108,7 @@ class Grouped:
             changed=self._renamed,
             spawn=spawn,
             owner=self,
+            rewinds=self._rewinds,
         )
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
         self._poll_watch = PollWatch(
@@ -135,6 +147,19 @@ class Grouped:
         """What is wrong about the membership, for people to read. Plain."""
         trouble = self._poll_watch.trouble
         return [] if trouble is None else [trouble]
+
+    async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
+        """Has all owners go back to these offsets; see `rewind_group`."""
+        if not isinstance(self.membership, ClassicMembership):
+            raise UnsupportedVersionError(
+                "rewind_group() needs group_protocol='classic': members of the newer protocol "
+                "cannot pass the order on. Stop the group and set its offsets instead"
+            )
+        if not self._subscription.subscription:
+            raise IllegalStateError(
+                "rewind_group() is for members of the group: subscribe() to its topics first"
+            )
+        await self._rewinds.order(offsets, timeout, self.membership.rejoin)
 
     # -- the subscription
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.known_topics import KnownTopics
+    from aiokclient.consumer.rewind import Rewinds
     from aiokclient.consumer.subscription import SubscriptionState
     from aiokclient.types import GroupMetadata
 
@@ -138,3 +139,5 @@ class MembershipParts:
     """`spawn(function, *args, name=...)`: a background task of the consumer."""
     owner: Hashable
     """Owns the connections: heartbeats and commits share one (Purpose.GROUP)."""
+    rewinds: Rewinds | None = None
+    """Orders to rewind the group, which only the classic protocol passes on."""

@@ -51,6 +51,7 @@ class Withheld(IntFlag):
     LISTENER = auto()  # the listener has not been told of it yet
     START = auto()  # where the group begins in it is not committed yet
     LEAVING = auto()  # it is about to be given up
+    REWINDING = auto()  # the group goes back
     UNCONFIRMED = auto()  # the coordinator has not answered for the session timeout
 
 
@@ -100,6 +101,7 @@ class PartitionState:
         "leader",
         "leader_epoch",
         "no_replica_until",
+        "note",
         "outstanding",
         "paused",
         "phase",
@@ -135,6 +137,7 @@ class PartitionState:
         self.withheld = Withheld.NOTHING
         self.jumps = 0  # how often the position was set anew
         self.committed = -1  # what the group has, as far as is known since the last jump
+        self.note = ""  # the metadata of commits that have none of their own
         # By `tracked`, and not done: offset to (record, when it was handed out).
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
         self.attempts = 0  # failures in a row
@@ -178,7 +181,7 @@ class PartitionState:
     def to_commit(self, offset: int) -> OffsetAndMetadata:
         """The offset as a commit names it."""
         epoch = None if self.position_epoch == NO_EPOCH else self.position_epoch
-        return OffsetAndMetadata(offset, "", epoch)
+        return OffsetAndMetadata(offset, self.note, epoch)
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Moves to an offset; `epoch` is that of the record before it, if it is known."""

@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from aiokclient.consumer.orders import NOTE
 from aiokclient.consumer.positions import PartitionState, Phase, Withheld
 from aiokclient.consumer.resets import EARLIEST, NONE
 from aiokclient.consumer.signal import Signal
@@ -117,6 +118,8 @@ class Starts:
                 epoch = -1 if stored.leader_epoch is None else stored.leader_epoch
                 state.seek(stored.offset, epoch)
                 state.committed = stored.offset
+                if stored.metadata.startswith(NOTE):
+                    state.note = stored.metadata
             else:
                 self._reset(state, siblings)
         self._subscription.changed()

@@ -1,0 +1,115 @@
+"""A group that goes back while it lives, on the embedded cluster and on a real Kafka."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from aiokclient import Consumer, Producer, ProducerRecord, TopicPartition
+from aiokclient.errors import ApiTimeoutError, IllegalStateError
+
+STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
+
+
+class Site:
+    """A topic of three partitions with ten records each, and members that count what they read."""
+
+    def __init__(self, servers: Any, topic: str) -> None:
+        self.bootstrap, self.topic = str(servers.bootstrap), topic
+        self.seen: Counter[tuple[int, int]] = Counter()
+        self.changed = asyncio.Event()
+
+    def member(self, **options: Any) -> Consumer[Any, Any]:
+        return Consumer(
+            self.topic,
+            group_id=f"group-of-{self.topic}",
+            bootstrap_servers=self.bootstrap,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=100,
+            auto_commit_interval_ms=50,
+            **options,
+        )
+
+    async def fill(self) -> None:
+        async with Producer(bootstrap_servers=self.bootstrap) as producer:
+            records = [ProducerRecord(self.topic, b"", partition=i % 3) for i in range(30)]
+            await producer.gather(producer.send_many(self.topic, records))
+
+    async def read(self, consumer: Consumer[Any, Any]) -> None:
+        async for record in consumer:
+            self.seen[record.partition, record.offset] += 1
+            self.changed.set()
+
+    async def until(self, times: dict[int, int]) -> None:
+        """Until record 0 to 9 of each partition were seen so often."""
+        async with asyncio.timeout(60):
+            while any(self.seen[p, o] < n for p, n in times.items() for o in range(10)):
+                self.changed.clear()
+                await self.changed.wait()
+
+    def tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(self.topic, partition)
+
+
+@pytest.fixture
+async def site(cluster_servers: Any) -> Site:
+    site = Site(cluster_servers, await cluster_servers.new_topic(partitions=3))
+    await site.fill()
+    return site
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+async def test_all_owners_go_back_once(site: Site, strategy: str) -> None:
+    consumers = [site.member(partition_assignment_strategy=strategy) for _ in range(2)]
+    async with consumers[0], consumers[1], asyncio.TaskGroup() as tasks:
+        for consumer in consumers:
+            tasks.create_task(site.read(consumer))
+        await site.until({0: 1, 1: 1, 2: 1})
+        await consumers[0].commit()
+        await consumers[1].commit()
+        await consumers[0].rewind_group({site.tp(0): 0, site.tp(1): 5, site.tp(2): 0})
+        await site.until({0: 2, 2: 2})
+        # What made the group rebalance does not make it go back again.
+        third = site.member(partition_assignment_strategy=strategy)
+        async with third:
+            tasks.create_task(site.read(third))
+            async with asyncio.timeout(60):
+                while sum(len(c.assignment()) == 1 for c in (*consumers, third)) < 3:
+                    await asyncio.sleep(0.02)
+            stored = await third.committed([site.tp(p) for p in range(3)])
+            assert [s and s.offset for s in stored.values()] == [10, 10, 10]
+        for consumer in consumers:
+            consumer.stop()
+    again = {o: site.seen[1, o] for o in range(10)}
+    assert again == {o: 1 if o < 5 else 2 for o in range(10)}
+    assert all(site.seen[p, o] == 2 for p in (0, 2) for o in range(10))
+
+
+async def test_members_of_other_libraries_are_found_first(site: Site) -> None:
+    from confluent_kafka import Consumer as Foreign
+
+    foreign = Foreign(
+        {
+            "bootstrap.servers": site.bootstrap,
+            "group.id": f"group-of-{site.topic}",
+            "client.id": "stranger",
+            "heartbeat.interval.ms": 100,
+        }
+    )
+    foreign.subscribe([site.topic])
+    loop = asyncio.get_running_loop()
+    async with site.member(partition_assignment_strategy="range") as consumer:
+        async with asyncio.timeout(60):
+            while not foreign.assignment():
+                await loop.run_in_executor(None, foreign.poll, 0.1)
+                await consumer.poll(timeout=0)
+        with pytest.raises(IllegalStateError, match=r"client .stranger.* of another library"):
+            await consumer.rewind_group({site.tp(0): 0}, timeout=30)
+        await loop.run_in_executor(None, foreign.close)
+
+
+async def test_what_nobody_owns_is_named(site: Site) -> None:
+    async with site.member() as consumer:
+        with pytest.raises(ApiTimeoutError, match=rf"not rewound: {site.topic}-7"):
+            await consumer.rewind_group({site.tp(0): 0, site.tp(7): 0}, timeout=1.0)
