@@ -1,9 +1,12 @@
-"""The main job, end to end: a million records through a cluster that loses a broker half way.
+"""The main job, end to end: a million records through a cluster that loses a broker half way,
+read by a group that loses a member half way.
 
 Without arguments it starts an embedded cluster of three brokers. Coroutines produce records that
-carry their number and a checksum, readers consume and check each of them at the same time, and
-half way one broker is stopped and started again. It ends with a summary and exits non-zero when
-one record is missing, came twice, out of order or damaged.
+carry their number and a checksum; the three members of a consumer group read and check each of
+them at the same time. Half way one broker is stopped, and started again later, and one member, a
+process of its own, is killed: the two others take over where it had committed. It ends with a
+summary and exits non-zero when a record is missing, is twice in the log, out of order or damaged,
+or was read again although its reader had committed it or lives.
 
     python examples/demo.py                     an embedded cluster, no Java
     BOOTSTRAP=host:9092 python examples/demo.py a real Kafka (no broker is stopped there)
@@ -17,10 +20,12 @@ import struct
 import sys
 import time
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -30,10 +35,11 @@ from aiokclient import Admin, Consumer, NewTopic, Producer, TopicPartition
 from aiokclient.testing import EmbeddedCluster
 
 PARTITIONS = 6
-READERS = 3
 WRITERS = 10
 PADDING = b"." * 84
 RECORD = struct.Struct(">IQI")  # writer, number, checksum of both
+SEEN = struct.Struct("<Hqq")  # partition, offset, number (-1: damaged), from a reader's process
+SESSION_MS = 6000  # the shortest that Kafka takes by its defaults
 
 
 def encode(writer: int, number: int) -> bytes:
@@ -41,37 +47,52 @@ def encode(writer: int, number: int) -> bytes:
     return RECORD.pack(writer, number, checksum) + PADDING
 
 
+def decode(value: bytes | None) -> int:
+    """The number of an undamaged record, -1 of another."""
+    if value is None or len(value) != RECORD.size + len(PADDING):
+        return -1
+    writer, number, checksum = RECORD.unpack_from(value)
+    intact = checksum == zlib.crc32(b"%d/%d" % (writer, number)) and number % WRITERS == writer
+    return number if intact else -1
+
+
 @dataclass
 class Ledger:
     """Who sent and who saw what."""
 
     total: int
-    times_seen: bytearray = field(default_factory=bytearray)
+    place: array[int] = field(default_factory=lambda: array("q"))  # by number: -1 if not seen
     sent: int = 0
     read: int = 0
+    again: int = 0
+    twice: int = 0
     damaged: int = 0
     disordered: int = 0
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    unexpected: int = 0
+    may_repeat: dict[int, int] = field(default_factory=dict)  # partition to the offset it begins at
+    next_offset: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     latencies: list[float] = field(default_factory=list)
     last: dict[tuple[int, int], int] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.times_seen = bytearray(self.total)
+        self.place = array("q", [-1]) * self.total
 
-    def check(self, partition: int, value: bytes | None) -> None:
-        if value is None or len(value) != RECORD.size + len(PADDING):
+    def check(self, partition: int, offset: int, number: int) -> None:
+        if not 0 <= number < self.total:
             self.damaged += 1
             return
-        writer, number, checksum = RECORD.unpack_from(value)
-        if checksum != zlib.crc32(b"%d/%d" % (writer, number)) or number >= self.total:
-            self.damaged += 1
+        place = offset * PARTITIONS + partition
+        if self.place[number] == place:
+            self.again += 1
+            self.unexpected += offset < self.may_repeat.get(partition, sys.maxsize)
             return
-        if self.times_seen[number] < 255:
-            self.times_seen[number] += 1
-        key = (writer, partition)
-        if self.last.get(key, -1) >= number:
-            self.disordered += 1
+        self.twice += self.place[number] >= 0
+        self.place[number] = place
+        self.read += 1
+        self.next_offset[partition] = offset + 1
+        key = (number % WRITERS, partition)
+        self.disordered += self.last.get(key, -1) >= number
         self.last[key] = number
 
     async def until(self, predicate: Callable[[], bool]) -> None:
@@ -81,15 +102,12 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        return self.times_seen.count(0)
-
-    @property
-    def twice(self) -> int:
-        return self.total - self.missing - self.times_seen.count(1)
+        return self.place.count(-1)
 
     @property
     def flawless(self) -> bool:
-        return not (self.missing or self.twice or self.damaged or self.disordered)
+        wrong = (self.missing, self.twice, self.damaged, self.disordered, self.unexpected)
+        return not any(wrong)
 
 
 async def write(
@@ -115,11 +133,85 @@ async def write(
 async def read(consumer: Consumer[bytes, bytes], ledger: Ledger) -> None:
     async for records in consumer.batches(max_records=2000):
         for record in records:
-            ledger.check(record.partition, record.value)
-        ledger.read += len(records)
-        for tp, position in records.offsets().items():
-            ledger.ends[tp] = position.offset
+            ledger.check(record.partition, record.offset, decode(record.value))
         ledger.changed.set()
+
+
+def member(bootstrap: str, topic: str, listener: object = None) -> Consumer[bytes, bytes]:
+    """A reader: one of the group."""
+    consumer: Consumer[bytes, bytes] = Consumer(
+        bootstrap_servers=bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=1000,
+        auto_commit_interval_ms=500,
+    )
+    consumer.subscribe([topic], listener)
+    return consumer
+
+
+async def read_for_another(bootstrap: str, topic: str) -> None:
+    """The member in a process of its own: what it saw goes to its standard output."""
+    async with member(bootstrap, topic) as consumer:
+        async for records in consumer.batches(max_records=2000):
+            seen = [SEEN.pack(r.partition, r.offset, decode(r.value)) for r in records]
+            os.write(sys.stdout.fileno(), b"".join(seen))
+
+
+async def listen(process: asyncio.subprocess.Process, ledger: Ledger) -> None:
+    """Takes down what a reader's process saw, until it is dead."""
+    assert process.stdout is not None
+    rest = b""
+    while data := await process.stdout.read(1 << 18):
+        whole = len(rest := rest + data) // SEEN.size * SEEN.size
+        for seen in SEEN.iter_unpack(rest[:whole]):
+            ledger.check(*seen)
+        rest = rest[whole:]
+        ledger.changed.set()
+
+
+async def lose_a_reader(
+    process: asyncio.subprocess.Process,
+    listening: asyncio.Task[None],
+    survivor: Consumer[bytes, bytes],
+    lost: list[TopicPartition],
+    ledger: Ledger,
+    console: Console,
+) -> None:
+    """Kills the process when half of the records were read."""
+    await ledger.until(lambda: ledger.read >= ledger.total // 2)
+    process.kill()
+    await process.wait()
+    await listening  # what it had written before
+    console.print(f"a reader was killed after {ledger.read:,} records read")
+    committed = await survivor.committed(lost)
+    for tp in lost:
+        stored = committed.get(tp)
+        ledger.may_repeat[tp.partition] = 0 if stored is None else stored.offset
+
+
+class Balance:
+    """Waits until the members in this process have their share of the partitions, and no more."""
+
+    def __init__(self) -> None:
+        self.owned: set[TopicPartition] = set()
+        self.changed = asyncio.Event()
+
+    def on_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.owned.update(partitions)
+        self.changed.set()
+
+    def on_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.owned.difference_update(partitions)
+        self.changed.set()
+
+    on_lost = on_revoked
+
+    async def reached(self, count: int) -> None:
+        while len(self.owned) != count:
+            self.changed.clear()
+            await self.changed.wait()
 
 
 async def lose_a_broker(cluster: EmbeddedCluster, ledger: Ledger, console: Console) -> None:
@@ -147,41 +239,59 @@ async def show(ledger: Ledger, console: Console) -> None:
             await asyncio.sleep(0.1)
 
 
-async def read_to_the_end(reader: Consumer[bytes, bytes], ledger: Ledger) -> None:
-    """Waits until all that the log holds was read, then stops the reader."""
-    ends = await reader.end_offsets(reader.assignment())
-    await ledger.until(lambda: all(ledger.ends.get(tp, 0) >= end for tp, end in ends.items()))
-    reader.stop()
+async def read_to_the_end(
+    topic: str, readers: list[Consumer[bytes, bytes]], ledger: Ledger
+) -> None:
+    """Waits until all that the log holds was read, then stops the readers."""
+    tps = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    ends = await readers[0].end_offsets(tps)
+    await ledger.until(lambda: all(ledger.next_offset[tp.partition] >= ends[tp] for tp in tps))
+    for reader in readers:
+        reader.stop()
+
+
+async def start_readers(
+    stack: AsyncExitStack, bootstrap: str, topic: str, balance: Balance
+) -> tuple[list[Consumer[bytes, bytes]], asyncio.subprocess.Process]:
+    """Two members of the group in this process, and one in another."""
+    command = (sys.executable, __file__, "--reader", bootstrap, topic)
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    stack.callback(lambda: process.returncode is None and process.kill())
+    readers = [await stack.enter_async_context(member(bootstrap, topic, balance)) for _ in range(2)]
+    await balance.reached(PARTITIONS * 2 // 3)
+    return readers, process
 
 
 async def job(
     bootstrap: str, topic: str, ledger: Ledger, cluster: EmbeddedCluster | None, drop: int | None
 ) -> dict[str, object]:
     console = Console()
+    balance = Balance()
     async with AsyncExitStack() as stack:
         producer: Producer[bytes, bytes] = await stack.enter_async_context(
             Producer(bootstrap_servers=bootstrap, linger_ms=20, buffer_memory=4 << 20)
         )
-        readers: list[Consumer[bytes, bytes]] = []
-        for number in range(READERS):
-            reader: Consumer[bytes, bytes] = Consumer(
-                bootstrap_servers=bootstrap, auto_offset_reset="earliest"
-            )
-            reader.assign([TopicPartition(topic, p) for p in range(number, PARTITIONS, READERS)])
-            readers.append(await stack.enter_async_context(reader))
+        readers, process = await start_readers(stack, bootstrap, topic, balance)
+        lost = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+        lost = [tp for tp in lost if tp not in balance.owned]
         async with asyncio.TaskGroup() as tasks:
             progress = tasks.create_task(show(ledger, console))
+            listening = tasks.create_task(listen(process, ledger))
             reading = [tasks.create_task(read(reader, ledger)) for reader in readers]
+            chaos: list[asyncio.Task[Any]] = [
+                tasks.create_task(
+                    lose_a_reader(process, listening, readers[0], lost, ledger, console)
+                )
+            ]
             if cluster is not None:
-                chaos = tasks.create_task(lose_a_broker(cluster, ledger, console))
+                chaos.append(tasks.create_task(lose_a_broker(cluster, ledger, console)))
             async with asyncio.TaskGroup() as writers:
                 for writer in range(WRITERS):
                     writers.create_task(write(producer, topic, writer, ledger, drop))
             await producer.flush()
-            await asyncio.gather(*(read_to_the_end(reader, ledger) for reader in readers))
+            await asyncio.gather(*chaos)
+            await read_to_the_end(topic, readers, ledger)
             await asyncio.wait(reading)
-            if cluster is not None:
-                await chaos
             progress.cancel()
         return dict(producer.metrics())
 
@@ -204,7 +314,9 @@ def summary(ledger: Ledger, seconds: float, metrics: dict[str, object]) -> None:
     retries = Counter({k: v for k, v in metrics.items() if "retries" in k and v})
     table.add_row("retries", ", ".join(f"{k}: {v}" for k, v in retries.items()) or "none")
     table.add_row("missing", str(ledger.missing))
-    table.add_row("twice", str(ledger.twice))
+    table.add_row("twice in the log", str(ledger.twice))
+    table.add_row("read again, not committed by the dead", f"{ledger.again - ledger.unexpected:,}")
+    table.add_row("read again without need", str(ledger.unexpected))
     table.add_row("damaged", str(ledger.damaged))
     table.add_row("out of order", str(ledger.disordered))
     Console().print(table)
@@ -227,8 +339,12 @@ async def run(records: int, drop_one: bool) -> int:
                 metrics = await job(bootstrap, topic, ledger, None, drop)
             finally:
                 await admin.delete_topics([topic])
+                await admin.delete_groups([topic])
     summary(ledger, time.perf_counter() - began, metrics)
-    print("every record was read once, in order" if ledger.flawless else "FAILED", flush=True)
+    print(
+        "every record was written once and read, in order" if ledger.flawless else "FAILED",
+        flush=True,
+    )
     return 0 if ledger.flawless else 1
 
 
@@ -238,7 +354,11 @@ def main() -> int:
     )
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--drop-one", action="store_true", help="leave one record out on purpose")
+    parser.add_argument("--reader", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.reader is not None:
+        asyncio.run(read_for_another(*options.reader))
+        return 0
     try:
         return asyncio.run(asyncio.wait_for(run(options.records, options.drop_one), timeout=85))
     except TimeoutError:

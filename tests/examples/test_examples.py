@@ -77,8 +77,9 @@ def test_notebook() -> None:
 def test_demo_finds_nothing_wrong() -> None:
     done = run("examples/demo.py", "--records", "60000")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "every record was read once, in order" in done.stdout
+    assert "every record was written once and read, in order" in done.stdout
     assert "stopped after" in done.stdout
+    assert "killed after" in done.stdout
 
 
 def test_demo_finds_the_record_that_was_left_out() -> None:
