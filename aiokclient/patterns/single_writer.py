@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import anyio
 
@@ -13,7 +13,7 @@ from aiokclient.client import Client
 from aiokclient.cluster.lifecycle import ClientLike
 from aiokclient.errors import ClosedError, IllegalStateError, NotWriterError
 from aiokclient.group import Generation, GroupMemberConfig, MemberInfo, MemberLife
-from aiokclient.patterns.options import Split, WriterOptions, split
+from aiokclient.patterns.options import WriterOptions, split
 from aiokclient.producer import Producer
 
 __all__ = ["single_writer"]
@@ -135,6 +135,10 @@ class Candidate(MemberLife):
         await super()._open()
         self._supervisor.spawn(self._stop_producer, name="the end of the writer")
 
+    def no_writer(self) -> NotWriterError:
+        """What leaving raises when it is no longer the writer."""
+        return NotWriterError(resource=f"group {self._config.group_id}")
+
     async def _stop_producer(self) -> None:
         await self.candidacy.stopped.wait()
         # What is not written now must not be: another may begin.
@@ -168,23 +172,23 @@ def single_writer(
             "single_writer(transactional_id=...) needs transactions, which this version does not "
             "have; without it the writer is one by its membership in the group"
         )
-    return _writing(group, client, split(options, client))
+    parts = split(options, client)
+    own = Client(**parts.client) if client is None else None
+    shared: ClientLike = client or cast(ClientLike, own)
+    producer: Producer[Any, Any] = Producer(client=shared, **parts.producer)
+    naming = {"group_id": group, "protocol_type": PROTOCOL_TYPE}
+    config = GroupMemberConfig.build({**parts.member, **naming}, client=shared.config)
+    return _writing(Candidate(config, shared, producer), producer, own)
 
 
 @asynccontextmanager
 async def _writing(
-    group: str, given: ClientLike | None, options: Split
+    candidate: Candidate, producer: Producer[Any, Any], own: Client | None
 ) -> AsyncGenerator[Producer[Any, Any], None]:
     async with AsyncExitStack() as stack:
-        client: ClientLike
-        if given is not None:
-            client = given
-        else:
-            client = await stack.enter_async_context(Client(**options.client))
-        producer: Producer[Any, Any] = Producer(client=client, **options.producer)
-        naming = {"group_id": group, "protocol_type": PROTOCOL_TYPE}
-        config = GroupMemberConfig.build({**options.member, **naming}, client=client.config)
-        candidate = await stack.enter_async_context(Candidate(config, client, producer))
+        if own is not None:
+            await stack.enter_async_context(own)
+        await stack.enter_async_context(candidate)
         candidacy = candidate.candidacy
         await candidacy.chosen()
         try:
@@ -194,8 +198,8 @@ async def _writing(
         except ClosedError as error:
             if not candidacy.over:
                 raise
-            raise NotWriterError(f"of the group {group}") from error
+            raise candidate.no_writer() from error
         finally:
             candidacy.left.set()
         if candidacy.over:
-            raise NotWriterError(f"of the group {group}")
+            raise candidate.no_writer()

@@ -1,6 +1,6 @@
 """The payload by which a failed assignment travels, and that nothing else is taken for one."""
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from aiokclient.errors import AssignmentFailedError
@@ -17,6 +17,7 @@ def told(protocol_type: str, error: Exception) -> str:
     return failure.message
 
 
+@settings(deadline=None)
 @given(st.text(max_size=50), st.sampled_from(["consumer", "leases"]))
 def test_a_failure_is_told(text: str, protocol_type: str) -> None:
     expected = f"ValueError: {text}" if text else "ValueError"
@@ -39,6 +40,7 @@ def test_in_other_groups_it_is_the_whole_assignment() -> None:
     assert failure_payload("leases", KeyError(1)) == MAGIC + b"KeyError\n1"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_failure(assignment: bytes) -> None:
     assume(not assignment.startswith(MAGIC))

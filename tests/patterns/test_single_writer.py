@@ -1,0 +1,154 @@
+"""A single writer, on the embedded cluster and on a real Kafka."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokclient import Client, Consumer, Coordinator, Producer
+from aiokclient.errors import ClosedError, ConfigError, IllegalStateError, NotWriterError
+from aiokclient.patterns import single_writer
+from aiokclient.protocol.messages import LeaveGroupRequest
+from aiokclient.protocol.messages.leave_group import MemberIdentity
+
+QUICK: Any = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 100}
+STATIC: Any = {**QUICK, "group_instance_id": "i"}
+
+
+@pytest.fixture
+def ledger() -> str:
+    return f"ledger-{uuid.uuid4().hex[:12]}"
+
+
+class Writing:
+    """A task that wants to write, and writes until it is stopped."""
+
+    def __init__(self, group: str, topic: str, **options: Any) -> None:
+        self.turns = 0
+        self.writes = asyncio.Event()
+        self.over = asyncio.Event()
+        self.stopping = asyncio.Event()
+        self.task = asyncio.create_task(self.run(group, topic, options))
+
+    async def run(self, group: str, topic: str, options: dict[str, Any]) -> None:
+        async with single_writer(group, **{**QUICK, **options}) as producer:
+            try:
+                await producer.send(topic, b"begins")
+                self.writes.set()
+                await self.stopping.wait()
+                producer.send(topic, b"ends")
+            finally:
+                self.over.set()
+
+
+async def test_one_writes_and_the_others_wait(cluster_servers: Any, ledger: str) -> None:
+    topic = await cluster_servers.new_topic(1)
+    servers = {"bootstrap_servers": cluster_servers.bootstrap}
+    writings = [Writing(ledger, topic, **servers) for _ in range(3)]
+    while writings:
+        waits = [asyncio.create_task(each.writes.wait()) for each in writings]
+        async with asyncio.timeout(30):
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        (writer,) = [each for each in writings if each.writes.is_set()]
+        writer.stopping.set()
+        await writer.task
+        writings.remove(writer)
+    async with Consumer(topic, auto_offset_reset="earliest", **servers) as consumer:
+        values = [record.value async for record in consumer.until_end()]
+    # Each has written everything out before the next has begun.
+    assert values == [b"begins", b"ends"] * 3
+
+
+async def test_the_writer_stays_it_while_others_come_and_go(
+    cluster_servers: Any, ledger: str
+) -> None:
+    topic = await cluster_servers.new_topic(1)
+    servers = {"bootstrap_servers": cluster_servers.bootstrap}
+    first = Writing(ledger, topic, **servers)
+    await first.writes.wait()
+    for _ in range(2):
+        other = Writing(ledger, topic, **servers)
+        with anyio.move_on_after(0.8):
+            await other.writes.wait()
+        assert not other.writes.is_set()
+        assert not first.over.is_set()
+        other.task.cancel()
+        await asyncio.wait([other.task])
+    first.stopping.set()
+    await first.task
+
+
+async def lose(client: Client, group: str) -> None:
+    """Removes the static writer from its group, as if its session had ended."""
+    member = MemberIdentity(group_instance_id="i")
+    await client.request(
+        LeaveGroupRequest(group_id=group, members=[member]), to=Coordinator("group", group)
+    )
+
+
+async def test_a_writer_that_the_group_has_lost(cluster_servers: Any, ledger: str) -> None:
+    """Its body is cancelled, its producer closed, and it can wait for the next turn."""
+    topic = await cluster_servers.new_topic(1)
+    seen: list[Producer[Any, Any]] = []
+
+    async def write(client: Client) -> None:
+        async with single_writer(ledger, client=client, **STATIC) as producer:
+            seen.append(producer)
+            await lose(client, ledger)
+            await asyncio.Event().wait()
+
+    async with Client(bootstrap_servers=cluster_servers.bootstrap) as client:
+        with pytest.raises(NotWriterError, match=ledger):
+            await write(client)
+        with pytest.raises(ClosedError):
+            await seen[0].send(topic, b"too late")
+        async with single_writer(ledger, client=client, **QUICK) as producer:
+            await producer.send(topic, b"again")
+
+
+async def test_a_body_that_does_not_wait_is_told_by_its_sends(
+    cluster_servers: Any, ledger: str
+) -> None:
+    topic = await cluster_servers.new_topic(1)
+
+    async def write(client: Client) -> None:
+        async with single_writer(ledger, client=client, **STATIC) as producer:
+            with anyio.CancelScope(shield=True):
+                await lose(client, ledger)
+                for _ in range(100_000):
+                    producer.send(topic, b"v")
+                    await asyncio.sleep(0.001)
+
+    async with Client(bootstrap_servers=cluster_servers.bootstrap) as client:
+        with pytest.raises(NotWriterError):
+            await write(client)
+
+
+async def test_the_bodys_own_error_comes_through(cluster_servers: Any, ledger: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with single_writer(ledger, bootstrap_servers=cluster_servers.bootstrap, **QUICK):
+            raise ZeroDivisionError
+
+
+def test_transactions_are_not_there_yet() -> None:
+    with pytest.raises(IllegalStateError, match="transaction"):
+        single_writer("g", bootstrap_servers="localhost:9092", transactional_id="t")
+
+
+def test_an_unknown_option_is_named() -> None:
+    options: Any = {"acsk": "all"}
+    with pytest.raises(ConfigError, match="acks"):
+        single_writer("g", bootstrap_servers="localhost:9092", **options)
+
+
+async def test_options_of_connections_belong_to_the_client_that_is_shared(
+    cluster_servers: Any,
+) -> None:
+    async with Client(bootstrap_servers=cluster_servers.bootstrap) as client:
+        with pytest.raises(ConfigError, match="bootstrap_servers"):
+            async with single_writer("g", client=client, bootstrap_servers="localhost:9092"):
+                pass
