@@ -91,7 +91,8 @@ class Engine:
         self._spawn = spawn
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
-        cluster.metrics.gauge("consumer.buffer.bytes", lambda: self.buffer.size)
+        buffered = cluster.metrics.gauge("consumer.buffer.bytes")
+        self._uncount = buffered.include(lambda: self.buffer.size)
 
     async def start(self) -> None:
         """Begins; returns when the partitions are known, and where to begin in them.
@@ -153,6 +154,7 @@ class Engine:
             self._release()
 
     def _release(self) -> None:
+        self._uncount()
         if self._follower is not None:
             self.cluster.updater.unwant(self._follower.topics)
         if self.group is not None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from aiokclient._buffers import BufferPool
 from aiokclient.consumer.cursor import RecordCursor, clock_of
 from aiokclient.consumer.ends import EndsLookup
 from aiokclient.consumer.reader import Reader
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["ArrowBatches", "RecordBatches", "RecordIterator"]
+
+KEPT = 32 * 1024 * 1024
+"""Bytes of memory of Arrow batches that are gone, for the next ones."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -93,7 +97,7 @@ class RecordBatches(Generic[K, V]):
 class ArrowBatches:
     """`async for table in consumer.arrow_batches()`: a `pyarrow.RecordBatch` for each part."""
 
-    __slots__ = ("__weakref__", "_check_crcs", "_reader")
+    __slots__ = ("__weakref__", "_check_crcs", "_pool", "_reader")
 
     def __init__(self, reader: Reader, *, check_crcs: bool) -> None:
         from aiokclient.record.arrow import arrow_schema
@@ -101,6 +105,7 @@ class ArrowBatches:
         arrow_schema()  # Without pyarrow this says what to install, here and not in a thread.
         self._reader = reader
         self._check_crcs = check_crcs
+        self._pool = BufferPool(KEPT)
 
     def __aiter__(self) -> Self:
         return self
@@ -114,10 +119,14 @@ class ArrowBatches:
     def interrupt(self) -> None:
         """It asks the reader each time anyway."""
 
-    def _convert(self, tp: TopicPartition, batches: Sequence[RecordBatch], offset: int) -> Any:
+    def _convert(
+        self, tp: TopicPartition, batches: Sequence[RecordBatch], offset: int, limit: int
+    ) -> Any:
         from aiokclient.record.arrow import to_arrow
 
         if self._check_crcs and not all(b.check_crc() for b in batches if b.is_control):
             raise CorruptRecordError("the checksum of a control batch is wrong", topic_partition=tp)
-        table = to_arrow(*tp, batches, offset, check_crcs=self._check_crcs)
+        table = to_arrow(
+            *tp, batches, offset, check_crcs=self._check_crcs, limit=limit, pool=self._pool
+        )
         return table if table.num_rows else None

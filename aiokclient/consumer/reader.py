@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import anyio
 
 from aiokclient.consumer.deserialize import RawRecord
+from aiokclient.consumer.effort import CONTENT, is_light
 from aiokclient.consumer.ends import Ends, EndsLookup
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.in_hand import InHand
@@ -32,10 +33,10 @@ from aiokclient.consumer.records import Records
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import SubscriptionState
 from aiokclient.consumer.turnstile import Cursor, Turnstile
-from aiokclient.consumer.unpack import THREAD_BYTES, Chunk, Unpacker
+from aiokclient.consumer.unpack import Chunk, Unpacker
 from aiokclient.errors import CorruptBatchError, CorruptRecordError, KafkaError
 from aiokclient.metrics import Metrics
-from aiokclient.record.batch import RecordBatch
+from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch
 from aiokclient.types import TopicPartition
 
 __all__ = ["GIVE_WAY_S", "Reader"]
@@ -45,7 +46,7 @@ GIVE_WAY_S: Final = 0.010
 
 
 T = TypeVar("T")
-Convert: TypeAlias = Callable[[TopicPartition, Sequence[RecordBatch], int], T | None]
+Convert: TypeAlias = Callable[[TopicPartition, Sequence[RecordBatch], int, int], T | None]
 
 
 class Reader:
@@ -320,7 +321,10 @@ class Reader:
             if by_partition and chunk.state is not first:
                 break
             room = max_records - len(records)
-            records += chunk.records[chunk.handed : chunk.handed + room]
+            if chunk.handed == 0 and len(chunk.records) <= room:
+                records += chunk.records
+            else:
+                records += chunk.records[chunk.handed : chunk.handed + room]
             chunk.handed = min(chunk.handed + room, len(chunk.records))
             self._move(chunk)
             if not chunk.left:
@@ -366,9 +370,10 @@ class Reader:
     async def read_part(self, cursor: Cursor, convert: Convert[T]) -> T | None:
         """All that is left of the next fetched part, converted; None when it is over.
 
-        `convert` gets the partition, its batches and the offset to begin at, runs in a thread if
-        they are large, and answers None if there is nothing in them for the program. Where a batch
-        is damaged (CorruptRecordError) the part ends before it.
+        `convert` gets the partition, its batches, the offset to begin at and how many bytes there
+        may be in a batch, runs in a thread if they are large, and answers None if there is nothing
+        in them for the program. Where a batch is damaged (CorruptRecordError) the part ends before
+        it.
         """
         with self.turnstile.enter(cursor):
             self._ask()
@@ -397,12 +402,18 @@ class Reader:
     ) -> tuple[T | None, int]:
         """The converted part, and of how many batches it is: those before a damaged one."""
         batches = [fetch.batches[index] for index in part]
+        tp, offset = fetch.state.tp, fetch.offset
+        loop = asyncio.get_running_loop()
         while batches:
-            work = partial(convert, fetch.state.tp, batches, fetch.offset)
             try:
-                if sum(batch.size for batch in batches) < THREAD_BYTES:
-                    return work(), len(batches)
-                return await asyncio.get_running_loop().run_in_executor(None, work), len(batches)
+                if is_light(batches):
+                    try:
+                        limit = CONTENT // len(batches)
+                        return convert(tp, batches, offset, limit), len(batches)
+                    except CorruptRecordError:
+                        pass  # Perhaps there is more in them, which a thread will find out.
+                work = partial(convert, tp, batches, offset, DEFAULT_LIMIT)
+                return await loop.run_in_executor(None, work), len(batches)
             except CorruptRecordError as error:
                 if len(batches) == 1:
                     self._mark_damaged(fetch, part[0], error)

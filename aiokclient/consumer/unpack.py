@@ -1,8 +1,8 @@
 """From fetched batches to lists of records, when the reader reaches them.
 
 A step unpacks one large batch, or several small ones, into a `Chunk`. Checksum, decompression and
-decoding of what is large happen in a thread, one batch ahead of the reader; what is small is done
-at once. User code (deserializers) runs in the loop, for a few milliseconds a step.
+decoding of what would hold the loop happen in a thread, one batch ahead of the reader; all else is
+done at once. User code (deserializers) runs in the loop, for a few milliseconds a step.
 """
 
 from __future__ import annotations
@@ -14,21 +14,19 @@ from operator import length_hint
 from typing import Final
 
 from aiokclient.consumer.deserialize import Deserializers, RawRecord
+from aiokclient.consumer.effort import CONTENT, is_light
 from aiokclient.consumer.fetch_buffer import Damage, Decoded, FetchBuffer, PartitionFetch
 from aiokclient.consumer.positions import PartitionState
 from aiokclient.errors import CorruptRecordError, RecordError
-from aiokclient.record.batch import RecordBatch
-from aiokclient.record.compression import Compression
+from aiokclient.record.batch import DEFAULT_LIMIT, Compression, RecordBatch
 from aiokclient.types import TopicPartition
 
 __all__ = ["Chunk", "Unpacker"]
 
 GROUP_RECORDS: Final = 500
 GROUP_BYTES: Final = 64 * 1024
-THREAD_BYTES: Final = 64 * 1024
-"""A compressed batch of this size is worth a thread."""
-THREAD_RECORDS: Final = 4096
-"""So is one with so many records, compressed or not: the loop is not to be held."""
+GROUP_PACKED: Final = 8
+"""What is compressed counts so many times as much: there may be a lot in it."""
 STEP_S: Final = 0.005
 """How long a step may run user code."""
 
@@ -142,7 +140,7 @@ class Unpacker:
         size = 0
         while fetch.index < len(fetch.batches):
             batch = fetch.batches[fetch.index]
-            size += batch.size
+            size += batch.size * GROUP_PACKED if batch.is_compressed else batch.size
             if fetch.index > first and (
                 batch.leader_epoch != epoch
                 or len(records) + batch.count > GROUP_RECORDS
@@ -157,7 +155,7 @@ class Unpacker:
                 break
             if found is None:
                 break
-            records += found
+            records = records + found if records else found
             fetch.offset = batch.next_offset
             fetch.index += 1
         if fetch.index == first:
@@ -170,10 +168,15 @@ class Unpacker:
             if batch.is_control and self._check_crcs and not batch.check_crc():
                 raise CorruptRecordError("the checksum of a control batch does not match")
             return []
-        if not _large(batch):
-            return self._records(fetch, batch)
         job = fetch.job
         if job is None:
+            if is_light((batch,)):
+                try:
+                    return self._work(fetch, batch, CONTENT)()
+                except CorruptRecordError:
+                    # There may be more in it than that.
+                    if batch.compression == Compression.NONE or not batch.valid:
+                        raise
             job = fetch.job = self._start(fetch, batch)
         if not job.done():
             return None
@@ -182,17 +185,20 @@ class Unpacker:
         self._start_ahead(fetch)
         return records
 
-    def _records(self, fetch: PartitionFetch, batch: RecordBatch) -> list[RawRecord]:
-        tp = fetch.state.tp
-        return batch.records(tp.topic, tp.partition, fetch.offset, check_crcs=self._check_crcs)
+    def _work(
+        self, fetch: PartitionFetch, batch: RecordBatch, limit: int = DEFAULT_LIMIT
+    ) -> Callable[[], list[RawRecord]]:
+        return partial(
+            batch.records,
+            *fetch.state.tp,
+            fetch.offset,
+            check_crcs=self._check_crcs,
+            limit=limit,
+        )
 
     def _start(self, fetch: PartitionFetch, batch: RecordBatch) -> asyncio.Future[list[RawRecord]]:
         loop = asyncio.get_running_loop()
-        tp = fetch.state.tp
-        work = partial(
-            batch.records, tp.topic, tp.partition, fetch.offset, check_crcs=self._check_crcs
-        )
-        job = loop.run_in_executor(None, work)
+        job = loop.run_in_executor(None, self._work(fetch, batch))
         job.add_done_callback(self._finished)
         return job
 
@@ -201,7 +207,11 @@ class Unpacker:
         following = fetch.index + 1
         if following < len(fetch.batches) and fetch.visible[following]:
             batch = fetch.batches[following]
-            if _large(batch):
+            try:
+                light = is_light((batch,))
+            except CorruptRecordError:
+                return  # No such codec: reading it says so.
+            if not light:
                 fetch.job = self._start(fetch, batch)
 
     def _finished(self, job: asyncio.Future[list[RawRecord]]) -> None:
@@ -258,12 +268,3 @@ class Unpacker:
         chunk.records = [record for record in chunk.records if record.offset < limit]
         if chunk.error is not None and chunk.error.offset >= limit:
             chunk.error = None
-
-
-def _large(batch: RecordBatch) -> bool:
-    if batch.count > THREAD_RECORDS:
-        return True
-    try:
-        return batch.size >= THREAD_BYTES and batch.compression != Compression.NONE
-    except CorruptRecordError:
-        return False  # No such codec: reading it says so.

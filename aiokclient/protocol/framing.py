@@ -16,6 +16,7 @@ from collections import deque
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokclient._buffers import BufferPool
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages.header import RequestHeader, ResponseHeader
@@ -29,6 +30,10 @@ _PREFIX = _LENGTH.size
 _HEADER_START = Layout(">hhi")
 _REQUEST_START = Layout(">ihhi")
 _SCRATCH = 64 * 1024
+_KEPT = 64 * 1024 * 1024
+"""Bytes of memory of large frames that a reader keeps for the next ones."""
+_LULL = 16
+"""So many readings without a large frame, and what was kept is given back."""
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
 
@@ -39,7 +44,8 @@ class FrameReader:
     to, ``received(n)`` takes note of n bytes there and returns the frames that
     are complete. Each frame is memory of its own, which stays as it is while
     anyone holds it. Small frames are copied out of a shared buffer; the bytes
-    of a large one go straight to where they will stay.
+    of a large one go straight to where they will stay, which may be memory of
+    an earlier one that nobody holds any more.
 
     max_frame: bytes; may be changed at any time and holds for the next frame
     """
@@ -48,13 +54,15 @@ class FrameReader:
         self.max_frame = max_frame
         self._scratch = memoryview(bytearray(_SCRATCH))
         self._filled = 0
-        self._frame: bytearray | None = None
+        self._pool = BufferPool(_KEPT)
+        self._lull = 0
+        self._frame: memoryview | None = None
         self._frame_filled = 0
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes may be written; never empty."""
         if self._frame is not None:
-            return memoryview(self._frame)[self._frame_filled :]
+            return self._frame[self._frame_filled :]
         return self._scratch[self._filled :]
 
     def received(self, count: int) -> list[Buffer]:
@@ -69,7 +77,7 @@ class FrameReader:
         self._frame_filled += count
         if self._frame_filled < len(self._frame):
             return []
-        frame, self._frame = memoryview(self._frame), None
+        frame, self._frame = self._frame, None
         return [frame]
 
     def _cut(self) -> list[Buffer]:
@@ -89,10 +97,14 @@ class FrameReader:
         if start and rest:
             self._scratch[:rest] = bytes(self._scratch[start : self._filled])
         self._filled = rest
+        self._lull += 1
+        if self._lull == _LULL:
+            self._pool.clear()
         return frames
 
     def _begin_large(self, begin: int, length: int) -> None:
-        self._frame = bytearray(length)
+        self._lull = -1
+        self._frame = self._pool.take(length)
         self._frame_filled = self._filled - begin
         self._frame[: self._frame_filled] = self._scratch[begin : self._filled]
 

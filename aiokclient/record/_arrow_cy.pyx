@@ -1,159 +1,106 @@
 """Records straight into the buffers of Arrow columns, without an object for any of them.
 
-pyarrow makes arrays of the buffers in `arrow`; nothing of it is needed here.
+`arrow` makes arrays of the buffers; nothing of pyarrow is needed here. The records are gone through
+in C and without the GIL, see _arrow.h; here is the memory that they go to. It comes in blocks: one
+for all that has a fixed size for each row, one for the keys, one for the values, and as much again
+for headers, once there are any. A block that turns out too small is copied into a larger one.
 """
 
-from aiokclient.errors import KafkaError
+from aiokclient.errors import CorruptRecordError, KafkaError
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from aiokclient.record._batch_cy cimport RecordBatch, content, corrupt, fill
 from aiokclient.record._decode_cy cimport Head, begin, finish, refuse
-from aiokclient.record._native cimport (
-    AiokCursor,
-    AiokFields,
-    aiok_next,
-    aiok_read_bytes,
-    aiok_read_varint,
-)
+from aiokclient.record._native cimport AiokCursor, AiokFields
 
-__all__ = ["Binary", "Columns"]
+__all__ = ["Columns"]
+
+cdef extern from "_arrow.h":
+    enum:
+        AIOK_MORE_KEYS
+        AIOK_MORE_VALUES
+        AIOK_MORE_HEADERS
+        AIOK_CHANGED
+        AIOK_SLACK
+
+    ctypedef struct AiokBinary:
+        uint8_t *content
+        int32_t *ends
+        uint8_t *valid
+        int64_t size
+        int64_t room
+        int64_t count
+        int64_t nulls
+
+    ctypedef struct AiokColumns:
+        int64_t *offsets
+        int64_t *timestamps
+        uint8_t *timed
+        int32_t *kinds
+        int32_t *header_ends
+        int64_t untimed
+        int64_t rows
+        int64_t header_room
+        int64_t header_bytes
+        AiokBinary keys
+        AiokBinary values
+        AiokBinary header_keys
+        AiokBinary header_values
+
+    int aiok_fill(
+        AiokColumns *to,
+        AiokCursor *cursor,
+        AiokFields *fields,
+        int32_t *left,
+        int64_t base_offset,
+        int64_t start_offset,
+        int appended,
+        int64_t append_time,
+    ) nogil
+    bint aiok_is_ascii(const uint8_t *at, int64_t size) nogil
 
 cdef enum:
     SMALLEST = 7
+    MOST = 64 * 1024 * 1024
 
 
 @cython.final
 @cython.no_gc
-cdef class Buffer:
-    """Bytes that grow, from Arrow's pool: fresh pages of memory cost as much as filling them."""
+cdef class Block:
+    """Memory of one purpose, taken from a pool, handed out in aligned pieces."""
 
-    cdef object allocate
-    cdef object buffer
+    cdef object view
     cdef uint8_t *at
-    cdef Py_ssize_t size
-    cdef Py_ssize_t room
+    cdef Py_ssize_t used
 
-    def __cinit__(self, allocate):
-        self.allocate = allocate
+    def __cinit__(self, pool, Py_ssize_t size):
+        cdef Py_buffer view
+        self.view = pool.take(size)
+        PyObject_GetBuffer(self.view, &view, PyBUF_SIMPLE)
+        self.at = <uint8_t *>view.buf
+        PyBuffer_Release(&view)
 
-    cdef inline int need(self, Py_ssize_t more) except -1:
-        if self.size + more > self.room:
-            self.grow(max(2 * self.room, self.size + more, 256))
-        return 0
+    cdef uint8_t *piece(self, Py_ssize_t size) noexcept:
+        """The next piece: as many bytes as `pieces` has counted for it."""
+        cdef uint8_t *at = self.at + self.used
+        self.used += pieces(size)
+        return at
 
-    cdef int grow(self, Py_ssize_t room) except -1:
-        if self.buffer is None:
-            self.buffer = self.allocate(room)
-        else:
-            self.buffer.resize(room)
-        self.at = <uint8_t *><uintptr_t>self.buffer.address
-        self.room = room
-        return 0
-
-    cdef inline int add(self, const void *what, Py_ssize_t size) except -1:
-        self.need(size)
-        memcpy(self.at + self.size, what, size)
-        self.size += size
-        return 0
-
-    cdef inline void put_int64(self, int64_t number) noexcept:
-        (<int64_t *>(self.at + self.size))[0] = number
-        self.size += sizeof(number)
-
-    cdef inline void put_int32(self, int32_t number) noexcept:
-        (<int32_t *>(self.at + self.size))[0] = number
-        self.size += sizeof(number)
-
-    cdef object done(self):
-        if self.buffer is None:
-            self.grow(0)
-        self.buffer.resize(self.size)
-        return self.buffer
+    cdef object slice(self, const void *at, Py_ssize_t size):
+        cdef Py_ssize_t start = <const uint8_t *>at - self.at
+        return self.view[start : start + size]
 
 
-@cython.final
-@cython.no_gc
-cdef class Validity:
-    """A bit for each row, made only once there is a null."""
-
-    cdef object allocate
-    cdef Buffer bits
-    cdef readonly Py_ssize_t nulls
-
-    def __cinit__(self, allocate):
-        self.allocate = allocate
-
-    cdef inline int add(self, Py_ssize_t row, bint valid) except -1:
-        if not self.nulls or self.bits.size <= row >> 3:
-            return 0 if valid and not self.nulls else self.set(row, valid)
-        if not valid:
-            self.bits.at[row >> 3] &= ~(1 << (row & 7))
-            self.nulls += 1
-        return 0
-
-    cdef int set(self, Py_ssize_t row, bint valid) except -1:
-        cdef Py_ssize_t size = row // 8 + 1, before
-        if not self.nulls:
-            self.bits = Buffer(self.allocate)
-            self.bits.need(size)
-            memset(self.bits.at, 0xFF, size)
-            self.bits.size = size
-        elif self.bits.size < size:
-            self.bits.need(1)
-            self.bits.at[size - 1] = 0xFF
-            self.bits.size = size
-        if not valid:
-            self.bits.at[size - 1] &= ~(1 << (row & 7))
-            self.nulls += 1
-        return 0
-
-    cdef object done(self):
-        return self.bits.done() if self.nulls else None
+cdef inline Py_ssize_t pieces(Py_ssize_t size) noexcept:
+    return (size + 63) & ~63
 
 
-@cython.final
-@cython.no_gc
-cdef class Binary:
-    """A column of bytes: validity, offsets, content."""
-
-    cdef Validity validity
-    cdef Buffer offsets
-    cdef Buffer content
-    cdef readonly Py_ssize_t count
-    cdef Py_ssize_t largest
-
-    def __cinit__(self, Py_ssize_t largest, allocate):
-        self.validity = Validity(allocate)
-        self.offsets, self.content = Buffer(allocate), Buffer(allocate)
-        self.largest = min(largest, <Py_ssize_t>INT32_MAX)
-        self.offsets.need(4)
-        self.offsets.put_int32(0)
-
-    cdef inline int add(self, const uint8_t *at, Py_ssize_t size) except -1:
-        """Room for the offset has been reserved."""
-        self.validity.add(self.count, size >= 0)
-        if size > 0:
-            if self.content.size + size > self.largest:
-                raise too_large()
-            self.content.add(at, size)
-        self.offsets.put_int32(<int32_t>self.content.size)
-        self.count += 1
-        return 0
-
-    cdef int add_object(self, object part) except -1:
-        if part is None:
-            return self.add(NULL, -1)
-        return self.add(<const uint8_t *>PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
-
-    def buffers(self):
-        """What pyarrow makes an array of, and the number of nulls."""
-        made = [self.validity.done(), self.offsets.done(), self.content.done()]
-        return made, self.validity.nulls
+cdef inline Py_ssize_t bits(Py_ssize_t count) noexcept:
+    return (count + 7) >> 3
 
 
 cdef object too_large():
@@ -163,58 +110,115 @@ cdef object too_large():
 @cython.final
 @cython.no_gc
 cdef class Columns:
-    """What becomes the columns; `largest` is how many bytes one may hold.
+    """What becomes the columns, of records that are added batch by batch.
 
-    `allocate(size)` makes a buffer as `pyarrow.allocate_buffer(size, resizable=True)` does.
+    `largest` is how many bytes one column may hold. `pool` gives memory as a `BufferPool` does.
+    `rows` and `size` are guesses of how many records there will be, and of how many bytes.
     """
 
-    cdef Buffer _offsets
-    cdef Buffer _timestamps
-    cdef Buffer _kinds
-    cdef Buffer _header_ends
-    cdef Validity _timed
-    cdef readonly Binary keys
-    cdef readonly Binary values
-    cdef readonly Binary header_keys
-    cdef readonly Binary header_values
-    cdef readonly Py_ssize_t count
+    cdef object _pool
+    cdef int64_t _largest
+    cdef AiokColumns _to
+    cdef Py_ssize_t _row_room
+    cdef Py_ssize_t _guess
+    cdef Block _rows
+    cdef Block _headers
+    cdef Block _keys
+    cdef Block _values
+    cdef Block _header_keys
+    cdef Block _header_values
 
-    def __cinit__(self, Py_ssize_t largest, allocate):
-        self._offsets, self._timestamps = Buffer(allocate), Buffer(allocate)
-        self._kinds, self._header_ends = Buffer(allocate), Buffer(allocate)
-        self._timed = Validity(allocate)
-        self.keys, self.values = Binary(largest, allocate), Binary(largest, allocate)
-        self.header_keys = Binary(largest, allocate)
-        self.header_values = Binary(largest, allocate)
-        self._header_ends.need(4)
-        self._header_ends.put_int32(0)
+    def __cinit__(self, Py_ssize_t largest, pool, Py_ssize_t rows=0, Py_ssize_t size=0):
+        self._pool = pool
+        self._largest = min(largest, <Py_ssize_t>INT32_MAX)
+        self._guess = size
+        self._need_rows(max(rows, 1))
+        self._need_headers(0)
 
-    def buffers(self):
-        """For offsets, timestamps and their types what pyarrow makes arrays of, and the nulls."""
-        return [
-            ([None, self._offsets.done()], 0),
-            ([self._timed.done(), self._timestamps.done()], self._timed.nulls),
-            ([None, self._kinds.done()], 0),
-        ]
+    @property
+    def count(self):
+        """How many rows there are."""
+        return self._to.rows
+
+    @property
+    def header_count(self):
+        return self._to.header_keys.count
+
+    # -- what is asked for at the end: buffers, and the number of nulls
+
+    def place(self, int32_t number):
+        """A column of that number in each row."""
+        cdef int32_t *found = <int32_t *>self._rows.at
+        cdef Py_ssize_t row
+        for row in range(self._to.rows):
+            found[row] = number
+        return [None, self._rows.slice(found, 4 * self._to.rows)], 0
+
+    def offsets(self):
+        return [None, self._rows.slice(self._to.offsets, 8 * self._to.rows)], 0
+
+    def timestamps(self):
+        valid = None
+        if self._to.untimed:
+            valid = self._rows.slice(self._to.timed, bits(self._to.rows))
+        found = self._rows.slice(self._to.timestamps, 8 * self._to.rows)
+        return [valid, found], self._to.untimed
+
+    def timestamp_types(self):
+        return [None, self._rows.slice(self._to.kinds, 4 * self._to.rows)], 0
 
     def header_ends(self):
         """Where the headers of each row end."""
-        return self._header_ends.done()
+        return self._rows.slice(self._to.header_ends, 4 * (self._to.rows + 1))
 
-    def add(self, batch, start_offset, bint check_crcs, limit):
+    def keys(self):
+        return binary(&self._to.keys, self._rows, self._keys)
+
+    def values(self):
+        return binary(&self._to.values, self._rows, self._values)
+
+    def header_keys(self):
+        if self._header_keys is not None:
+            if not aiok_is_ascii(self._to.header_keys.content, self._to.header_keys.size):
+                self._mend_header_keys()
+        return binary(&self._to.header_keys, self._headers, self._header_keys)
+
+    def header_values(self):
+        return binary(&self._to.header_values, self._headers, self._header_values)
+
+    cdef int _mend_header_keys(self) except -1:
+        """What is not UTF-8 becomes so, as in the headers of a record."""
+        cdef AiokBinary *column = &self._to.header_keys
+        cdef Py_ssize_t i, start = 0, size = 0
+        cdef list names = []
+        for i in range(column.count):
+            name = column.content[start : column.ends[i + 1]]
+            names.append(name.decode("utf-8", "replace").encode())
+            start = column.ends[i + 1]
+        found = b"".join(names)
+        if len(found) > self._largest:
+            raise too_large()
+        self._header_keys = Block(self._pool, len(found))
+        column.content = self._header_keys.at
+        column.size = column.room = len(found)
+        memcpy(column.content, <const uint8_t *>found, column.size)
+        for i in range(column.count):
+            size += len(names[i])
+            column.ends[i + 1] = size
+        return 0
+
+    # -- records
+
+    def add(self, RecordBatch batch not None, start_offset, bint check_crcs, limit):
         """The records of a batch from `start_offset` on. Raises as its `rows` does."""
-        if not isinstance(batch, RecordBatch):
-            rows = batch.rows(start_offset, check_crcs=check_crcs, limit=limit)
-            self._add_rows(rows, batch.timestamp_type)
-            return
         if check_crcs and not batch.check_crc():
             raise corrupt(batch, "its checksum is wrong")
         try:
-            self._add_batch(batch, start_offset, limit)
+            self._add(batch, start_offset, limit)
         except KafkaError as error:
             raise corrupt(batch, error.message) from error
 
-    cdef int _add_batch(self, RecordBatch batch, object start_offset, object limit) except -1:
+    cdef int _add(self, RecordBatch batch, object start_offset, object limit) except -1:
         cdef Py_buffer view
         cdef Head head
         cdef Py_ssize_t start, size
@@ -223,80 +227,141 @@ cdef class Columns:
         PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
         try:
             if start + size > view.len:
-                raise corrupt(batch, "the buffer has become smaller")
-            self._add_records(<const uint8_t *>view.buf + start, size, &head)
+                raise CorruptRecordError("the buffer has become smaller")
+            self._need_rows(self._to.rows + min(<Py_ssize_t>head.count, size // SMALLEST))
+            if self._values is None and size > batch.size:  # The others may be as compressed.
+                self._guess = max(size, min(self._guess * (size // batch.size), MOST))
+            self._read(<const uint8_t *>view.buf + start, size, &head)
         finally:
             PyBuffer_Release(&view)
         return 0
 
-    cdef int _add_records(self, const uint8_t *data, Py_ssize_t size, Head *head) except -1:
+    cdef int _read(self, const uint8_t *data, Py_ssize_t size, Head *head) except -1:
         cdef AiokCursor cursor
         cdef AiokFields fields
-        cdef int failed
-        self._reserve(min(<Py_ssize_t>head.count, size // SMALLEST), size)
+        cdef AiokColumns *to = &self._to
+        cdef int32_t left = head.count
+        cdef int stopped
         begin(&cursor, data, size, head)
-        for _ in range(head.count):
-            failed = aiok_next(&cursor, &fields)
-            if failed:
-                refuse(failed, &fields, head)
-            if head.base_offset + fields.offset_delta < head.start_offset:
-                continue
-            if head.appended:
-                fields.timestamp = head.append_time
-            self._add_place(
-                head.base_offset + fields.offset_delta, fields.timestamp, head.appended
-            )
-            self.keys.add(fields.key, fields.key_size)
-            self.values.add(fields.value, fields.value_size)
-            if fields.header_count:
-                self._add_headers(&fields, cursor.end)
-            self._header_ends.put_int32(<int32_t>self.header_keys.count)
+        while left:
+            with nogil:
+                stopped = aiok_fill(
+                    to,
+                    &cursor,
+                    &fields,
+                    &left,
+                    head.base_offset,
+                    head.start_offset,
+                    head.appended,
+                    head.append_time,
+                )
+            if stopped > 0:
+                refuse(stopped, &fields, head)
+            elif stopped == AIOK_CHANGED:
+                raise BufferError("the bytes have changed while they were read")
+            elif stopped == AIOK_MORE_VALUES:
+                self._values = self._more(&to.values, self._values, fields.value_size, size)
+            elif stopped == AIOK_MORE_KEYS:
+                self._keys = self._more(&to.keys, self._keys, fields.key_size, size)
+            elif stopped == AIOK_MORE_HEADERS:
+                self._more_headers(fields.header_count)
         return finish(&cursor)
 
-    cdef int _reserve(self, Py_ssize_t rows, Py_ssize_t size) except -1:
-        """Room for so many rows, of so many bytes: after it, `put` needs no check."""
-        self._offsets.need(8 * rows)
-        self._timestamps.need(8 * rows)
-        self._kinds.need(4 * rows)
-        self._header_ends.need(4 * rows)
-        self.keys.offsets.need(4 * rows)
-        self.values.offsets.need(4 * rows)
-        return self.values.content.need(size)
+    # -- room
 
-    cdef inline int _add_place(self, int64_t offset, int64_t timestamp, int kind) except -1:
-        self._offsets.put_int64(offset)
-        self._timed.add(self.count, timestamp != -1)
-        self._timestamps.put_int64(timestamp)
-        self._kinds.put_int32(kind)
-        self.count += 1
-        return 0
-
-    cdef int _add_headers(self, AiokFields *fields, const uint8_t *end) except -1:
-        cdef const uint8_t *at = fields.headers
-        cdef const uint8_t *part
-        cdef int32_t count, size
-        aiok_read_varint(&at, end, &count)
-        if self.header_keys.count + fields.header_count > self.header_keys.largest:
+    cdef Block _more(self, AiokBinary *column, Block old, int64_t size, Py_ssize_t batch):
+        """A block for so many bytes more at least, and for all of the batch if it is the first."""
+        cdef int64_t least = column.size + size, wanted
+        cdef Block block
+        if least > self._largest:
             raise too_large()
-        self.header_keys.offsets.need(4 * <Py_ssize_t>fields.header_count)
-        self.header_values.offsets.need(4 * <Py_ssize_t>fields.header_count)
-        for _ in range(fields.header_count):
-            if aiok_read_bytes(&at, end, &part, &size) or size < 0:
-                raise BufferError("the bytes have changed while they were read")
-            # What is not UTF-8 becomes so, as in the headers of a record.
-            name = part[:size]
-            self.header_keys.add_object(name.decode("utf-8", "replace").encode())
-            if aiok_read_bytes(&at, end, &part, &size):
-                raise BufferError("the bytes have changed while they were read")
-            self.header_values.add(part, size)
+        wanted = max(least, self._guess, batch) if column.size == 0 else 2 * least + batch
+        if column is &self._to.keys and column.size == 0:
+            wanted = max(least, min(wanted, size * self._row_room * 5 // 4))
+        column.room = min(wanted, self._largest) + AIOK_SLACK
+        block = Block(self._pool, column.room)
+        if column.size:
+            memcpy(block.at, column.content, column.size)
+        column.content = block.at
+        return block
+
+    cdef int _more_headers(self, int32_t count) except -1:
+        """Room for the headers of a record, whose count has been checked."""
+        cdef AiokColumns *to = &self._to
+        cdef int64_t size = to.header_bytes, least = to.header_keys.count + count
+        if least > self._largest:
+            raise too_large()
+        if least > to.header_room:
+            self._need_headers(2 * least)
+        if to.header_keys.room - to.header_keys.size < size + AIOK_SLACK:
+            self._header_keys = self._more(&to.header_keys, self._header_keys, size, 0)
+        if to.header_values.room - to.header_values.size < size + AIOK_SLACK:
+            self._header_values = self._more(&to.header_values, self._header_values, size, 0)
         return 0
 
-    cdef int _add_rows(self, list rows, int kind) except -1:
-        """Those of messages of an old format, which are read in Python and have no headers."""
-        self._reserve(len(rows), 0)
-        for offset, timestamp, key, value, _ in rows:
-            self._add_place(offset, timestamp, kind)
-            self.keys.add_object(key)
-            self.values.add_object(value)
-            self._header_ends.put_int32(<int32_t>self.header_keys.count)
+    cdef int _need_rows(self, Py_ssize_t rows) except -1:
+        cdef AiokColumns *to = &self._to
+        cdef AiokColumns old
+        cdef Block block
+        if rows <= self._row_room:
+            return 0
+        if self._row_room:
+            rows = max(rows, 2 * self._row_room)
+        # The first piece is for `place`.
+        block = Block(
+            self._pool,
+            2 * pieces(4 * rows)
+            + 2 * pieces(8 * rows)
+            + 3 * pieces(4 * (rows + 1))
+            + 3 * pieces(bits(rows)),
+        )
+        old = to[0]
+        block.piece(4 * rows)
+        to.offsets = <int64_t *>block.piece(8 * rows)
+        to.timestamps = <int64_t *>block.piece(8 * rows)
+        to.kinds = <int32_t *>block.piece(4 * rows)
+        to.header_ends = <int32_t *>block.piece(4 * (rows + 1))
+        to.keys.ends = <int32_t *>block.piece(4 * (rows + 1))
+        to.values.ends = <int32_t *>block.piece(4 * (rows + 1))
+        to.timed = block.piece(bits(rows))
+        to.keys.valid = block.piece(bits(rows))
+        to.values.valid = block.piece(bits(rows))
+        memset(to.timed, 0xFF, 3 * pieces(bits(rows)))
+        to.header_ends[0] = to.keys.ends[0] = to.values.ends[0] = 0
+        if old.rows:
+            memcpy(to.offsets, old.offsets, 8 * old.rows)
+            memcpy(to.timestamps, old.timestamps, 8 * old.rows)
+            memcpy(to.kinds, old.kinds, 4 * old.rows)
+            memcpy(to.header_ends, old.header_ends, 4 * (old.rows + 1))
+            memcpy(to.keys.ends, old.keys.ends, 4 * (old.rows + 1))
+            memcpy(to.values.ends, old.values.ends, 4 * (old.rows + 1))
+            memcpy(to.timed, old.timed, bits(old.rows))
+            memcpy(to.keys.valid, old.keys.valid, bits(old.rows))
+            memcpy(to.values.valid, old.values.valid, bits(old.rows))
+        self._rows, self._row_room = block, rows
         return 0
+
+    cdef int _need_headers(self, Py_ssize_t count) except -1:
+        cdef AiokColumns *to = &self._to
+        cdef AiokColumns old
+        cdef Block block
+        block = Block(self._pool, 2 * pieces(4 * (count + 1)) + 2 * pieces(bits(count)))
+        old = to[0]
+        to.header_keys.ends = <int32_t *>block.piece(4 * (count + 1))
+        to.header_values.ends = <int32_t *>block.piece(4 * (count + 1))
+        to.header_keys.valid = block.piece(bits(count))
+        to.header_values.valid = block.piece(bits(count))
+        memset(to.header_keys.valid, 0xFF, 2 * pieces(bits(count)))
+        to.header_keys.ends[0] = to.header_values.ends[0] = 0
+        if old.header_keys.count:
+            memcpy(to.header_keys.ends, old.header_keys.ends, 4 * (old.header_keys.count + 1))
+            memcpy(to.header_values.ends, old.header_values.ends, 4 * (old.header_keys.count + 1))
+            memcpy(to.header_values.valid, old.header_values.valid, bits(old.header_keys.count))
+        self._headers, to.header_room = block, count
+        return 0
+
+
+cdef object binary(AiokBinary *column, Block fixed, Block block):
+    valid = fixed.slice(column.valid, bits(column.count)) if column.nulls else None
+    found = b"" if block is None else block.slice(column.content, column.size)
+    return [valid, fixed.slice(column.ends, 4 * (column.count + 1)), found], column.nulls

@@ -94,6 +94,11 @@ cdef class RecordBatch:
         return Compression(codec)
 
     @property
+    def is_compressed(self):
+        """Whether the records are compressed, by whatever codec."""
+        return (self._attributes & CODEC_MASK) != 0
+
+    @property
     def timestamp_type(self):
         """Who set the timestamps. With LOG_APPEND_TIME all records have `max_timestamp`."""
         return APPEND if self._attributes & LOG_APPEND_TIME else CREATE

@@ -123,6 +123,11 @@ class RecordBatch:
         return Compression(codec)
 
     @property
+    def is_compressed(self) -> bool:
+        """Whether the records are compressed, by whatever codec."""
+        return bool(self._attributes & CODEC_MASK)
+
+    @property
     def timestamp_type(self) -> TimestampType:
         """Who set the timestamps. With LOG_APPEND_TIME all records have `max_timestamp`."""
         if self._attributes & LOG_APPEND_TIME:

@@ -6,6 +6,8 @@ to that for v0. `mend` puts the right one in, so that any LZ4 library reads the 
 
 from __future__ import annotations
 
+import struct
+
 import lz4.frame
 
 from aiokclient.errors import CorruptRecordError
@@ -19,6 +21,8 @@ _DENSEST = 255
 _FIRST = 64 * 1024
 _CONTENT_SIZE, _DICTIONARY_ID = 0x08, 0x01  # flags of the frame descriptor
 _MASK = 0xFFFFFFFF
+_BLOCK_SIZE = 0x7FFFFFFF  # the highest bit tells whether the block is compressed
+_SIZE = struct.Struct("<I")
 
 
 def compress_lz4(data: Buffer, level: int) -> bytes:
@@ -28,6 +32,34 @@ def compress_lz4(data: Buffer, level: int) -> bytes:
 
 def decompress_lz4(data: Buffer, limit: int) -> bytes:
     """The content of the frame; CorruptRecordError for what is none or over `limit` bytes."""
+    most = _most(data)
+    if 0 <= most <= min(limit, 4 * len(data) + _FIRST):
+        # In one go, for which the library takes memory as it thinks fit.
+        try:
+            return bytes(lz4.frame.decompress(data))
+        except RuntimeError as error:
+            raise CorruptRecordError(f"the lz4 content cannot be decompressed: {error}") from None
+    return _decompress_slowly(data, limit)
+
+
+def _most(data: Buffer) -> int:
+    """The most bytes that the blocks of the frame can hold; -1 where that takes a closer look."""
+    if len(data) < 15 or data[4] & _DICTIONARY_ID or data[5] < 0x40:
+        return -1
+    block, trailer = 1 << 8 + (data[5] >> 3 & 14), data[4] >> 2 & 4
+    position, most, told = 7, 0, 0
+    if data[4] & _CONTENT_SIZE:
+        position, told = 15, int.from_bytes(data[6:14], "little")
+    while position + 4 <= len(data):
+        (size,) = _SIZE.unpack_from(data, position)
+        if not size:
+            return most if told <= most else -1
+        position += 4 + (size & _BLOCK_SIZE) + trailer
+        most += block
+    return -1
+
+
+def _decompress_slowly(data: Buffer, limit: int) -> bytes:
     decompressor = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     size, room = 0, 4 * len(data) + _FIRST

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aiokclient import _native
+from aiokclient._buffers import BufferPool
 from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, RecordBatchBuilder, Row
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ LARGEST_COLUMN = (1 << 31) - 1
 
 APPENDED = 1024
 """Values that become objects at a time where they have to."""
+
+REPEATED = 1 << 20
+"""Bytes of a column of topics that is worth keeping for the next table."""
 
 
 def arrow_schema() -> pa.Schema:
@@ -46,22 +50,37 @@ def to_arrow(
     *,
     check_crcs: bool = True,
     limit: int = DEFAULT_LIMIT,
+    pool: BufferPool | None = None,
 ) -> pa.RecordBatch:
     """All records of `batches` from `start_offset` on as one Arrow record batch.
 
     Control batches are left out. Keys and values are copied out of the batches. `limit` is for the
-    records of one batch, in bytes, as in `RecordBatch.records`. Raises CorruptRecordError as that
-    does, and ValueError if keys or values come to 2 GiB, which one Arrow column does not hold.
+    records of one batch, in bytes, as in `RecordBatch.records`. Memory comes from `pool`, if there
+    is one. Raises CorruptRecordError as `records` does, and ValueError if keys or values come to
+    2 GiB, which one Arrow column does not hold.
     """
-    pyarrow, schema = _pyarrow(), arrow_schema()
-    count, columns = _columns(batches, start_offset, check_crcs, limit)
+    kept = [batch for batch in batches if not batch.is_control]
+    native = _arrow_cy is not None and all(isinstance(batch, RecordBatch) for batch in kept)
+    columns = _columns_cy if native else _columns_py
+    count, arrays = columns(partition, kept, start_offset, check_crcs, limit, pool)
     if not count:
         return empty_arrow()
-    place = [
-        pyarrow.repeat(pyarrow.scalar(value, schema.field(name).type), count)
-        for name, value in (("topic", topic), ("partition", partition))
-    ]
-    return pyarrow.RecordBatch.from_arrays([*place, *columns], schema=schema)
+    return _pyarrow().RecordBatch.from_arrays([_repeated(topic, count), *arrays], schema=_schema())
+
+
+def _repeated(topic: str, count: int) -> pa.Array:
+    """A column of topics: part of a longer one that may serve for other tables, too."""
+    length = max(1024, 1 << (count - 1).bit_length())
+    if length * (len(topic) + 4) > REPEATED:
+        pyarrow = _pyarrow()
+        return pyarrow.repeat(pyarrow.scalar(topic, pyarrow.string()), count)
+    return _kept(topic, length).slice(0, count)
+
+
+@lru_cache(maxsize=8)
+def _kept(topic: str, length: int) -> pa.Array:
+    pyarrow = _pyarrow()
+    return pyarrow.repeat(pyarrow.scalar(topic, pyarrow.string()), length)
 
 
 def append_arrow(
@@ -94,20 +113,25 @@ def append_arrow(
 
 
 def _columns_py(
-    batches: Iterable[RecordBatch], start_offset: int, check_crcs: bool, limit: int
+    partition: int,
+    batches: Sequence[RecordBatch],
+    start_offset: int,
+    check_crcs: bool,
+    limit: int,
+    pool: BufferPool | None,
 ) -> tuple[int, list[pa.Array]]:
-    """How many records there are, and the arrays for all but topic and partition."""
+    """How many records there are, and the arrays for all but the topic."""
     rows: list[Row] = []
     kinds: list[int] = []
     for batch in batches:
-        if not batch.is_control:
-            read = batch.rows(start_offset, check_crcs=check_crcs, limit=limit)
-            rows += read
-            kinds += [int(batch.timestamp_type)] * len(read)
+        read = batch.rows(start_offset, check_crcs=check_crcs, limit=limit)
+        rows += read
+        kinds += [int(batch.timestamp_type)] * len(read)
     if not rows:
         return 0, []
     offsets, timestamps, keys, values, headers = zip(*rows, strict=True)
     columns = {
+        "partition": [partition] * len(rows),
         "offset": offsets,
         "timestamp": [None if timestamp == -1 else timestamp for timestamp in timestamps],
         "timestamp_type": kinds,
@@ -120,52 +144,62 @@ def _columns_py(
 
 
 def _columns_cy(
-    batches: Iterable[RecordBatch], start_offset: int, check_crcs: bool, limit: int
+    partition: int,
+    batches: Sequence[RecordBatch],
+    start_offset: int,
+    check_crcs: bool,
+    limit: int,
+    pool: BufferPool | None,
 ) -> tuple[int, list[pa.Array]]:
     """The same by native code, which fills the buffers of the arrays."""
-    pyarrow, schema = _pyarrow(), arrow_schema()
-    allocate = partial(pyarrow.allocate_buffer, resizable=True)
-    columns = _arrow_cy.Columns(LARGEST_COLUMN, allocate)
+    pyarrow = _pyarrow()
+    rows = sum(min(batch.count, batch.size) for batch in batches)
+    size = sum(batch.size for batch in batches)
+    columns = _arrow_cy.Columns(LARGEST_COLUMN, pool or BufferPool(0), rows, size)
     for batch in batches:
-        if not batch.is_control:
-            columns.add(batch, start_offset, check_crcs, limit)
+        columns.add(batch, start_offset, check_crcs, limit)
     count = columns.count
+    if not count:
+        return 0, []
+    wrap, make = pyarrow.py_buffer, pyarrow.Array.from_buffers
 
     def array(kind: pa.DataType, made: tuple[list[Any], int], length: int = count) -> Any:
         buffers, nulls = made
-        return pyarrow.Array.from_buffers(kind, length, buffers, nulls)
+        return make(kind, length, [b if b is None else wrap(b) for b in buffers], nulls)
 
-    def binary(kind: pa.DataType, column: Any) -> Any:
-        return array(kind, column.buffers(), column.count)
-
-    headers = schema.field("headers").type
-    header = pyarrow.StructArray.from_arrays(
-        [
-            binary(pyarrow.string(), columns.header_keys),
-            binary(pyarrow.binary(), columns.header_values),
-        ],
-        fields=list(headers.value_type),
-    )
-    kinds = [schema.field(name).type for name in ("offset", "timestamp", "timestamp_type")]
+    number, millis, content, headers, header = _types()
+    text, length = pyarrow.string(), columns.header_count
+    header_arrays = [
+        array(text, columns.header_keys(), length),
+        array(content, columns.header_values(), length),
+    ]
+    pairs = pyarrow.StructArray.from_arrays(header_arrays, fields=header)
+    ends = [None, wrap(columns.header_ends())]
     return count, [
-        *(array(kind, buffers) for kind, buffers in zip(kinds, columns.buffers(), strict=True)),
-        binary(schema.field("key").type, columns.keys),
-        binary(schema.field("value").type, columns.values),
-        pyarrow.Array.from_buffers(
-            headers, count, [None, columns.header_ends()], 0, children=[header]
-        ),
+        array(number, columns.place(partition)),
+        array(pyarrow.int64(), columns.offsets()),
+        array(millis, columns.timestamps()),
+        array(number, columns.timestamp_types()),
+        array(content, columns.keys()),
+        array(content, columns.values()),
+        make(headers, count, ends, 0, children=[pairs]),
     ]
 
 
+@cache
+def _types() -> tuple[Any, Any, Any, Any, list[Any]]:
+    schema = arrow_schema()
+    headers = schema.field("headers").type
+    kinds = [schema.field(name).type for name in ("partition", "timestamp", "value")]
+    return kinds[0], kinds[1], kinds[2], headers, list(headers.value_type)
+
+
 _arrow_cy: Any = None
-_columns = _columns_py
 if not TYPE_CHECKING and _native.WANTED:
     try:
         from aiokclient.record import _arrow_cy
     except ImportError:
         pass
-    else:
-        _columns = _columns_cy
 
 
 def _array(column: Sequence[object], kind: pa.DataType) -> pa.Array:

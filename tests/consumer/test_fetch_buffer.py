@@ -8,6 +8,7 @@ import pytest
 
 from aiokclient import TopicPartition
 from aiokclient.consumer.deserialize import Deserializers
+from aiokclient.consumer.effort import CONTENT, RECORDS
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch, Slot
 from aiokclient.consumer.positions import PartitionState
 from aiokclient.consumer.unpack import GROUP_RECORDS, Chunk, Unpacker
@@ -189,17 +190,32 @@ def test_limits_cut_a_chunk() -> None:
 
 async def test_a_large_batch_is_decoded_in_a_thread_and_one_ahead() -> None:
     state, buffer, woken = flowing(), FetchBuffer(1 << 30), asyncio.Event()
-    data = batches(5_000, 5_000, 10, compression=Compression.LZ4, pad=30)
+    large = RECORDS + 1
+    data = batches(large, large, 10, compression=Compression.LZ4, pad=30)
     part = fetched(state, data)
     buffer.add(part)
     stepping = unpacker(buffer, woken.set)
     assert stepping.step() is None
     await woken.wait()
-    assert len(offsets(stepping.step())) == 5_000
+    assert len(offsets(stepping.step())) == large
     assert part.job is not None
     await asyncio.wait([part.job])
-    assert len(offsets(stepping.step())) == 5_010 - 10
+    assert len(offsets(stepping.step())) == large
     assert len(offsets(stepping.step())) == 10
+
+
+async def test_a_small_batch_with_much_in_it_is_left_to_a_thread() -> None:
+    state, buffer, woken = flowing(), FetchBuffer(1 << 30), asyncio.Event()
+    part = fetched(state, batches(10, 3, compression=Compression.LZ4, pad=CONTENT // 8))
+    buffer.add(part)
+    assert part.batches[0].size < 1 << 17
+    stepping = unpacker(buffer, woken.set)
+    assert stepping.step() is None
+    assert part.job is not None
+    await woken.wait()
+    assert offsets(stepping.step()) == list(range(10))
+    assert part.job is None
+    assert offsets(stepping.step()) == [10, 11, 12]
 
 
 def test_an_exposed_chunk_tells_how_far_it_went() -> None:

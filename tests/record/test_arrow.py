@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokclient._buffers import BufferPool
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record import _builder_py, arrow
 from aiokclient.record.arrow import append_arrow, arrow_schema, empty_arrow, to_arrow
@@ -32,7 +33,7 @@ FIELDS = st.tuples(st.integers(-1, 1 << 42), CONTENT, CONTENT, HEADERS)
 
 
 def batch_of(records: list[Any], base: int = 0, codec: int = 0) -> bytes:
-    builder = RecordBatchBuilder(compression=Compression(codec), limit=1 << 20)
+    builder = RecordBatchBuilder(compression=Compression(codec), limit=1 << 24)
     for fields in records:
         builder.append(*fields)
     return with_offset(builder.seal(), base, 3)
@@ -125,6 +126,8 @@ def test_batches_may_come_from_an_iterator() -> None:
     assert to_arrow("t", 0, iter(batches)).num_rows == 1
 
 
+POOL = BufferPool(1 << 24)
+
 LEGACY = bytes.fromhex(
     "0000000000000007 00000017 12345678 01 08 00000000000000ff ffffffff 00000001 76"
 )
@@ -141,20 +144,20 @@ def test_native_columns_are_those_in_python(
 ) -> None:
     if IMPLEMENTATION != "native":
         pytest.skip("nothing native is in use")
-    data, base = LEGACY, 8
+    data, base = b"", 8
     for records, appended in parts:
         made = batch_of(records, base, codec)
         data += with_append_time(made, 99) if appended else made
         base += len(records)
     if broken is not None and parts:
         changed = bytearray(data)
-        at = len(LEGACY) + 61 + broken[0]
+        at = 61 + broken[0]
         changed[at : at + len(broken[1])] = broken[1]
         data = bytes(changed)
     results: list[Any] = []
     for columns in (arrow._columns_py, arrow._columns_cy):
         try:
-            count, arrays = columns(walk(data), start, False, 1 << 20)
+            count, arrays = columns(3, walk(data), start, False, 1 << 20, POOL)
         except CorruptRecordError as error:
             results.append(str(error))
         else:
@@ -162,6 +165,50 @@ def test_native_columns_are_those_in_python(
                 array.validate(full=True)
             results.append([array.to_pylist() for array in arrays] if count else [])
     assert results[0] == results[1]
+
+
+def test_memory_is_not_used_again_while_anything_refers_to_it() -> None:
+    pool = BufferPool(1 << 24)
+    batches = [
+        walk(batch_of([(number, None, bytes([number]) * 90_000, ())])) for number in range(6)
+    ]
+    tables = [to_arrow("t", 0, found, pool=pool) for found in batches]
+    values = [table.column("value").slice(0, 1) for table in tables]
+    del tables
+    again = [to_arrow("t", 0, found, pool=pool) for found in batches]
+    for number, (value, table) in enumerate(zip(values, again, strict=True)):
+        for column in (value, table.column("value")):
+            assert column.to_pylist() == [bytes([number]) * 90_000]
+    if IMPLEMENTATION == "native":
+        assert pool.kept == 0
+        del value, values, table, again, column
+        assert pool.kept > 500_000
+
+
+def test_old_formats_among_the_new() -> None:
+    data = LEGACY + batch_of([(5, b"k", b"w", [("h", b"x")])], 8)
+    table = to_arrow("t", 1, walk(data), check_crcs=False)
+    table.validate(full=True)
+    assert table.column("value").to_pylist() == [b"v", b"w"]
+    assert table.column("partition").to_pylist() == [1, 1]
+
+
+@given(counts=st.lists(st.integers(1, 3000), min_size=1, max_size=4), size=st.integers(0, 700))
+def test_rooms_grow(counts: list[int], size: int) -> None:
+    headers = [("name", b"h" * 40)]
+    parts = [
+        [(i, bytes([65 + n]) * (size // 3), bytes([n]) * size, headers * (i % 3)) for i in range(c)]
+        for n, c in enumerate(counts)
+    ]
+    data = b"".join(batch_of(part, 0, Compression.LZ4) for part in parts)
+    table = to_arrow("topic", 0, walk(data), pool=POOL)
+    table.validate(full=True)
+    rows = [row for part in parts for row in part]
+    assert table.column("key").to_pylist() == [key for _, key, _, _ in rows]
+    assert table.column("value").to_pylist() == [value for _, _, value, _ in rows]
+    assert table.column("topic").to_pylist() == ["topic"] * len(rows)
+    wanted = [[{"key": k, "value": v} for k, v in found] for *_, found in rows]
+    assert table.column("headers").to_pylist() == wanted
 
 
 def test_names_of_headers_that_are_not_utf8() -> None:

@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokclient import types
+from aiokclient._buffers import BufferPool
 from aiokclient.errors import KafkaError
 from aiokclient.record import _batch_py, _builder_py, _walk_py, batch
 from aiokclient.record.batch import Compression, end_transaction_batch, with_append_time
@@ -40,7 +40,7 @@ FIELDS = (
     *("base_offset", "last_offset", "next_offset", "count", "size", "magic", "crc", "buffer"),
     *("leader_epoch", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch"),
     *("base_sequence", "last_sequence", "timestamp_type", "is_transactional", "is_control"),
-    "valid",
+    *("is_compressed", "valid"),
 )
 
 
@@ -290,9 +290,11 @@ def test_what_is_made_without_its_fields_does_no_harm() -> None:
 
 
 def arrow_columns(found: Any) -> Any:
-    columns = _arrow_cy.Columns(250, partial(pyarrow.allocate_buffer, resizable=True))
+    columns = _arrow_cy.Columns(250, BufferPool(0))
     columns.add(found, 0, False, LIMIT)
-    return columns.buffers(), columns.values.buffers(), columns.header_keys.buffers()
+    made = [columns.offsets(), columns.timestamps(), columns.timestamp_types(), columns.place(7)]
+    made += [columns.keys(), columns.values(), columns.header_keys(), columns.header_values()]
+    return made, columns.header_ends(), columns.count, columns.header_count
 
 
 def work(rounds: int) -> None:

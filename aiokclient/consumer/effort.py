@@ -1,0 +1,40 @@
+"""What the loop reads itself, and what a thread reads for it.
+
+A thread is worth its price, some 50 microseconds in all, only for what would hold the loop for
+milliseconds. How long a batch takes is told by its size, its codec and its number of records, but
+for one thing: how much there is in a compressed one. So the loop decompresses within a bound, and
+what goes beyond it is left to a thread after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from aiokclient.record import batch as records
+from aiokclient.record.batch import Compression, RecordBatch
+
+__all__ = ["CONTENT", "is_light"]
+
+CONTENT: Final = 4 * 1024 * 1024
+"""Bytes of records in compressed batches that the loop reads at once, at most."""
+
+BYTES: Final = {
+    Compression.NONE: 4 * 1024 * 1024,
+    Compression.GZIP: 256 * 1024,
+    Compression.SNAPPY: 1024 * 1024,
+    Compression.LZ4: 1024 * 1024,
+    Compression.ZSTD: 512 * 1024,
+}
+"""Bytes as they are in the batches, likewise: two milliseconds or so."""
+
+RECORDS: Final = 65_536 if records.IMPLEMENTATION == "native" else 4096
+"""The number of records, likewise."""
+
+
+def is_light(batches: Iterable[RecordBatch]) -> bool:
+    """Whether the loop can read them at once. CorruptRecordError for a codec that there is not."""
+    effort = 0.0
+    for batch in batches:
+        effort += max(batch.size / BYTES[batch.compression], batch.count / RECORDS)
+    return effort < 1
