@@ -15,6 +15,7 @@ from aiokclient.consumer.assignors import BUILT_IN, CoPartitioned, Redundant, va
 RANDOM = st.randoms(use_true_random=False)
 LOOSE = settings(
     deadline=None,
+    max_examples=40,  # of each
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 EVERY = [*BUILT_IN, "redundant", "co-partitioned"]
