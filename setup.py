@@ -1,7 +1,8 @@
 """Builds the native modules, one for each .pyx file; everything else is in pyproject.toml.
 
 All are optional: where there is no C compiler, what they speed up runs in Python. With
-`AIOKCLIENT_PURE=1` in the environment none is built.
+`AIOKCLIENT_PURE=1` in the environment none is built; with `AIOKCLIENT_NATIVE=1`, as for wheels that
+are published, all must be.
 """
 
 import os
@@ -16,9 +17,13 @@ MACROS = [("CYTHON_USE_TYPE_SPECS", "0"), ("CYTHON_USE_MODULE_STATE", "0")]
 OPTIMISE = ["/O2"] if sys.platform == "win32" else ["-O3"]
 
 
+def wanted(variable: str) -> bool:
+    return os.environ.get(variable, "0") not in ("", "0")
+
+
 def extensions() -> list[Extension]:
     sources = sorted(Path("aiokclient").rglob("*.pyx"))
-    if os.environ.get("AIOKCLIENT_PURE", "0") not in ("", "0"):
+    if wanted("AIOKCLIENT_PURE"):
         return []
     try:
         from Cython.Build import cythonize
@@ -40,7 +45,7 @@ def extensions() -> list[Extension]:
         found, build_dir="build/cython", compiler_directives=directives
     )
     for extension in made:
-        extension.optional = True  # cythonize() forgets it
+        extension.optional = not wanted("AIOKCLIENT_NATIVE")  # cythonize() forgets it
     return made
 
 

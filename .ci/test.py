@@ -73,6 +73,7 @@ def steps(everything: bool) -> list[Step]:
         Step("tests", [[NEWEST, *pytest, "tests"]], junit=True),
     ]
     if everything:
+        found.append(Step("package", [[NEWEST, ".ci/check-package"]]))
         found.append(Step("tests, pure", [[NEWEST, *pytest, "tests"]], pure, junit=True))
         found.append(Step("tests, 3.11", [[OLDEST, *pytest, "tests"]], junit=True))
     selection = ["-m", "not kafka and not java", *PURE]

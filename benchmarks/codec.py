@@ -18,13 +18,15 @@ from measuring.runner import Job, rounds, run_child
 from measuring.spec import Spec
 from subjects.record_codecs import RECORD_CODECS
 
-COUNT = 200_000
+COUNT = 100_000
 CASES = (
     Case("100 B"),
     Case("100 B lz4", compression="lz4"),
     Case("1 KB", size=1_000, part=0.25),
 )
 MODES = ("encode", "encode list", "decode")
+LISTS = ("100 B",)
+"""Only aiokclient takes a list at once; for the others that is the same again."""
 PEERS = ("aiokafka", "aiokafka without extensions", "kafka-python")
 
 
@@ -34,6 +36,8 @@ def measure(given: Options, brokers: Brokers) -> Report:
         if not given.wanted(case.name):
             continue
         for mode in MODES:
+            if mode == "encode list" and case.name not in LISTS:
+                continue
             spec = Spec(
                 mode=mode,
                 count=int(given.count * case.part),

@@ -21,10 +21,10 @@ from measuring.runner import Job, Run, RunFailedError, rounds, run_child
 from measuring.spec import Spec
 from subjects import aio_kafka, confluent, kafka_python, own, programs
 
-COUNT = 300_000
+COUNT = 200_000
 PARTITIONS = 6
 CASES = (
-    Case("100 B"),
+    Case("100 B", whole=True, defaults=True),
     Case("100 B lz4", compression="lz4"),
     Case("1 KB", size=1_000, part=0.5),
     Case("1 KB lz4", size=1_000, compression="lz4", part=0.5),
@@ -34,6 +34,10 @@ SUBJECTS = (
     *confluent.CONSUMERS,
     *aio_kafka.CONSUMERS,
     *kafka_python.CONSUMERS,
+    *programs.PROGRAMS,
+)
+MAIN = (
+    *(own.Lists(), own.AsyncFor(), own.Arrow(), confluent.Consume(), aio_kafka.Getmany()),
     *programs.PROGRAMS,
 )
 PEERS = ("confluent-kafka consume(5000)", "aiokafka getmany", "kafka-python poll")
@@ -71,11 +75,12 @@ def execute(job: Job, brokers: Brokers) -> Run:
 def measure_case(case: Case, given: Options, brokers: Brokers) -> Found:
     same = spec_of(case, given.count, brokers)
     fill(same)
-    jobs = [Job(subject, same, SAME) for subject in given.chosen(SUBJECTS)]
+    subjects = given.chosen(SUBJECTS if case.whole else MAIN)
+    jobs = [Job(subject, same, SAME) for subject in subjects]
     jobs += [
         Job(job.subject, job.spec.with_defaults(), DEFAULTS)
         for job in jobs
-        if job.subject.name.startswith(TUNED)
+        if case.defaults and job.subject.name.startswith(TUNED)
     ]
     try:
         return rounds(jobs, given.runs, lambda job: execute(job, brokers))

@@ -4,7 +4,8 @@ Every client sends the same values to a topic of six partitions, acks=all, and l
 of each message. "CPU s/M" is what the client's process uses for a million messages, user and
 system; what is sent is read back by another client and counted. Columns ending in "÷" tell how
 many times less CPU a row takes than that client. All are measured with the same batch bytes,
-linger and requests in flight, and with their own defaults.
+linger and requests in flight, and some with their own defaults. "Cores busy" is what client and
+broker used together: near all that the machine has, messages a second are at its limit.
 
     python benchmarks/produce.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
 """
@@ -21,13 +22,13 @@ from measuring.runner import Job, Run, rounds, run_child
 from measuring.spec import Spec
 from subjects import aio_kafka, confluent, kafka_python, own, programs
 
-COUNT = 300_000
+COUNT = 200_000
 PARTITIONS = 6
 CASES = (
-    Case("100 B"),
+    Case("100 B", whole=True, defaults=True),
     Case("100 B keyed", keyed=True),
     Case("100 B lz4", compression="lz4"),
-    Case("1 KB", size=1_000, part=0.5),
+    Case("1 KB", size=1_000, part=0.5, defaults=True),
     Case("1 KB lz4", size=1_000, compression="lz4", part=0.5),
     Case("1 KB zstd", size=1_000, compression="zstd", part=0.5),
 )
@@ -36,6 +37,10 @@ SUBJECTS = (
     *confluent.PRODUCERS,
     *aio_kafka.PRODUCERS,
     *kafka_python.PRODUCERS,
+    *programs.PROGRAMS,
+)
+MAIN = (
+    *(own.Gather(), own.SendMany(), confluent.Callbacks(), aio_kafka.Send()),
     *programs.PROGRAMS,
 )
 PEERS = ("confluent-kafka callbacks", "aiokafka send, await each", "kafka-python send, get each")
@@ -78,10 +83,11 @@ def measure(given: Options, brokers: Brokers) -> Report:
     for case in CASES:
         if not given.wanted(case.name):
             continue
+        subjects = given.chosen(SUBJECTS if case.whole else MAIN)
         jobs = [
             Job(subject, spec_of(case, given.count, brokers, warm_topic, label), label)
-            for label in (SAME, DEFAULTS)
-            for subject in given.chosen(SUBJECTS)
+            for label in ((SAME, DEFAULTS) if case.defaults else (SAME,))
+            for subject in subjects
             if label == SAME or not subject.environment  # pure modes have no settings of their own
         ]
         found = rounds(jobs, given.runs, lambda job: execute(job, brokers))

@@ -21,12 +21,14 @@ from measuring.report import Report, Table, number, ratio
 from measuring.runner import Job, Run, RunFailedError, rounds, run_child
 from subjects import aio_kafka, confluent, own
 
-COUNT = 200_000
+COUNT = 100_000
 PARTITIONS = (1, 10, 100, 1_000, 10_000)
 SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
-BYTES = 100_000_000
+BYTES = 50_000_000
 """No run of large values is longer than so many bytes."""
-PRODUCERS = (own.Gather(), own.SendMany(), confluent.Callbacks(), aio_kafka.Send())
+BY_PARTITIONS = (own.Gather(), own.SendMany(), confluent.Callbacks())
+"""Not aiokafka: it sends each record without a key to another partition, ten thousand batches."""
+PRODUCERS = (own.Gather(), confluent.Callbacks(), aio_kafka.Send())
 CONSUMERS = (own.Lists(), confluent.Consume(), aio_kafka.Getmany())
 SMALL_INDEXES = {"segment.index.bytes": 4_096, "segment.bytes": 104_857_600}
 """Ten thousand partitions otherwise map two indexes of ten megabytes each."""
@@ -52,7 +54,7 @@ def by_partitions(given: Options, brokers: Brokers) -> tuple[Found, Table]:
         topic = brokers.new_topic(width, SMALL_INDEXES)
         spec = replace(spec, topic=topic, partitions=width)
         label = f"{width} partitions"
-        jobs += [Job(subject, spec, label) for subject in given.chosen(PRODUCERS)]
+        jobs += [Job(subject, spec, label) for subject in given.chosen(BY_PARTITIONS)]
     found = rounds(jobs, given.runs, lambda job: send_to(job, brokers))
     brokers.delete(*dict.fromkeys(job.spec.topic for job in jobs))
     head = ["client", *(f"{width}" for width in widths), *(f"{w} ÷ 10" for w in widths if w > 10)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from measuring.report import Table, number, ratios
@@ -22,21 +22,35 @@ class Case:
     keyed: bool = False
     part: float = 1.0
     """Of the count: large and compressed messages need fewer for a steady figure."""
+    whole: bool = False
+    """All subjects do it; otherwise those that matter most."""
+    defaults: bool = False
+    """It is also measured with each client's own settings."""
+
+
+def cores_busy(numbers: Mapping[str, float]) -> float | None:
+    """How many cores the client and its broker kept busy together: near all is the limit."""
+    if not all(name in numbers for name in ("cpu", "rate", "broker")):
+        return None
+    return (numbers["cpu"] + numbers["broker"]) * numbers["rate"] / 1e3
 
 
 def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence[str]) -> Table:
     """A row a subject. `peers`: the subjects that ratios are taken against, by name."""
-    head = ["client", "CPU s/M", "k msg/s", "broker CPU s/M"]
-    head += [f"{peer} ÷" for peer in peers]
-    head += ["CPU s/M, defaults", "k msg/s, defaults", *(f"{peer} ÷" for peer in peers[:1])]
-    table = Table(title, head, [], notes)
     with_same = [m for (_, label), m in found.items() if label == SAME]
     with_own = {m.name: m for (_, label), m in found.items() if label == DEFAULTS}
+    peers = [peer for peer in peers if any(m.name == peer and m.runs for m in with_same)]
+    head = ["client", "CPU s/M", "k msg/s", "broker CPU s/M", "cores busy"]
+    head += [f"{peer} ÷" for peer in peers]
+    if with_own:
+        head += ["CPU s/M, defaults", "k msg/s, defaults", *(f"{peer} ÷" for peer in peers[:1])]
+    table = Table(title, head, [], notes)
     for row in with_same:
         if not row.runs:
             table.rows.append([row.name, f"not measured: {row.missing}", *[""] * (len(head) - 2)])
             continue
         cells = [row.name, number(row.cpu), number(row.rate), number(row.broker)]
+        cells += [number(cores_busy(row.numbers()))]
         cells += ratios(row, with_same, peers)
         other = with_own.get(row.name)
         if other is not None:

@@ -64,14 +64,22 @@ class AiokafkaTasks(Tasks):
     family = "aiokafka"
     requires = "aiokafka"
 
+    linger_ms: ClassVar[int] = 0
+
     async def produce(self, spec: Spec, meter: Meter) -> None:
         from aiokafka import AIOKafkaProducer
 
         topic = spec.topic
-        async with AIOKafkaProducer(**aio_kafka.producer_options(spec)) as producer:
+        options = {**aio_kafka.producer_options(spec), "linger_ms": self.linger_ms}
+        async with AIOKafkaProducer(**options) as producer:
             await producer.send_and_wait(topic, FIRST)
             send = producer.send_and_wait
             await self.spread(spec, lambda value: send(topic, value), meter)
+
+
+class AiokafkaTasksLinger(AiokafkaTasks):
+    name = "aiokafka, linger 5 ms"
+    linger_ms = 5
 
 
 class AioProducerTasks(Tasks):
@@ -142,4 +150,5 @@ TASKS = (
     AioProducerTasks(),
     ThreadedTasks(),
     AiokafkaTasks(),
+    AiokafkaTasksLinger(),
 )

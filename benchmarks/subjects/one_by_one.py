@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -14,6 +12,7 @@ from measuring.spec import FIRST, Spec
 from measuring.subject import Meter, PythonSubject
 
 from subjects import aio_kafka, confluent, kafka_python, own
+from subjects.floor import Floor
 
 WAIT_S = 10.0
 
@@ -54,47 +53,19 @@ async def time_each_async(
 
 
 class BlockingSocket(PythonSubject):
-    """One Produce request written, its response read; encoded before, never looked at after."""
+    """The same Produce requests as ours, idempotent, encoded before; of the responses nothing is
+    read but the error code."""
 
     name = "blocking socket"
     family = "floor"
     requires = "aiokclient"
 
     def work(self, spec: Spec, meter: Meter) -> None:
-        host, _, port = spec.bootstrap.split(",")[0].rpartition(":")
-        frames = [self.frame(spec.topic, value) for value in spec.values()]
-        with socket.create_connection((host, int(port)), WAIT_S) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            answer, view = bytearray(65_536), struct.Struct(">i")
-
-            def send(frame: bytes) -> None:
-                connection.sendall(frame)
-                got = connection.recv_into(answer)
-                while got < 4 or got < 4 + view.unpack_from(answer)[0]:
-                    got += connection.recv_into(memoryview(answer)[got:])
-
-            send(self.frame(spec.topic, FIRST))
-            time_each(frames, send, meter)
-
-    @staticmethod
-    def frame(topic: str, value: bytes) -> bytes:
-        from aiokclient.protocol.framing import ClientPipeline
-        from aiokclient.protocol.messages.produce import (
-            PartitionProduceData,
-            ProduceRequest,
-            TopicProduceData,
-        )
-        from aiokclient.record.batch import RecordBatchBuilder
-
-        batch = RecordBatchBuilder(limit=len(value) + 1_000)
-        batch.append(int(time.time() * 1000), None, value)
-        batch.close()
-        records = bytes(batch.seal())
-        partition = PartitionProduceData(index=0, records=records)
-        data = [TopicProduceData(name=topic, partition_data=[partition])]
-        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
-        _, segments = ClientPipeline("floor").send(request, 9)
-        return b"".join(bytes(segment) for segment in segments)
+        values = [FIRST, *spec.values()]
+        with Floor(spec.bootstrap) as floor:
+            first, *frames = floor.frames(spec.topic, values)
+            floor.exchange(first)
+            time_each(frames, floor.exchange, meter)
 
 
 class Own(own.Own):
@@ -126,7 +97,8 @@ class Confluent(PythonSubject):
     def work(self, spec: Spec, meter: Meter) -> None:
         from confluent_kafka import Producer
 
-        producer = Producer(confluent.producer_settings(at_once(spec)))
+        settings = confluent.producer_settings(at_once(spec))
+        producer = Producer({**settings, "socket.nagle.disable": True})
         done = False
 
         def delivered(error: Any, message: Any) -> None:
