@@ -28,7 +28,7 @@ BYTES = 50_000_000
 """No run of large values is longer than so many bytes."""
 BY_PARTITIONS = (own.Gather(), own.SendMany(), confluent.Callbacks())
 """Not aiokafka: it sends each record without a key to another partition, ten thousand batches."""
-PRODUCERS = (own.Gather(), confluent.Callbacks(), aio_kafka.Send())
+PRODUCERS = (own.Gather(), own.SendMany(), confluent.Callbacks(), aio_kafka.Send())
 CONSUMERS = (own.Lists(), confluent.Consume(), aio_kafka.Getmany())
 SMALL_INDEXES = {"segment.index.bytes": 4_096, "segment.bytes": 104_857_600}
 """Ten thousand partitions otherwise map two indexes of ten megabytes each."""

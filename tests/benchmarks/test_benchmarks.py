@@ -20,7 +20,7 @@ SMALL = {
     "concurrency": ["--count", "50"],
     "codec": ["--count", "2000", "--cases", "100 B lz4"],
     "startup": [],
-    "scale": ["--count", "20", "--only", "gather,lists"],
+    "scale": ["--count", "20", "--only", "send_many,lists"],
 }
 
 
