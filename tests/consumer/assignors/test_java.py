@@ -46,7 +46,7 @@ class Case(NamedTuple):
             yield random_regrouping(rng, racks=self.racks, equal=self.equal, size=self.size)
 
 
-SIZES = ((SMALL, 600), (LARGE, 24))
+SIZES = ((SMALL, 400), (LARGE, 20))
 ANY = [Case(*size, racks) for size in SIZES for racks in (False, True)]
 SPLIT = [case._replace(equal=equal) for case in ANY for equal in (True, False)]
 

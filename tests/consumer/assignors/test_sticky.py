@@ -25,7 +25,7 @@ from aiokclient.types import GroupMetadata
 
 RANDOM = st.randoms(use_true_random=False)
 RACKS = st.booleans()
-LOOSE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LOOSE = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 Given = dict[str, MemberAssignment]
 
 
