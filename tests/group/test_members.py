@@ -147,7 +147,6 @@ async def raw_join(raw: Client, group_id: str, protocol: str, metadata: bytes) -
         member = answer.member_id or member
         if answer.error_code == 0 and answer.leader != member:
             return member, answer.generation_id
-        metadata = metadata if answer.error_code else metadata
         if answer.error_code == 0:
             # It leads: nobody assigns until it has left.
             await raw.request(
@@ -214,6 +213,10 @@ async def test_two_static_members_with_one_instance_id(make: Make) -> None:
                 first.member.rejoin("")
 
 
+def shared_by_two(life: Life) -> bool:
+    return life.assignment == b"2"
+
+
 async def test_assignment_failure(make: Make) -> None:
     """The leader's caller gets the very error, the others a typed one, and the group recovers."""
     boom, failing = ValueError("no shelf is free"), True
@@ -228,7 +231,7 @@ async def test_assignment_failure(make: Make) -> None:
         for life in lives:
             await life.until(lambda life: life.errors)
         failing = False
-        await asyncio.gather(*(life.until(lambda l: l.assignment == b"2") for life in lives))
+        await asyncio.gather(*(life.until(shared_by_two) for life in lives))
     by_kind = {type(error): error for life in lives for error in life.errors}
     assert set(by_kind) == {ValueError, AssignmentFailedError}
     assert by_kind[ValueError] is boom
