@@ -169,7 +169,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         return self._engine
 
     def _reader(self) -> Reader:
-        if self._closing is not None and self._engine is not None:
+        if self._closing is not None and self._engine is not None and not self._in_listener():
             self._engine.reader.in_hand.ask()  # It is refused, and yet the program is back.
         return self._running.reader
 

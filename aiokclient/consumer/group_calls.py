@@ -86,6 +86,14 @@ class GroupCalls(Lifecycle):
         """Who this consumer is in its group; generation -1 while it is no member. Plain."""
         return self._group("group_metadata").membership.metadata
 
+    def _check(self) -> None:
+        # Listeners are called while it starts and while it closes, too.
+        if self._usable or not self._in_listener():
+            super()._check()
+
+    def _in_listener(self) -> bool:
+        return self._engine is not None and self._engine.reader.turnstile.is_barred()
+
     def _group(self, call: str) -> Grouped:
         self._check()
         assert self._engine is not None

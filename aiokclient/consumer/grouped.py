@@ -89,6 +89,7 @@ class Grouped:
             self._auto_commit,
             barred=reader.turnstile.barred,
             report=report,
+            overdue=self._overdue,
         )
         self._rewinds = Rewinds(
             cluster,
@@ -115,7 +116,7 @@ class Grouped:
             reader.turnstile,
             reader.in_hand,
             config.max_poll_interval_ms / 1000,
-            self.membership.left_behind,
+            self._overdue,
         )
         self._loop_watch = LoopWatch(cluster.metrics)
         self._cluster = cluster
@@ -177,6 +178,10 @@ class Grouped:
                 continue
             self.topics.report_errors()
             await self._changes.wait()
+
+    def _overdue(self, text: str) -> None:
+        logger.error("%s: the consumer leaves its group until it is asked for records", text)
+        self.membership.left_behind(text)
 
     def _renamed(self) -> None:
         self.commits.renamed.set()

@@ -67,7 +67,6 @@ class PollWatch:
             assert since is not None
             self._told = since
             self._said = self._text(now - since)
-            logger.error("%s", self._said)
             self._overdue(self._said)
 
     def _since(self) -> float | None:
@@ -78,9 +77,8 @@ class PollWatch:
         oldest = self._in_hand.oldest()
         what = "asked for records" if oldest is None else "been done with a record"
         return (
-            f"The program has not {what} for {seconds:.1f} s, longer than max_poll_interval_ms: "
-            "this consumer leaves its group, and what it had is lost. Handle less at a time, "
-            "or raise the limit"
+            f"the program has not {what} for {seconds:.1f} s, longer than max_poll_interval_ms; "
+            "handle less at a time, or raise the limit"
         )
 
 

@@ -23,6 +23,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+import anyio
+
 from aiokclient.consumer.listener import tell
 from aiokclient.consumer.positions import PartitionState, Withheld
 from aiokclient.errors import KafkaError
@@ -43,7 +45,8 @@ logger = logging.getLogger("aiokclient.consumer")
 class Rebalancer:
     """The `Reconciler` of a consumer.
 
-    `barred()` is a context in which the current task must not read.
+    `barred()` is a context in which the current task must not read. `overdue(text)` is called,
+    plain, when the program does not put down in time what it has in hand.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Rebalancer:
         *,
         barred: Callable[[], AbstractContextManager[None]],
         report: Callable[[Exception], None],
+        overdue: Callable[[str], None],
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
@@ -62,9 +66,11 @@ class Rebalancer:
         self._auto_commit = auto_commit
         self._barred = barred
         self._report = report
+        self._overdue = overdue
         self._turn = asyncio.Lock()
         self._bound = math.inf
         self._closed = False
+        self._refused = False
         metrics = cluster.metrics
         self._counts = {
             kind: metrics.counter(f"consumer.partitions.{kind}")
@@ -87,12 +93,11 @@ class Rebalancer:
             if not await self._put_down(states, deadline):
                 if self._bound < math.inf:
                     return  # The consumer is being closed, which gives them up in its own way.
-                logger.warning(
-                    "%d partitions are lost: the program has not asked for more records in time; "
-                    "see max_poll_interval_ms",
-                    len(states),
+                await self._give_up(states, "lost")
+                return self._overdue(
+                    f"{len(states)} partitions were to be given up, and the program has not put "
+                    "down what it has in hand of them within max_poll_interval_ms"
                 )
-                return await self._give_up(states, "lost")
             is_member = await self._commit(states, deadline)
             await self._give_up(states, "revoked" if is_member else "lost")
 
@@ -186,7 +191,9 @@ class Rebalancer:
             await self._tell("on_revoked", tps)
         self._drop(states)
         if how == "lost":
-            await self._tell("on_lost", tps)
+            # There is nothing that would call it again.
+            with anyio.CancelScope(shield=True):
+                await self._tell("on_lost", tps)
 
     def _drop(self, states: Sequence[PartitionState]) -> None:
         gone = dict.fromkeys(state.tp for state in states)
@@ -199,8 +206,15 @@ class Rebalancer:
 
     async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
         listener = self._subscription.subscription.listener
+        if self._refused:
+            return
         with self._barred():
-            await tell(listener, method, tps)
+            try:
+                await tell(listener, method, tps)
+            except Exception:
+                # The consumer fails with it, and does not ask for the same again while it closes.
+                self._refused = True
+                raise
 
 
 def _named(tps: Sequence[TopicPartition]) -> str:

@@ -87,6 +87,10 @@ class Turnstile:
         finally:
             self._barred = before
 
+    def is_barred(self) -> bool:
+        """Whether the current task is calling a listener."""
+        return self._barred is not None and asyncio.current_task() is self._barred
+
     def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
         """Whether the task that got something last may come back for more.
 

@@ -78,7 +78,7 @@ class Group:
 
     async def kill(self, name: str) -> None:
         """The process dies: nothing comes from it any more."""
-        consumer, task, member = self.running.pop(name)
+        _, task, member = self.running.pop(name)
         self.world.network.part([name], self.places)
         member.kill()
         task.cancel()

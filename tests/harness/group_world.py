@@ -1,0 +1,72 @@
+"""Members of a group in a simulated world, each with a diary."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from world import World
+
+from aiokclient import Consumer, TopicPartition
+
+QUICK = {
+    "group_id": "g",
+    "heartbeat_interval_ms": 500,
+    "session_timeout_ms": 6000,
+    "max_poll_interval_ms": 60_000,
+}
+
+
+class Diary:
+    """A listener that writes down what it is told; `until` waits for it to be so."""
+
+    def __init__(self) -> None:
+        self.pages: list[tuple[str, list[int]]] = []
+        self.owned: set[TopicPartition] = set()
+        self._written = asyncio.Event()
+
+    def _write(self, what: str, tps: Sequence[TopicPartition]) -> None:
+        self.pages.append((what, sorted(tp.partition for tp in tps)))
+        self._written.set()
+
+    def on_assigned(self, tps: Sequence[TopicPartition]) -> None:
+        self.owned.update(tps)
+        self._write("assigned", tps)
+
+    def on_revoked(self, tps: Sequence[TopicPartition]) -> None:
+        self.owned.difference_update(tps)
+        self._write("revoked", tps)
+
+    def on_lost(self, tps: Sequence[TopicPartition]) -> None:
+        self.owned.difference_update(tps)
+        self._write("lost", tps)
+
+    async def until(self, right: Callable[[], object], timeout: float = 300.0) -> None:
+        async with asyncio.timeout(timeout):
+            while not right():
+                self._written.clear()
+                await self._written.wait()
+
+
+def fill(world: World, count: int, partitions: int = 1, topic: str = "t") -> None:
+    """So many records in each partition."""
+    for partition in range(partitions):
+        world.cluster.produce(topic, [b"%d" % i for i in range(count)], partition)
+
+
+def member(
+    world: World, diary: Diary | None = None, place: str = "client", **options: Any
+) -> Consumer[Any, Any]:
+    """A member of group "g" that reads "t"; its times are short."""
+    connector = world.network.connector(place)
+    return world.consumer("t", **{**QUICK, "listener": diary, "connector": connector, **options})
+
+
+def committed(world: World, partition: int = 0, topic: str = "t") -> int | None:
+    """The offset that the group has committed."""
+    stored = world.cluster.committed("g").get(TopicPartition(topic, partition))
+    return None if stored is None else stored.offset
+
+
+def part(world: World, place: str) -> None:
+    """The member there reaches no broker until the network heals."""
+    world.network.part([place], [world.place(broker) for broker in world.cluster.brokers])
