@@ -1,0 +1,157 @@
+"""Groups of the new consumer protocol on Apache Kafka: coordinators die and hang, members are
+fenced, a topic that matches appears late; F and G hold, and everything is read."""
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from kafka_harness import KafkaCluster
+from kip848_member import configure
+from ownership import Member, Ownership
+
+from aiokclient import Client, Consumer, Producer, TopicPartition
+from aiokclient.cluster.targets import AnyBroker, Coordinator
+from aiokclient.protocol.messages import ConsumerGroupHeartbeatRequest, FindCoordinatorRequest
+
+PARTITIONS = 6
+PATIENCE_S = 90.0
+
+
+class Group:
+    """Consumers of a fresh group, with their books; `written` counts what is to be read."""
+
+    def __init__(self, kafka: KafkaCluster) -> None:
+        self.kafka = kafka
+        self.id = f"g-{uuid.uuid4().hex[:8]}"
+        self.books = Ownership(time.monotonic)
+        self.consumers: list[Consumer[Any, Any]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.written = 0
+
+    async def join(self, topics: Any) -> Member:
+        member = self.books.member(f"m{len(self._tasks) + 1}")
+        consumer: Consumer[Any, Any] = Consumer(
+            topics,
+            bootstrap_servers=self.kafka.bootstrap,
+            group_id=self.id,
+            group_protocol="consumer",
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=200,
+            metadata_max_age_ms=1000,
+            request_timeout_ms=3000,
+            listener=member,
+        )
+        await consumer.start()
+        self.consumers.append(consumer)
+        self._tasks.append(asyncio.create_task(self._work(consumer, member)))
+        return member
+
+    async def _work(self, consumer: Consumer[Any, Any], member: Member) -> None:
+        async for record in consumer:
+            member.handed(record)
+            await asyncio.sleep(0.001)
+            member.ended(record)
+
+    async def write(self, topic: str, count: int = 60, partitions: int = PARTITIONS) -> None:
+        async with Producer(bootstrap_servers=self.kafka.bootstrap) as producer:
+            for number in range(count):
+                producer.send(topic, b"%d" % number, partition=number % partitions)
+        self.written += count
+
+    async def read(self) -> None:
+        """All that was written has been read."""
+        await self.books.until(lambda: self.books.count() >= self.written, PATIENCE_S)
+        self.books.check()
+
+    async def until(self, right: Any) -> None:
+        await self.books.until(right, PATIENCE_S)
+
+    async def end(self) -> None:
+        for consumer, task in zip(self.consumers, self._tasks, strict=True):
+            consumer.stop()
+            await task
+            await consumer.close()
+        async with Consumer[Any, Any](
+            bootstrap_servers=self.kafka.bootstrap, group_id=self.id
+        ) as consumer:
+            places = [TopicPartition(*each) for each in self.books.processed]
+            committed = await consumer.committed(places)
+        self.books.check_committed({tp: at for tp, at in committed.items() if at is not None})
+        self.books.check()
+
+
+@asynccontextmanager
+async def group_on(kafka: KafkaCluster, **configs: int) -> AsyncIterator[Group]:
+    group = Group(kafka)
+    await configure(kafka.bootstrap, group.id, heartbeat_interval_ms=200, **configs)
+    yield group
+    await group.end()
+
+
+async def coordinator(group: Group) -> int:
+    """The broker that coordinates the group."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group.id])
+    async with Client(bootstrap_servers=group.kafka.bootstrap) as client:
+        answer = await client.request(request, to=AnyBroker())
+    return int(answer.coordinators[0].node_id)
+
+
+@pytest.mark.fault(5)
+@pytest.mark.parametrize(("breaking", "mending"), [("kill", "start"), ("pause", "resume")])
+async def test_the_coordinator_dies_and_returns(
+    kafka3: KafkaCluster, breaking: str, mending: str
+) -> None:
+    topic = await asyncio.to_thread(kafka3.create_topic, None, PARTITIONS, 3)
+    async with group_on(kafka3) as group:
+        members = [await group.join(topic) for _ in range(2)]
+        await group.until(lambda: all(len(each.owned) == 3 for each in members))
+        await group.write(topic)
+        await group.read()
+        node = await coordinator(group)
+        await asyncio.to_thread(getattr(kafka3, breaking), node)
+        members.append(await group.join(topic))
+        await group.until(lambda: all(len(each.owned) == 2 for each in members))
+        await group.write(topic)
+        await group.read()
+        await asyncio.to_thread(getattr(kafka3, mending), node)
+        await group.write(topic)
+        await group.read()
+
+
+@pytest.mark.fault(43)
+async def test_a_member_is_fenced(kafka3: KafkaCluster) -> None:
+    """Somebody leaves in its name: its partitions are lost, and soon read on by it or others."""
+    topic = await asyncio.to_thread(kafka3.create_topic, None, PARTITIONS, 3)
+    async with group_on(kafka3) as group:
+        members = [await group.join(topic) for _ in range(2)]
+        await group.until(lambda: all(len(each.owned) == 3 for each in members))
+        for consumer, member in zip(group.consumers, members, strict=True):
+            await group.write(topic)
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=group.id, member_id=consumer.group_metadata().member_id, member_epoch=-1
+            )
+            async with Client(bootstrap_servers=kafka3.bootstrap) as client:
+                await client.request(request, to=Coordinator("group", group.id))
+            await group.until(lambda member=member: "lost" in dict(member.told))
+            await group.until(lambda: all(len(each.owned) == 3 for each in members))
+            await group.read()
+
+
+@pytest.mark.fault(43)
+async def test_a_topic_that_matches_appears_late(kafka3: KafkaCluster) -> None:
+    prefix = f"late-{uuid.uuid4().hex[:6]}"
+    await asyncio.to_thread(kafka3.create_topic, f"{prefix}-1", 2, 3)
+    async with group_on(kafka3) as group:
+        members = [await group.join(re.compile(f"{prefix}-.*")) for _ in range(2)]
+        await group.until(lambda: all(each.owned for each in members))
+        await group.write(f"{prefix}-1", partitions=2)
+        await group.read()
+        await asyncio.to_thread(kafka3.create_topic, f"{prefix}-2", 2, 3)
+        await group.write(f"{prefix}-2", partitions=2)
+        await group.read()
+        assert all(len(each.owned) == 2 for each in members)
