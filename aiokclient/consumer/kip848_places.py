@@ -13,6 +13,7 @@ from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.metadata import ClusterMetadata
     from aiokclient.consumer.known_topics import KnownTopics
 
 __all__ = ["Holdings"]
@@ -27,6 +28,8 @@ class Holdings:
         self._cluster = cluster
         self._topics = topics
         self._hide = hide
+        self._basis: tuple[object, ...] = ()
+        self._found: tuple[dict[Place, TopicPartition], list[Place]] = ({}, [])
 
     def told(self) -> Places:
         """What is owned, as the coordinator is told."""
@@ -61,8 +64,17 @@ class Holdings:
         The brokers match internal topics with a pattern as any other. Here they are left out, as
         from a pattern that is matched here; the group takes them as read.
         """
-        metadata = self._cluster.metadata
-        hide = self._hide and self._topics.current.pattern is not None
+        metadata, pattern = self._cluster.metadata, self._topics.current.pattern
+        basis = (self.target, metadata.version, pattern, len(self.owned))
+        if basis != self._basis:
+            # Looked up once for many heartbeats: there may be very many partitions.
+            self._basis = basis
+            self._found = self._look(metadata, self._hide and pattern is not None)
+        return self._found
+
+    def _look(
+        self, metadata: ClusterMetadata, hide: bool
+    ) -> tuple[dict[Place, TopicPartition], list[Place]]:
         known: dict[Place, TopicPartition] = {}
         unknown: list[Place] = []
         for place in sorted(self.target):

@@ -63,6 +63,8 @@ class ClusterState:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}
+        self.topology = 0
+        """Counts the changes of topics and their partitions."""
         self.faults = Faults(post)
         self.requests = RequestLog()
         self.watch = Watch()
@@ -258,10 +260,12 @@ class ClusterState:
         for replicas in assignment:
             topic.add_partition(replicas)
             self.settle(topic.partitions[-1])
+        self.topology += 1
         self.changed()
 
     def delete_topic(self, topic: Topic) -> None:
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+        self.topology += 1
         topic.deleted()
         self.groups.topic_deleted(topic.name)
         self.changed()

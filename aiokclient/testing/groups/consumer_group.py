@@ -64,6 +64,9 @@ class ConsumerGroup(Group):
         self._holdings: dict[tuple[UUID, int], Holding] = {}
         self._sizes: Sizes = {}
         self._assigned_at = float("-inf")
+        self._topology = -1
+        self._asked: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+        """The topics behind each subscription, as of that topology."""
         self._heartbeats = Heartbeats(self)
         self._classic = ClassicMembers(self)
 
@@ -189,8 +192,15 @@ class ConsumerGroup(Group):
 
     def topics_of(self, member: Member) -> frozenset[UUID]:
         """The topics that exist of those that a member asks for."""
-        topics = self.cluster.topics.values()
-        return frozenset(each.topic_id for each in topics if _asks_for(member, each.name))
+        if self._topology != self.cluster.topology:
+            self._topology = self.cluster.topology
+            self._asked.clear()
+        found = self._asked.get(member.subscription)
+        if found is None:
+            topics = self.cluster.topics.values()
+            found = frozenset(each.topic_id for each in topics if _asks_for(member, each.name))
+            self._asked[member.subscription] = found
+        return found
 
     def bump(self, subscription_changed: bool) -> None:
         """Raise the epoch if subscriptions or the topics behind them are others than before."""
@@ -209,9 +219,10 @@ class ConsumerGroup(Group):
         self._sizes = self._subscribed_sizes()
 
     def _subscribed_sizes(self) -> Sizes:
-        asked = frozenset[UUID]().union(*(self.topics_of(m) for m in self.members.values()))
+        alike = {each.subscription: each for each in self.members.values()}
         topics = self.cluster.topics_by_id
-        return {each: len(topics[each].partitions) for each in topics if each in asked}
+        asked = dict.fromkeys(topic for m in alike.values() for topic in self.topics_of(m))
+        return {each: len(topics[each].partitions) for each in asked}
 
     def retarget(self) -> None:
         """Work out the targets of a new epoch, at most once in the assignment interval."""
