@@ -9,6 +9,7 @@ from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.commit_forms import to_commit
 from aiokclient.consumer.commits import lost
+from aiokclient.consumer.orders import OWN
 from aiokclient.errors import IllegalStateError
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -58,7 +59,7 @@ class GroupCalls(Lifecycle):
         group = self._group("committed")
         wanted = as_partitions(tps)
         found = await group.commits.fetch(wanted, self._seconds(timeout))
-        return {tp: found[tp] for tp in wanted}
+        return {tp: _plain(found[tp]) for tp in wanted}
 
     async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
@@ -106,3 +107,9 @@ class GroupCalls(Lifecycle):
 
     def _seconds(self, timeout: float | None) -> float:
         return self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
+
+
+def _plain(stored: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
+    """Without what the library has written into the metadata for itself."""
+    own = stored is not None and stored.metadata.startswith(OWN)
+    return stored._replace(metadata="") if stored is not None and own else stored

@@ -211,6 +211,7 @@ class Grouped:
     async def _put_down(self, until: float, may_ask: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         in_hand = self._reader.in_hand
+        self._subscription.settle()
         while in_hand and may_ask() and loop.time() < until:
             await in_hand.relieved.wait(until)
 

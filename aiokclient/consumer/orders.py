@@ -19,10 +19,23 @@ from typing import Final, TypeAlias
 from aiokclient.errors import ProtocolError
 from aiokclient.types import TopicPartition
 
-__all__ = ["MARK", "Orders", "append", "is_ours", "merged", "noted", "read", "with_note"]
+__all__ = [
+    "MARK",
+    "NOTE",
+    "OWN",
+    "Orders",
+    "append",
+    "is_ours",
+    "merged",
+    "noted",
+    "read",
+    "with_note",
+]
 
 MARK: Final = b"\x00aiokclient\x01"
-NOTE: Final = "rewound by "
+OWN: Final = "aiokclient: "
+"""What the metadata of a commit begins with that the library wrote for itself."""
+NOTE: Final = f"{OWN}rewound by "
 NOTED: Final = 8
 """A note has so many ids at most, the latest."""
 

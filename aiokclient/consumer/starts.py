@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiokclient.consumer.orders import NOTE
+from aiokclient.consumer.orders import NOTE, OWN
 from aiokclient.consumer.positions import PartitionState, Phase, Withheld
 from aiokclient.consumer.resets import EARLIEST, NONE
 from aiokclient.consumer.signal import Signal
@@ -43,7 +43,7 @@ __all__ = ["Starts", "first_commit", "speaks_for"]
 
 logger = logging.getLogger("aiokclient.consumer")
 
-FIRST: Final = "first of "
+FIRST: Final = f"{OWN}first of "
 """What the metadata of a first commit begins with; the number of partitions follows."""
 
 
