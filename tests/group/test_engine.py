@@ -1,0 +1,288 @@
+"""The engine and its handler: which calls are made, in which order, and what cuts them short."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.config import ClientConfig
+from aiokclient.errors import KafkaError
+from aiokclient.group import Generation, GroupEngine, GroupSettings, MemberInfo, MemberState
+from aiokclient.protocol import ApiKey
+
+GROUP = "g"
+SETTINGS = GroupSettings(GROUP, None, 10_000, 20_000, 500)
+
+
+async def at_once() -> None:
+    return None
+
+
+class Handler:
+    """Notes its calls; `slow` are what some of them wait for."""
+
+    protocol_type = "test"
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.slow: dict[str, Callable[[], Awaitable[None]]] = {}
+        self.reported: list[Exception] = []
+        self.confirmed: list[bool] = []
+        self.stable = asyncio.Event()
+
+    async def note(self, call: str) -> None:
+        self.calls.append(call)
+        try:
+            await self.slow.get(call, at_once)()
+        except asyncio.CancelledError:
+            self.calls.append(f"{call} cancelled")
+            raise
+
+    def protocols(self) -> Sequence[tuple[str, bytes]]:
+        return [("p", b"")]
+
+    async def assign(
+        self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
+    ) -> Mapping[str, bytes]:
+        await self.note("assign")
+        return {}
+
+    async def began(self, generation: Generation) -> None:
+        await self.note("began")
+        self.stable.set()
+
+    async def before_rejoin(self, reason: str) -> None:
+        await self.note("before_rejoin")
+
+    async def lost(self, reason: str) -> None:
+        await self.note("lost")
+
+
+@asynccontextmanager
+async def engine_in(world: World, handler: Handler, settings: GroupSettings = SETTINGS) -> Any:
+    """An engine that runs, on a cluster client of its own."""
+    cluster = ClusterClient(ClientConfig.build(world.options()))
+    await cluster.start()
+    engine = GroupEngine(
+        cluster,
+        settings,
+        handler,
+        spawn=cluster.supervisor.spawn,
+        report=handler.reported.append,
+        confirmed_changed=handler.confirmed.append,
+    )
+    cluster.supervisor.spawn(engine.run, name="membership")
+    try:
+        yield engine
+    finally:
+        await engine.leave("the end", 5.0)
+        await cluster.close()
+
+
+async def stable(handler: Handler) -> None:
+    await handler.stable.wait()
+    handler.stable.clear()
+
+
+def test_the_calls_of_a_life() -> None:
+    async def scenario(world: World) -> None:
+        handler = Handler()
+        async with engine_in(world, handler) as engine:
+            await stable(handler)
+            engine.rejoin("again")
+            await stable(handler)
+        assert handler.calls == [
+            *("assign", "began"),
+            *("before_rejoin", "assign", "began"),
+            "lost",
+        ]
+        assert handler.confirmed == [True, False]
+        assert handler.reported == []
+
+    simulate(scenario)
+
+
+def test_paused_and_resumed() -> None:
+    """`pause` leaves at once and stays out, `resume` joins as a new member."""
+
+    async def scenario(world: World) -> None:
+        handler = Handler()
+        async with engine_in(world, handler) as engine:
+            await stable(handler)
+            first = engine.metadata.member_id
+            engine.pause("busy")
+            await asyncio.sleep(1)
+            assert engine.state is MemberState.OUT
+            assert engine.metadata == (GROUP, -1, "", None)
+            assert world.cluster.groups[GROUP].members == {}
+            (leave,) = world.requests(ApiKey.LEAVE_GROUP)
+            assert leave.message.members[0].reason == "busy"
+            await asyncio.sleep(30)
+            assert engine.state is MemberState.OUT
+            engine.resume()
+            await stable(handler)
+            assert engine.metadata.member_id != first
+        assert handler.calls.count("lost") == 2
+
+    simulate(scenario)
+
+
+def test_paused_while_it_leaves_and_resumed() -> None:
+    async def scenario(world: World) -> None:
+        handler = Handler()
+        async with engine_in(world, handler) as engine:
+            await stable(handler)
+            for _ in range(3):
+                engine.pause("busy")
+                await asyncio.sleep(0)
+                engine.resume()
+            await stable(handler)
+            assert len(world.cluster.groups[GROUP].members) == 1
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("call", ["assign", "began", "before_rejoin"])
+def test_pausing_cuts_a_call_short(call: str) -> None:
+    async def scenario(world: World) -> None:
+        handler, waits = Handler(), asyncio.Event()
+
+        async def for_ever() -> None:
+            waits.set()
+            await asyncio.Event().wait()
+
+        handler.slow[call] = for_ever
+        async with engine_in(world, handler) as engine:
+            if call == "before_rejoin":
+                await stable(handler)
+                engine.rejoin("again")
+            await waits.wait()
+            engine.pause("busy")
+            await asyncio.sleep(1)
+            assert handler.calls[-3:] == [call, f"{call} cancelled", "lost"]
+
+    simulate(scenario)
+
+
+def test_a_rebalance_waits_until_the_generation_has_begun() -> None:
+    async def scenario(world: World) -> None:
+        handler, go = Handler(), asyncio.Event()
+        handler.slow["began"] = lambda: wait_for(go)
+        async with engine_in(world, handler):
+            await world.cluster.until(lambda: "began" in handler.calls)
+            world.cluster.rebalance(GROUP)
+            await asyncio.sleep(3)
+            assert handler.calls == ["assign", "began"]
+            go.set()
+            await stable(handler)
+            await stable(handler)
+            assert handler.calls[2:] == ["before_rejoin", "assign", "began"]
+
+    simulate(scenario)
+
+
+async def wait_for(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def test_what_is_not_given_up_in_time_is_lost() -> None:
+    """The rebalance may have begun as early as the last heartbeat that knew nothing of it."""
+
+    async def scenario(world: World) -> None:
+        handler = Handler()
+        handler.slow["before_rejoin"] = lambda: asyncio.sleep(1_000)
+        async with engine_in(world, handler) as engine:
+            await stable(handler)
+            await asyncio.sleep(2)
+            world.cluster.rebalance(GROUP)
+            began = world.now
+            await world.cluster.until(lambda: "before_rejoin" in handler.calls)
+            assert began + 19 <= engine.rebalance_deadline <= began + 20
+            handler.slow.pop("before_rejoin")
+            await world.cluster.until(lambda: "lost" in handler.calls)
+            assert world.now <= began + 20
+            await stable(handler)
+            wanted = ["before_rejoin", "before_rejoin cancelled", "lost", "assign", "began"]
+            assert handler.calls[2:] == wanted
+
+    simulate(scenario)
+
+
+def test_what_the_handler_raises_comes_out_of_run() -> None:
+    async def scenario(world: World) -> None:
+        handler = Handler()
+
+        async def fail() -> None:
+            raise ZeroDivisionError
+
+        handler.slow["began"] = fail
+        cluster = ClusterClient(ClientConfig.build(world.options()))
+        await cluster.start()
+        engine = GroupEngine(
+            cluster, SETTINGS, handler, spawn=cluster.supervisor.spawn, report=print
+        )
+        with pytest.raises(ZeroDivisionError):
+            await engine.run()
+        assert engine.metadata.generation_id == -1
+        await engine.leave("it is over already", 5.0)
+        await cluster.close()
+
+    simulate(scenario)
+
+
+def test_refused_it_stays_out_until_it_is_asked_for() -> None:
+    async def scenario(world: World) -> None:
+        handler = Handler()
+        with world.cluster.fail(ApiKey.JOIN_GROUP, 30):
+            async with engine_in(world, handler) as engine:
+                await asyncio.sleep(30)
+                assert engine.state is MemberState.OUT
+                (error,) = handler.reported
+                assert isinstance(error, KafkaError)
+                assert error.name == "GROUP_AUTHORIZATION_FAILED"
+                engine.resume()
+                await asyncio.sleep(30)
+                assert len(handler.reported) == 2
+                world.cluster.reset()
+                engine.resume()
+                await stable(handler)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("code", [-1, 15, 14, 16, 7])
+def test_other_errors_are_tried_again_with_backoff(code: int) -> None:
+    async def scenario(world: World) -> None:
+        handler = Handler()
+        with world.cluster.fail(ApiKey.JOIN_GROUP, code):
+            async with engine_in(world, handler):
+                await asyncio.sleep(20)
+                assert 10 <= len(world.requests(ApiKey.JOIN_GROUP)) <= 45
+                assert handler.reported == []
+
+    simulate(scenario)
+
+
+def test_a_silent_coordinator_is_given_up_for_the_new_one() -> None:
+    """JoinGroup is parked at a broker that hangs: heartbeats find out, and it is sent anew."""
+
+    async def scenario(world: World) -> None:
+        handler = Handler()
+        other = GroupSettings(GROUP, None, 10_000, 600_000, 500)
+        async with engine_in(world, handler, other) as engine:
+            await stable(handler)
+            old = world.cluster.coordinator(GROUP)
+            with world.cluster.delay(ApiKey.JOIN_GROUP, 5_000, broker=old):
+                engine.rejoin("again")
+                await asyncio.sleep(2)
+                world.network.part({"client"}, {world.place(old)})
+                world.cluster.move_coordinator(GROUP)
+                began = world.now
+                await stable(handler)
+                assert world.now - began < 30
+
+    simulate(scenario, brokers=3)
