@@ -16,7 +16,7 @@ from aiokclient.consumer.fetchers import Fetchers
 from aiokclient.consumer.grouped import Grouped
 from aiokclient.consumer.locator import Locator
 from aiokclient.consumer.offsets import Offsets
-from aiokclient.consumer.positions import Phase
+from aiokclient.consumer.positions import Phase, Withheld
 from aiokclient.consumer.reader import Reader
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import SubscriptionState
@@ -211,4 +211,6 @@ class Engine:
         if self.group is not None and not self.group.settled():
             return False
         states = self._subscription.partitions.values()
-        return all(state.phase not in SEARCHING for state in states)
+        return all(
+            state.phase not in SEARCHING and not state.withheld & Withheld.START for state in states
+        )

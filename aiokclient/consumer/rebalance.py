@@ -21,7 +21,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -71,6 +71,7 @@ class Rebalancer:
         self._bound = math.inf
         self._closed = False
         self._refused = False
+        self._listeners: dict[TopicPartition, Any] = {}
         metrics = cluster.metrics
         self._counts = {
             kind: metrics.counter(f"consumer.partitions.{kind}")
@@ -205,7 +206,18 @@ class Rebalancer:
         self._subscription.withhold(kept, Withheld.LEAVING, False)
 
     async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
-        listener = self._subscription.subscription.listener
+        """Tells the listener with which each partition came."""
+        if method == "on_assigned":
+            listener = self._subscription.subscription.listener
+            self._listeners.update(dict.fromkeys(tps, listener))
+        for listener in {id(one): one for tp in tps if (one := self._listeners.get(tp))}.values():
+            theirs = [tp for tp in tps if self._listeners.get(tp) is listener]
+            await self._call(listener, method, theirs)
+        if method != "on_assigned":
+            for tp in tps:
+                self._listeners.pop(tp, None)
+
+    async def _call(self, listener: Any, method: str, tps: Sequence[TopicPartition]) -> None:
         if self._refused:
             return
         with self._barred():

@@ -1,0 +1,275 @@
+"""Members that stay away, loops that are held, instance ids, and what is refused."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from group_world import Diary, committed, fill, member
+from world import World, simulate
+
+from aiokclient import Assignor, Consumer, State, TopicPartition
+from aiokclient.consumer.assignors import MemberAssignment
+from aiokclient.errors import (
+    AssignmentFailedError,
+    ConfigError,
+    FencedInstanceIdError,
+    IllegalStateError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+
+CALLS: Mapping[str, Any] = {
+    "commit": lambda c: c.commit(),
+    "committed": lambda c: c.committed([]),
+    "rewind_group": lambda c: c.rewind_group({}),
+}
+
+
+async def until_it_raises(consumer: Consumer[Any, Any]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            await consumer.poll(timeout=1)
+
+
+class TestPollInterval:
+    def test_a_member_that_does_not_come_back_leaves_and_says_so(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 10)
+            diary = Diary()
+            options = {"max_poll_interval_ms": 10_000, "auto_commit_interval_ms": 100}
+            async with member(world, diary, **options) as consumer:
+                await consumer.get()
+                await consumer.get()
+                caplog.clear()
+                await diary.until(lambda: ("lost", [0]) in diary.pages)
+                assert 9.9 < world.now < 10.2
+                assert "has not asked for records for 10.0 s" in caplog.text
+                assert not world.cluster.groups["g"].members
+                assert consumer.state is State.DEGRADED
+                assert "max_poll_interval_ms" in consumer.health().reasons[0]
+                assert committed(world) == 1
+                record = await consumer.get(timeout=10)
+                assert record is not None
+                assert record.offset == 1
+                assert consumer.state is State.RUNNING
+
+        simulate(scenario)
+
+    def test_waiting_for_a_record_does_not_count(self) -> None:
+        async def scenario(world: World) -> None:
+            diary = Diary()
+            async with member(world, diary, max_poll_interval_ms=10_000) as consumer:
+                waiting = asyncio.create_task(consumer.get(timeout=100))
+                await asyncio.sleep(60)
+                assert diary.pages == [("assigned", [0])]
+                fill(world, 1)
+                assert await waiting
+
+        simulate(scenario)
+
+    def test_heartbeats_go_on_while_the_program_is_busy(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 10)
+            diary = Diary()
+            async with member(world, diary) as consumer:
+                await consumer.get()
+                await asyncio.sleep(50)
+                assert diary.pages == [("assigned", [0])]
+                assert (await consumer.get()).offset == 1
+
+        simulate(scenario)
+
+
+class TestHeldLoop:
+    async def test_it_is_reported_with_how_long(
+        self, stage: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from aiokclient.consumer import poll_watch
+
+        monkeypatch.setattr(poll_watch, "TICK_S", 0.02)
+        monkeypatch.setattr(poll_watch, "LATE_S", 0.05)
+        said = asyncio.Event()
+        handler = logging.Handler()
+        handler.emit = lambda record: said.set()  # type: ignore[method-assign]
+        logging.getLogger("aiokclient.consumer").addHandler(handler)
+        try:
+            async with stage.consumer(group_id=f"held-{stage.topic}"):
+                await asyncio.sleep(0.05)
+                time.sleep(0.09)  # noqa: ASYNC251 - what it is about
+                async with asyncio.timeout(20):
+                    while "The event loop was blocked for 0." not in caplog.text:
+                        said.clear()
+                        await said.wait()
+        finally:
+            logging.getLogger("aiokclient.consumer").removeHandler(handler)
+
+
+class TestInstanceIds:
+    def test_a_restart_keeps_the_partitions_without_a_rebalance(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 10, 2)
+            diary = Diary()
+            async with member(world, diary, group_instance_id="a"):
+                async with member(world, group_instance_id="b") as other:
+                    await diary.until(lambda: len(diary.owned) == 1)
+                    mine = other.assignment()
+                before = world.cluster.groups["g"].generation
+                async with member(world, group_instance_id="b") as again:
+                    assert again.assignment() == mine
+                    assert world.cluster.groups["g"].generation == before
+
+        simulate(scenario, topics={"t": 2})
+
+    def test_a_second_one_with_the_same_fences_the_first(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 10)
+            diary = Diary()
+            first = member(world, diary, group_instance_id="a")
+            await first.start()
+            async with member(world, group_instance_id="a") as second:
+                with pytest.raises(FencedInstanceIdError, match="Give every process"):
+                    await until_it_raises(first)
+                assert first.state is State.FAILED
+                with pytest.raises(FencedInstanceIdError):
+                    await first.commit()
+                assert ("lost", [0]) in diary.pages
+                assert await second.get()
+            await first.close()
+
+        simulate(scenario)
+
+
+class TestRefused:
+    def test_the_calls_without_a_group(self) -> None:
+        async def scenario(world: World) -> None:
+            async with world.consumer("t") as consumer:
+                for name, call in CALLS.items():
+                    with pytest.raises(IllegalStateError, match=f"{name}.*group_id"):
+                        await call(consumer)
+
+        simulate(scenario)
+
+    def test_a_session_timeout_out_of_the_brokers_range(self) -> None:
+        async def scenario(world: World) -> None:
+            async with member(world, session_timeout_ms=100_000_000) as consumer:
+                with pytest.raises(InvalidSessionTimeoutError):
+                    await consumer.poll(timeout=10)
+
+        simulate(scenario)
+
+    def test_a_strategy_that_no_other_member_has(self) -> None:
+        async def scenario(world: World) -> None:
+            async with member(world, partition_assignment_strategy="range"):
+                other = member(world, partition_assignment_strategy="roundrobin")
+                async with other:
+                    with pytest.raises(InconsistentGroupProtocolError, match="range"):
+                        await other.poll(timeout=10)
+
+        simulate(scenario)
+
+    def test_an_unknown_strategy(self) -> None:
+        with pytest.raises(ConfigError, match="partition_assignment_strategy"):
+            Consumer(
+                "t",
+                bootstrap_servers="localhost:1",
+                group_id="g",
+                partition_assignment_strategy="best",
+            )
+
+    @pytest.mark.parametrize("wrong", [("t", 9), ("nowhere", 0)])
+    def test_an_assignor_that_gives_what_does_not_exist(self, wrong: tuple[str, int]) -> None:
+        class Mine(Assignor):
+            name = "mine"
+
+            def assign(self, cluster: Any, members: Any) -> Any:
+                return {m: MemberAssignment((TopicPartition(*wrong),)) for m in members}
+
+        async def scenario(world: World) -> None:
+            async with member(world, partition_assignment_strategy=Mine()) as consumer:
+                with pytest.raises(AssignmentFailedError, match="'mine'"):
+                    await consumer.poll(timeout=10)
+
+        simulate(scenario)
+
+    def test_an_assignor_that_raises_is_retried_and_both_members_see_why(self) -> None:
+        class MineError(Exception):
+            pass
+
+        class Mine(Assignor):
+            name = "mine"
+            broken = False
+
+            def assign(self, cluster: Any, members: Any) -> Any:
+                if Mine.broken:
+                    raise MineError("not today")
+                first = sorted(members)[0]
+                return {first: MemberAssignment(tuple(cluster.partitions("t")))}
+
+        async def scenario(world: World) -> None:
+            fill(world, 3)
+            async with member(world, partition_assignment_strategy=Mine()) as one:
+                await one.poll(timeout=0)
+                Mine.broken = True
+                async with member(world, partition_assignment_strategy=Mine()) as two:
+                    seen: list[Exception] = []
+                    async with asyncio.timeout(100):
+                        while {type(e) for e in seen} != {MineError, AssignmentFailedError}:
+                            for consumer in (one, two):
+                                try:
+                                    await consumer.poll(timeout=1)
+                                except (MineError, KafkaError) as error:
+                                    seen.append(error)
+                    assert any("MineError: not today" in str(error) for error in seen)
+                    Mine.broken = False
+                    found: list[Any] = []
+                    while len(found) < 3:
+                        for consumer in (one, two):
+                            try:
+                                found += await consumer.poll(timeout=1)
+                            except (MineError, AssignmentFailedError):
+                                continue
+
+        simulate(scenario)
+
+    def test_automatic_commits_are_off_where_assignments_overlap(self) -> None:
+        class Twice(Assignor):
+            name = "twice"
+            overlapping = True
+
+            def assign(self, cluster: Any, members: Any) -> Any:
+                return {m: MemberAssignment(tuple(cluster.partitions("t"))) for m in members}
+
+        async def scenario(world: World) -> None:
+            fill(world, 3)
+            for asked, expected in ((None, None), (True, 3)):
+                options = {} if asked is None else {"enable_auto_commit": asked}
+                strategy = {"partition_assignment_strategy": Twice()}
+                async with member(world, **options, **strategy) as consumer:
+                    assert len(await consumer.poll()) == 3
+                    await consumer.poll(timeout=0)
+                assert committed(world) == expected
+
+        simulate(scenario)
+
+    def test_rewinding_needs_the_classic_protocol_and_a_subscription(self) -> None:
+        async def scenario(world: World) -> None:
+            consumer = world.consumer(group_id="g")
+            async with consumer:
+                with pytest.raises(IllegalStateError, match="subscribe"):
+                    await consumer.rewind_group({TopicPartition("t", 0): 0})
+                for bad in ({TopicPartition("t", 0): -1}, {TopicPartition("t", 0): "1"}):
+                    with pytest.raises(IllegalStateError):
+                        await consumer.rewind_group(bad)  # type: ignore[arg-type]
+            newer = world.consumer("t", group_id="h", group_protocol="consumer")
+            async with newer:
+                with pytest.raises(UnsupportedVersionError, match="classic"):
+                    await newer.rewind_group({TopicPartition("t", 0): 0})
+
+        simulate(scenario)

@@ -1,0 +1,211 @@
+"""What a member subscribes to, how that changes, and where it begins."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from group_world import QUICK, Diary, committed, fill, member
+from world import World, simulate
+
+from aiokclient import TopicPartition
+from aiokclient.errors import NoOffsetError
+
+STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
+both = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+FAST = {"metadata_max_age_ms": 200}
+LATEST = {"auto_offset_reset": "latest", **FAST}
+
+
+def generation(world: World) -> int:
+    return int(world.cluster.groups["g"].generation)
+
+
+async def collect(consumer: Any, count: int) -> list[tuple[str, int, int]]:
+    found: list[tuple[str, int, int]] = []
+    async with asyncio.timeout(60):
+        while len(found) < count:
+            found += [(r.topic, r.partition, r.offset) for r in await consumer.poll()]
+    return sorted(found)
+
+
+async def collect_all(consumer: Any, seen: list[Any]) -> None:
+    async for record in consumer:
+        seen.append((record.topic, record.partition, record.offset))
+
+
+class TestSubscriptions:
+    @both
+    def test_another_subscription_and_none(self, strategy: str) -> None:
+        async def scenario(world: World) -> None:
+            for topic in ("t", "u"):
+                fill(world, 3, 2, topic)
+            diary = Diary()
+            async with member(world, diary, partition_assignment_strategy=strategy) as consumer:
+                assert len(await collect(consumer, 6)) == 6
+                await consumer.poll(timeout=0)
+                consumer.subscribe(["u"], diary)
+                assert {t for t, _, _ in await collect(consumer, 6)} == {"u"}
+                assert {tp.topic for tp in consumer.assignment()} == {"u"}
+                assert committed(world) == 3
+                await consumer.poll(timeout=0)
+                consumer.unsubscribe()
+                await diary.until(lambda: not diary.owned)
+                assert committed(world, 1, "u") == 3
+                await asyncio.sleep(1)
+                assert not world.cluster.groups["g"].members
+                assert not await consumer.poll(timeout=5)
+                consumer.subscribe(["t"], diary)
+                fill(world, 1, 2)
+                assert await collect(consumer, 2) == [("t", 0, 3), ("t", 1, 3)]
+            assert "lost" not in [what for what, _ in diary.pages]
+
+        simulate(scenario, topics={"t": 2, "u": 2})
+
+    def test_nothing_is_handed_out_of_what_is_not_subscribed_any_more(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 100)
+            async with member(world) as consumer:
+                assert await consumer.get()
+                consumer.subscribe(["u"])
+                assert await consumer.get(timeout=0) is None
+                assert {tp.topic for tp in consumer.assignment()} <= {"t", "u"}
+                fill(world, 1, topic="u")
+                record = await consumer.get(timeout=20)
+                assert record is not None
+                assert record.topic == "u"
+
+        simulate(scenario, topics={"t": 1, "u": 1})
+
+    @both
+    def test_a_pattern_and_what_matches_later(self, strategy: str) -> None:
+        async def scenario(world: World) -> None:
+            options = {**QUICK, **LATEST, "partition_assignment_strategy": strategy}
+            first, second = Diary(), Diary()
+            pattern: Any = re.compile("logs-.*")
+            one = world.consumer(pattern, listener=first, **options)
+            two = world.consumer(pattern, listener=second, **options)
+            async with one, two:
+                await second.until(lambda: len(first.owned) + len(second.owned) == 1)
+                before = generation(world)
+                for i in range(50):
+                    world.cluster.create_topic(f"logs-{i}", 2)
+                    world.cluster.produce(f"logs-{i}", [b"early"], 0)
+                    await asyncio.sleep(0.02)
+                seen: list[Any] = []
+                reading = [asyncio.create_task(collect_all(c, seen)) for c in (one, two)]
+                await second.until(lambda: len(first.owned) + len(second.owned) == 101)
+                # Cooperatively partitions change hands in a second one.
+                allowed = 1 if strategy == "range" else 2
+                assert generation(world) - before <= allowed
+                await asyncio.sleep(20)
+                assert sorted(seen) == sorted((f"logs-{i}", 0, 0) for i in range(50))
+                assert generation(world) - before <= allowed
+                for task in reading:
+                    task.cancel()
+
+        simulate(scenario, topics={"logs-x": 1, "other": 1})
+
+    def test_a_topic_that_is_deleted(self) -> None:
+        async def scenario(world: World) -> None:
+            diary = Diary()
+            options = {**QUICK, **FAST, "listener": diary, "auto_offset_reset": "earliest"}
+            async with world.consumer("t", "u", **options) as consumer:
+                await diary.until(lambda: len(diary.owned) == 2)
+                fill(world, 2)
+                await collect(consumer, 2)
+                await consumer.poll(timeout=0)
+                world.cluster.delete_topic("u")
+                await diary.until(lambda: {tp.topic for tp in diary.owned} == {"t"})
+                fill(world, 1)
+                assert await collect(consumer, 1) == [("t", 0, 2)]
+
+        simulate(scenario, topics={"t": 1, "u": 1})
+
+
+class TestNewPartitions:
+    @both
+    def test_latest_misses_nothing_of_a_partition_that_appears(self, strategy: str) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 5, 2)
+            options = {**LATEST, "partition_assignment_strategy": strategy}
+            async with member(world, **options) as consumer:
+                world.cluster.add_partitions("t", 3)
+                world.cluster.produce("t", [b"missed by others"], 2)
+                assert await collect(consumer, 1) == [("t", 2, 0)]
+                assert committed(world, 0) == 5
+
+        simulate(scenario, topics={"t": 2})
+
+    def test_a_member_that_comes_later_sees_that_it_appeared(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 5, 2)
+            first = Diary()
+            async with member(world, first, auto_offset_reset="latest") as one:
+                await one.poll(timeout=0)
+                assert committed(world, 0) == committed(world, 1) == 5
+                world.cluster.add_partitions("t", 3)
+                world.cluster.produce("t", [b"x"], 2)
+                # This one's metadata has had the partition from the beginning.
+                async with member(world, auto_offset_reset="latest") as two:
+                    found = [*(await one.poll(timeout=5)), *(await two.poll(timeout=5))]
+                    assert [(r.partition, r.offset) for r in found] == [(2, 0)]
+
+        simulate(scenario, topics={"t": 2})
+
+    def test_members_that_begin_together_all_begin_at_the_end(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 5, 4)
+            consumers = [member(world, auto_offset_reset="latest") for _ in range(4)]
+            await asyncio.gather(*(consumer.start() for consumer in consumers))
+            await asyncio.sleep(5)
+            for consumer in consumers:
+                assert not await consumer.poll(timeout=1)
+            assert [committed(world, p) for p in range(4)] == [5] * 4
+            await asyncio.gather(*(consumer.close() for consumer in consumers))
+
+        simulate(scenario, topics={"t": 4})
+
+    def test_reset_is_kafkas_way(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 5, 2)
+            options: dict[str, Any] = {**LATEST, "new_partitions": "reset"}
+            async with member(world, **options) as consumer:
+                world.cluster.add_partitions("t", 3)
+                world.cluster.produce("t", [b"missed"], 2)
+                assert not await consumer.poll(timeout=5)
+                world.cluster.produce("t", [b"seen"], 2)
+                assert await collect(consumer, 1) == [("t", 2, 1)]
+
+        simulate(scenario, topics={"t": 2})
+
+    def test_nothing_is_committed_first_without_automatic_commits(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 5)
+            async with member(world, enable_auto_commit=False) as consumer:
+                assert await consumer.get()
+                assert committed(world) is None
+
+        simulate(scenario)
+
+    def test_the_position_is_committed_before_the_first_record(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 5)
+            async with member(world, auto_commit_interval_ms=1_000_000) as consumer:
+                assert await consumer.get()
+                assert committed(world) == 0
+
+        simulate(scenario)
+
+    def test_none_raises(self) -> None:
+        async def scenario(world: World) -> None:
+            fill(world, 5)
+            async with member(world, auto_offset_reset="none") as consumer:
+                with pytest.raises(NoOffsetError):
+                    await consumer.poll(timeout=10)
+                consumer.seek(TopicPartition("t", 0), 2)
+                record = await consumer.get()
+                assert record is not None
+                assert record.offset == 2
+
+        simulate(scenario)
