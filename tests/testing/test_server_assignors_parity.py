@@ -1,0 +1,125 @@
+"""What the brokers' assignors come to, step by step, in the same random groups here and in Kafka.
+
+Members join, change what they subscribe to, and leave. `range` gives the very same; `uniform` is
+never less balanced, and where all want the same topics it moves no more.
+"""
+
+import random
+from typing import NamedTuple
+
+import pytest
+from kip848_raw import Group
+
+SIZES = (5, 4, 7)
+SEEDS = range(6)
+
+
+class Step(NamedTuple):
+    """After one change: what each member has, and how many partitions have moved between those
+    that stayed."""
+
+    has: dict[str, list[tuple[int, int]]]
+    moved: int
+
+    @property
+    def spread(self) -> int:
+        return sum(len(each) ** 2 for each in self.has.values())
+
+
+class Play:
+    """A random history of one group."""
+
+    def __init__(self, place, seed, assignor, *, alike):
+        self.group = Group(place, *SIZES)
+        self.rng, self.assignor, self.alike = random.Random(seed), assignor, alike
+        self.epochs, self.owned = {}, {}
+        self.steps = []
+
+    def run(self):
+        for number in range(4):
+            self._note(f"m{number}", 0)
+        for _ in range(2):
+            self._note(self.rng.choice(sorted(self.epochs)), None)
+        gone = self.rng.choice(sorted(self.epochs))
+        del self.epochs[gone], self.owned[gone]
+        assert self.group.beat(gone, -1).code == "ok"
+        self._settle()
+        return self.steps
+
+    def _names(self):
+        names = self.group.names
+        if self.alike:
+            return names
+        return sorted(self.rng.sample(names, self.rng.randint(1, len(names))), key=names.index)
+
+    def _note(self, member, epoch):
+        """A member joins, or has another subscription."""
+        if epoch == 0:
+            answer = self.group.join(member, self._names(), server_assignor=self.assignor)
+            self.owned[member] = {}
+        else:
+            answer = self.group.beat(
+                member, self.epochs[member], subscribed_topic_names=self._names()
+            )
+        self._take(member, answer)
+        self._settle()
+
+    def _take(self, member, answer):
+        assert answer.code == "ok"
+        self.epochs[member] = answer.epoch
+        if answer.given is not None:
+            self.owned[member] = dict(answer.given)
+
+    def _settle(self):
+        def round_of_beats():
+            before = (dict(self.epochs), dict(self.owned))
+            for member, epoch in list(self.epochs.items()):
+                self._take(member, self.group.beat(member, epoch, owned=self.owned[member]))
+            return before == (self.epochs, self.owned) and len(set(self.epochs.values())) == 1
+
+        self.group.until(round_of_beats)
+        has = {
+            member: sorted((topic, index) for topic in owned for index in owned[topic])
+            for member, owned in self.owned.items()
+        }
+        before = self.steps[-1].has if self.steps else {}
+        stayed = before.keys() & has.keys()
+        moved = sum(
+            place in before[member] and place not in has[member]
+            for member in sorted(stayed)
+            for place in before[member]
+        )
+        self.steps.append(Step(has, moved))
+
+
+def played(parity, seed, assignor, *, alike):
+    """The steps here, and in Kafka."""
+    found = []
+
+    def scenario(place):
+        found.append(Play(place, seed, assignor, alike=alike).run())
+
+    parity(scenario)
+    return found
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", SEEDS)
+def test_range(parity, seed):
+    ours, theirs = played(parity, seed, "range", alike=seed % 2 == 0)
+    assert [each.has for each in ours] == [each.has for each in theirs]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", SEEDS)
+def test_uniform_where_all_want_the_same(parity, seed):
+    ours, theirs = played(parity, seed, "uniform", alike=True)
+    assert [each.spread for each in ours] == [each.spread for each in theirs]
+    assert sum(each.moved for each in ours) <= sum(each.moved for each in theirs)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", SEEDS)
+def test_uniform_where_they_do_not(parity, seed):
+    ours, theirs = played(parity, seed, "uniform", alike=False)
+    assert all(a.spread <= b.spread for a, b in zip(ours, theirs, strict=True))
