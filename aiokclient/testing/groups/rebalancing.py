@@ -28,7 +28,8 @@ The leader is drawn by lot from those that joined, anew for each generation.
 What is persisted, and found by the next coordinator: the generation with its members as soon as
 all have joined (CompletingRebalance; Kafka persists only with the assignments, so that after a
 failure in between its members join anew), the assignments before any is handed out (Stable),
-another member id of a static member, and that the group became empty.
+another member id of a static member, and that the group became empty. A member that was not told
+of its generation asks again with the same metadata and is told.
 
 With `resync` the leader may send other assignments while the group is Stable. That brings it
 back to CompletingRebalance in the same generation: heartbeats answer REBALANCE_IN_PROGRESS to

@@ -60,6 +60,24 @@ class TestLooking:
         (second, third) = (wire.to(each).request(LIST).groups for each in (2, 3))
         assert sorted(each.group_id for each in [*second, *third]) == sorted(names)
 
+    def test_offsets_of_several_groups_in_one_request(self, cluster, wire, peers_of):
+        names = [f"g{number}" for number in range(6)]
+        for number, name in enumerate(names):
+            peers_of(cluster, name)().commit("orders", number)
+        here = cluster.coordinator("g0")
+        asked = [
+            messages.offset_fetch.OffsetFetchRequestGroup(group_id=name, topics=topics)
+            for name, topics in [*((each, None) for each in names), ("none", []), ("", None)]
+        ]
+        answer = wire.to(here).request(messages.OffsetFetchRequest(groups=asked))
+        assert [each.group_id for each in answer.groups] == [each.group_id for each in asked]
+        for group in answer.groups:
+            mine = cluster.coordinator(group.group_id) == here
+            assert group.error_code == (0 if mine else 16)
+            offsets = [each.committed_offset for topic in group.topics for each in topic.partitions]
+            known = group.group_id in names
+            assert offsets == ([int(group.group_id[1:])] if mine and known else [])
+
     def test_in_the_cluster_s_own_loop_and_from_threads(self):
         async def use():
             async with EmbeddedCluster() as cluster:

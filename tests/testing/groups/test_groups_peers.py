@@ -253,7 +253,7 @@ class TestJava:
         values = produce(cluster, 60)
         assert sorted(console_consumer(cluster, 60)().splitlines()) == sorted(values)
         group = cluster.groups["g"]
-        assert (group.state, group.protocol_type, group.generation) == ("Empty", "consumer", 2)
+        assert (group.state, group.protocol_type) == ("Empty", "consumer")
         assert sum(each.offset for each in cluster.committed("g").values()) == 60
         described = self.groups(cluster, "--describe", "--group", "g").decode()
         rows = [line.split() for line in described.splitlines() if line.startswith("g ")]
