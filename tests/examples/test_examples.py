@@ -42,6 +42,22 @@ def test_low_level() -> None:
         assert done.stdout.count("speaks") == 2
 
 
+def test_single_writer() -> None:
+    with EmbeddedCluster(topics={"ledger": 1}) as cluster:
+        for turn in (1, 2):
+            done = run("examples/single_writer.py", cluster.bootstrap_servers, "100")
+            assert done.returncode == 0, done.stderr
+            assert "has written 100 entries" in done.stdout
+            assert len(cluster.records("ledger")) == 100 * turn
+
+
+def test_work_pool() -> None:
+    with EmbeddedCluster() as cluster:
+        done = run("examples/work_pool.py", cluster.bootstrap_servers, "1.5")
+        assert done.returncode == 0, done.stderr
+        assert "crawls blog, forum, news, shop, wiki" in done.stdout
+
+
 def test_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(
         "fastapi", reason="the examples' dependencies are on the newest Python only"
