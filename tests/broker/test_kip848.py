@@ -155,3 +155,33 @@ async def test_a_topic_that_matches_appears_late(kafka3: KafkaCluster) -> None:
         await group.write(f"{prefix}-2", partitions=2)
         await group.read()
         assert all(len(each.owned) == 2 for each in members)
+
+
+@pytest.mark.fault(41)
+@pytest.mark.parametrize("ours", [{0}, {1, 2}], ids=["one of ours", "two of ours"])
+def test_mixed_with_librdkafka(kafka3: KafkaCluster, ours: set[int]) -> None:
+    peers = pytest.importorskip("kip848_peers")
+    topic = kafka3.create_topic(None, PARTITIONS, 3)
+    group = f"g-{uuid.uuid4().hex[:8]}"
+    asyncio.run(configure(kafka3.bootstrap, group, heartbeat_interval_ms=200))
+    with peers.closing([]) as readers:
+        for number in range(3):
+            kind = peers.Ours if number in ours else peers.Reader
+            readers.append(kind(kafka3.bootstrap, topic, group=group))
+            peers.drive(readers, lambda: peers.even(readers, PARTITIONS))
+        values = [b"%d" % number for number in range(120)]
+        asyncio.run(produce(kafka3, topic, values))
+        peers.drive(readers, lambda: peers.have(readers, values))
+        gone = readers.pop(0)
+        gone.close()
+        peers.drive(readers, lambda: peers.even(readers, PARTITIONS))
+        more = [b"%d" % number for number in range(120, 240)]
+        asyncio.run(produce(kafka3, topic, more))
+        peers.drive(readers, lambda: peers.have(readers, more))
+        assert len(gone.values) + sum(len(each.values) for each in readers) == 240
+
+
+async def produce(kafka: KafkaCluster, topic: str, values: list[bytes]) -> None:
+    async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
+        for number, value in enumerate(values):
+            producer.send(topic, value, partition=number % PARTITIONS)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aiokclient.testing.codes import Code
+from aiokclient.testing.groups.classic_wire import assignment_bytes
 from aiokclient.testing.groups.consumer_classic import ClassicMembers
 from aiokclient.testing.groups.consumer_heartbeat import Heartbeats
 from aiokclient.testing.groups.consumer_member import NOTHING, Member, MemberState, reconciled
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from aiokclient.testing.call import Call, Reply
     from aiokclient.testing.state import ClusterState
 
+_ENCODED_AS = 3
 _SINCE_VERSION = 9
 """Members of the new protocol commit with this version of OffsetCommit, or a later one."""
 
@@ -101,7 +103,12 @@ class ConsumerGroup(Group):
 
     def view(self) -> GroupView:
         members = {
-            each.member_id: MemberView(each.member_id, each.instance_id, each.client_id)
+            each.member_id: MemberView(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                assignment=assignment_bytes(self.cluster, each.assigned, _ENCODED_AS),
+            )
             for each in self.members.values()
         }
         return GroupView(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aiokclient.testing.call import Call
     from aiokclient.testing.groups.consumer_group import ConsumerGroup
 
+_CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _NOT_RE2 = re.compile(r"(?:[^\\]|^)(?:\\\\)*(?:\(\?(?:[=!>#(]|<[=!]|P=)|\\[1-9]|[*+?}]\+)")
 """What Python's expressions have and RE2 has not: looking around, references, possession."""
 
@@ -202,7 +203,7 @@ def _check_regex(text: str) -> None:
         re.compile(text)
     except re.error as error:
         raise Refused(Code.INVALID_REGULAR_EXPRESSION, f"{message}: {error}.") from None
-    if _NOT_RE2.search(text):
+    if _NOT_RE2.search(_CLASS.sub("[]", text)):
         raise Refused(Code.INVALID_REGULAR_EXPRESSION, f"{message}: RE2 has no such syntax.")
 
 

@@ -42,7 +42,8 @@ class MemberView(NamedTuple):
     """A member as a test sees it.
 
     `metadata` is what it joined with for the chosen protocol, `assignment` what it was given;
-    both as the members encode them.
+    both as the members encode them. Under KIP-848 the assignment is as a leader of a classic
+    group would encode it.
     """
 
     member_id: str
