@@ -105,7 +105,9 @@ def test_the_leader_changes_its_mind(cluster, settled):
     leader.start_sync(given(*settled, data=b"new"))
     leader.until("CompletingRebalance")
     leader.moved()
+    asked = cluster.requests_total
     leader.start_sync(given(*settled, data=b"newer"))
+    cluster.wait_for(lambda: cluster.requests_total > asked)
     for each in (one, two):
         each.start_sync()
     assert [each.synced() for each in settled] == [("ok", b"newer%d" % n) for n in range(3)]
