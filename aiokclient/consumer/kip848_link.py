@@ -26,6 +26,14 @@ __all__ = ["Link"]
 
 API = "ConsumerGroupHeartbeat"
 
+SWITCHED_OFF = (UnsupportedVersionError.code,)
+"""What a broker answers that knows the request, but is not to take it."""
+
+ADVICE = (
+    "the coordinator does not speak the new consumer protocol (KIP-848), which Kafka has from 4.0 "
+    "on, unless it is switched off there. Use group_protocol='classic'"
+)
+
 
 class Link:
     """`owner` owns the connection, and closes it; `group_id` says where it leads."""
@@ -47,12 +55,7 @@ class Link:
         try:
             return connection.version_of(ConsumerGroupHeartbeatRequest)
         except UnsupportedVersionError as error:
-            raise UnsupportedVersionError(
-                "the coordinator does not know the new consumer protocol (KIP-848), which Kafka "
-                "has from 4.0 on. Use group_protocol='classic'",
-                api=API,
-                broker=connection.node_id,
-            ) from error
+            raise UnsupportedVersionError(ADVICE, api=API, broker=connection.node_id) from error
 
     async def send(
         self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
@@ -62,9 +65,9 @@ class Link:
         response: ConsumerGroupHeartbeatResponse = await connection.send(
             request, timeout_s=timeout_s
         )
-        error = error_for(
-            response.error_code, response.error_message, api=API, broker=connection.node_id
-        )
+        off = response.error_code in SWITCHED_OFF
+        message = ADVICE if off else response.error_message
+        error = error_for(response.error_code, message, api=API, broker=connection.node_id)
         if error is not None:
             raise error
         self._failures = 0

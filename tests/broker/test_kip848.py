@@ -16,6 +16,7 @@ from ownership import Member, Ownership
 
 from aiokclient import Client, Consumer, Producer, TopicPartition
 from aiokclient.cluster.targets import AnyBroker, Coordinator
+from aiokclient.errors import UnsupportedVersionError
 from aiokclient.protocol.messages import ConsumerGroupHeartbeatRequest, FindCoordinatorRequest
 
 PARTITIONS = 6
@@ -155,6 +156,17 @@ async def test_a_topic_that_matches_appears_late(kafka3: KafkaCluster) -> None:
         await group.write(f"{prefix}-2", partitions=2)
         await group.read()
         assert all(len(each.owned) == 2 for each in members)
+
+
+async def test_an_older_kafka(kafka_old: KafkaCluster) -> None:
+    """It names the request among those it takes, and then does not take it."""
+    topic = await asyncio.to_thread(kafka_old.create_topic)
+    consumer: Consumer[Any, Any] = Consumer(
+        topic, bootstrap_servers=kafka_old.bootstrap, group_id="g", group_protocol="consumer"
+    )
+    with pytest.raises(UnsupportedVersionError, match="group_protocol='classic'"):
+        async with consumer:
+            await consumer.poll(timeout=30.0)
 
 
 @pytest.mark.fault(41)

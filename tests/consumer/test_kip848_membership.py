@@ -458,3 +458,25 @@ def test_leaving_twice_and_without_a_coordinator() -> None:
             group.cluster.start(1)
 
     run(scenario)
+
+
+def test_the_books_notice_a_member_that_keeps_what_it_was_to_give_up() -> None:
+    """The check itself, on a member that acknowledges a revocation and goes on reading."""
+
+    async def scenario(world: World) -> None:
+        group = Group(world)
+        async with group.member() as first, group.member() as second:
+            await first.subscribe("t")
+            await shared_out([first], 4)
+
+            async def pretend(tps: Any, *, deadline: float) -> None:
+                pass
+
+            first.reading.revoke = pretend  # type: ignore[method-assign]
+            await second.subscribe("t")
+            await second.until(lambda: len(second.has) == 2)
+            assert len(group.owners.breaches) == 2
+            assert "m2 takes" in group.owners.breaches[0]
+            del first.reading.revoke
+
+    simulate(scenario, topics={"t": 4})
