@@ -80,7 +80,7 @@ class ClassicMembership:
             report=parts.report,
             confirmed_changed=lambda confirmed: parts.changed(),
         )
-        self._watch = TopicWatch(parts.cluster, parts.topics, self.rejoin)
+        self._watch = TopicWatch(parts.cluster, parts.topics, self._changed)
         self._owned_in = -1
         self._ready = False
         self._engine.pause("nothing is subscribed to")
@@ -139,6 +139,13 @@ class ClassicMembership:
     def rejoin(self, reason: str) -> None:
         """Has the group agree anew. Plain."""
         self._engine.rejoin(reason)
+
+    def _changed(self, wishes: bool) -> None:
+        reason = "the topics that are subscribed to have changed"
+        if wishes:
+            self._engine.rejoin(reason)
+        else:
+            self._engine.reassign(reason)
 
     async def leave(self, timeout: float) -> None:
         """Leaves for good."""

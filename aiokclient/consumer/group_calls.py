@@ -70,6 +70,9 @@ class GroupCalls(Lifecycle):
         returns when all have. Each does it once, even if owners, leader or coordinator change
         meanwhile. Only with the classic protocol, and only if all members are of this library.
 
+        The task that reads may call it, too: what it has in hand then counts as put down, not as
+        processed, and is handed out again to whoever owns its partition.
+
         `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError says which
         partitions have not been rewound; those it does not name have. So it is after a
         cancellation. Raises UnsupportedVersionError for another protocol, and IllegalStateError

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -134,9 +135,10 @@ class Grouped:
             (self._starts.run, "starts"),
             (self._auto_commit.run, "automatic commits"),
             (self._poll_watch.run, "poll interval"),
-            (self._loop_watch.run, "event loop"),
         ):
             self._spawn(run, name=name)
+        if not isinstance(self.membership, ClassicMembership):
+            self._spawn(self._loop_watch.run, name="event loop")  # The other watches by itself.
 
     def settled(self) -> bool:
         """Whether the group has said what this consumer is to read, and that is so. Plain."""
@@ -160,7 +162,11 @@ class Grouped:
             raise IllegalStateError(
                 "rewind_group() is for members of the group: subscribe() to its topics first"
             )
-        await self._rewinds.order(offsets, timeout, self.membership.rejoin)
+        reader = self._reader
+        # A task that calls this amid its records would wait for itself.
+        aside = reader.in_hand.set_aside() if reader.turnstile.is_reader() else nullcontext()
+        with aside:
+            await self._rewinds.order(offsets, timeout, self.membership.rejoin)
 
     # -- the subscription
 

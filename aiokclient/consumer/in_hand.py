@@ -12,7 +12,8 @@ Whoever waits to give a partition up is woken by `relieved` when something has l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aiokclient.consumer.positions import PartitionState
@@ -33,6 +34,7 @@ class InHand:
         self.full = False
         """Somebody waits for room among what is outstanding."""
         self.relieved = Signal()
+        self._aside = 0
 
     def took(self, state: PartitionState, processed: int | None) -> None:
         """The position has moved: what lies behind it was handed out.
@@ -63,7 +65,18 @@ class InHand:
 
     def holds(self, states: Iterable[PartitionState]) -> bool:
         """Whether anything of these partitions is in hand."""
-        return any(state in self._held or state.outstanding for state in states)
+        held = {} if self._aside else self._held
+        return any(state in held or state.outstanding for state in states)
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Within it what is held does not count as in hand: its task waits for something else."""
+        self._aside += 1
+        self.relieved.set()
+        try:
+            yield
+        finally:
+            self._aside -= 1
 
     def is_busy(self, state: PartitionState, asks: bool) -> bool:
         """Whether something may still be at work on the partition.

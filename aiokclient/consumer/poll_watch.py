@@ -98,8 +98,7 @@ class LoopWatch:
             if late >= LATE_S:
                 self._held.observe(late)
                 logger.warning(
-                    "The event loop was blocked for %.1f s: nothing else could run, heartbeats "
-                    "of this consumer's group included. Look for calls that block, and have "
-                    "them run in threads",
+                    "the event loop stood still for %.1f s: something in the program does not "
+                    "await; the group got no heartbeat meanwhile",
                     late,
                 )

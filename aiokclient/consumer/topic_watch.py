@@ -30,10 +30,13 @@ Layout: TypeAlias = "dict[str, tuple[UUID, int] | None]"
 
 
 class TopicWatch:
-    """`changed(reason)` is called, plain, when the group should agree anew."""
+    """`changed(wishes)` is called, plain, when the group should agree anew.
+
+    With `wishes` this member asks for other topics by now; without, it has to share out anew.
+    """
 
     def __init__(
-        self, cluster: ClusterClient, topics: KnownTopics, changed: Callable[[str], None]
+        self, cluster: ClusterClient, topics: KnownTopics, changed: Callable[[bool], None]
     ) -> None:
         self._cluster = cluster
         self._topics = topics
@@ -94,7 +97,8 @@ class TopicWatch:
 
     def _report(self) -> None:
         self._forget()
-        self._changed("the topics that are subscribed to have changed")
+        matched, _ = self._picture(self._cluster.metadata)
+        self._changed(matched != self._matched)
 
     def _forget(self) -> None:
         self._seen = None

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,27 +87,24 @@ class TestPollInterval:
 
 
 class TestHeldLoop:
-    async def test_it_is_reported_with_how_long(
-        self, stage: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+    def test_it_is_reported_with_how_long(
+        self, protocol: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        from aiokclient.consumer import poll_watch
+        async def scenario(world: World) -> None:
+            fill(world, 10)
+            consumer = world.consumer("t", group_id="g", group_protocol=protocol)
+            async with consumer:
+                assert len(await consumer.poll(timeout=30)) == 10
+                await asyncio.sleep(2)
+                world.sim.loop.leap(20)
+                await asyncio.sleep(4)
+                found = [r.getMessage() for r in caplog.records if "stood still" in r.getMessage()]
+                assert len(found) == 1
+                assert "stood still for 19." in found[0] or "stood still for 20." in found[0]
 
-        monkeypatch.setattr(poll_watch, "TICK_S", 0.02)
-        monkeypatch.setattr(poll_watch, "LATE_S", 0.05)
-        said = asyncio.Event()
-        handler = logging.Handler()
-        handler.emit = lambda record: said.set()  # type: ignore[method-assign]
-        logging.getLogger("aiokclient.consumer").addHandler(handler)
-        try:
-            async with stage.consumer(group_id=f"held-{stage.topic}"):
-                await asyncio.sleep(0.05)
-                time.sleep(0.09)  # noqa: ASYNC251 - what it is about
-                async with asyncio.timeout(20):
-                    while "The event loop was blocked for 0." not in caplog.text:
-                        said.clear()
-                        await said.wait()
-        finally:
-            logging.getLogger("aiokclient.consumer").removeHandler(handler)
+        with caplog.at_level(logging.WARNING):
+            simulate(scenario)
 
 
 class TestInstanceIds:
