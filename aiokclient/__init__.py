@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from aiokclient.errors import KafkaError
     from aiokclient.group import GroupMember, GroupProtocol
+    from aiokclient.patterns import single_writer, work_pool
     from aiokclient.producer import Delivery, Producer
     from aiokclient.security import Plaintext, Tls
     from aiokclient.types import (
@@ -82,6 +83,8 @@ __all__ = [
     "TopicPartition",
     "errors",
     "protocol",
+    "single_writer",
+    "work_pool",
 ]
 
 __version__ = "0.1.0"
@@ -110,6 +113,8 @@ _PLACES = {
     "Producer": "producer",
     "Records": "consumer",
     "Tls": "security",
+    "single_writer": "patterns",
+    "work_pool": "patterns",
 }
 """Where each name lives; what is not listed is in types, or a module itself."""
 

@@ -16,6 +16,7 @@ from aiokclient import (
     Client,
     Consumer,
     ConsumerRecord,
+    GroupMember,
     OffsetAndMetadata,
     Producer,
     RecordMetadata,
@@ -24,6 +25,7 @@ from aiokclient import (
     errors,
 )
 from aiokclient.cluster.pending import PendingResponse
+from aiokclient.group import GroupGeneration
 from aiokclient.producer.delivery import Delivery
 from aiokclient.testing import EmbeddedCluster, Simulation
 
@@ -32,6 +34,8 @@ PLACES = (
     "aiokclient.admin",
     "aiokclient.consumer",
     "aiokclient.errors",
+    "aiokclient.group",
+    "aiokclient.patterns",
     "aiokclient.policy",
     "aiokclient.producer",
     "aiokclient.protocol",
@@ -50,6 +54,7 @@ PLAIN: dict[type, str] = {
     "resume paused group_metadata consumed stop until_end batches arrow_batches "
     "health metrics from_properties",
     Admin: "health metrics from_properties",
+    GroupMember: "generations rejoin group_metadata health metrics from_properties",
     EmbeddedCluster: "fail drop delay stop start move_leader move_coordinator produce records "
     "committed rebalance wait_for reset",
     Simulation: "run cluster",
@@ -60,7 +65,10 @@ COROUTINES: dict[type, str] = {
     Consumer: "start close poll get commit committed position beginning_offsets end_offsets "
     "offsets_for_times lag partitions_for list_topics client_instance_id",
     Admin: "start close create_topics delete_topics describe_topics list_topics "
-    "create_partitions delete_records describe_cluster describe_configs alter_configs",
+    "create_partitions delete_records describe_cluster describe_configs alter_configs "
+    "list_groups describe_groups delete_groups remove_members list_consumer_group_offsets "
+    "alter_consumer_group_offsets delete_consumer_group_offsets",
+    GroupMember: "start close client_instance_id",
     EmbeddedCluster: "until",
 }
 ATTRIBUTES: dict[type, str] = {
@@ -68,6 +76,8 @@ ATTRIBUTES: dict[type, str] = {
     Producer: "state full",
     Consumer: "state",
     Admin: "state",
+    GroupMember: "state",
+    GroupGeneration: "member_id is_leader protocol assignment",
     Delivery: "topic partition offset timestamp",
     EmbeddedCluster: "bootstrap_servers requests",
 }
@@ -124,7 +134,7 @@ def test_attributes(owner: type, name: str) -> None:
     assert isinstance(inspect.getattr_static(owner, name), property)
 
 
-@pytest.mark.parametrize("owner", [Client, Producer, Consumer, Admin])
+@pytest.mark.parametrize("owner", [Client, Producer, Consumer, Admin, GroupMember])
 def test_ways_to_start(owner: type) -> None:
     assert inspect.iscoroutinefunction(owner.__aenter__)  # type: ignore[attr-defined]
     assert hasattr(owner, "__await__")
@@ -132,7 +142,7 @@ def test_ways_to_start(owner: type) -> None:
     assert timeout.default is None
 
 
-@pytest.mark.parametrize("owner", [Producer, Consumer, Admin])
+@pytest.mark.parametrize("owner", [Producer, Consumer, Admin, GroupMember])
 def test_a_client_can_be_shared(owner: type) -> None:
     client = parameters(owner.__init__)["client"]  # type: ignore[misc]
     assert client.kind is inspect.Parameter.KEYWORD_ONLY

@@ -198,6 +198,21 @@ async def test_a_static_member_comes_back_without_a_rebalance(make: Make) -> Non
             assert other.generation == now.generation_id == before
 
 
+async def test_a_static_leader_comes_back_without_assigning_again(make: Make) -> None:
+    """The coordinator has the assignment still, and says so (KIP-814)."""
+    first = make("same", group_instance_id="i-1")
+    async with living(first):
+        before = await together(first)
+    again = make("same", group_instance_id="i-1")
+    async with living(again):
+        now = await again.until(lambda life: life.now)
+        assert (now.generation_id, now.assignment) == (before, b"same of 1")
+        assert again.protocols[0].asked == []
+        again.member.rejoin("it leads still")
+        await together(again, after=before)
+        assert len(again.protocols[0].asked) == 1
+
+
 @pytest.mark.fault(44)
 async def test_two_static_members_with_one_instance_id(make: Make) -> None:
     """The one that was there first is told, and is of no more use."""

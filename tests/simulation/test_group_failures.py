@@ -394,8 +394,8 @@ def test_the_coordinator_is_not_to_be_found() -> None:
     simulate(scenario, brokers=3)
 
 
-@pytest.mark.fault(37)
-@pytest.mark.parametrize("seconds", [3, 30])
+@pytest.mark.fault(18, 37)
+@pytest.mark.parametrize("seconds", [3, 30, 600])
 def test_the_program_holds_the_event_loop(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
     """The log says for how long; after more than the session the generation ends at once."""
 

@@ -1,6 +1,6 @@
 """What a user writes, and the types that a checker must see; never run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import assert_type
@@ -11,10 +11,14 @@ from aiokclient import (
     Client,
     Consumer,
     ConsumerRecord,
+    GroupMember,
+    GroupProtocol,
     NewTopic,
     Producer,
     RecordMetadata,
     TopicPartition,
+    single_writer,
+    work_pool,
 )
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import messages
@@ -137,3 +141,29 @@ async def administer(servers: str) -> None:
         for topic in created.raise_for_errors().values():
             assert_type(topic.name, str)
         assert_type((await admin.describe_cluster()).cluster_id, str | None)
+
+
+class Leases(GroupProtocol):
+    name = "leases-v1"
+
+    def metadata(self) -> bytes:
+        return b""
+
+    async def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return members
+
+
+async def share(servers: str) -> None:
+    async with GroupMember(
+        "workers", protocol_type="leases", protocols=[Leases()], bootstrap_servers=servers
+    ) as member:
+        async for generation in member.generations():
+            async with generation as mine:
+                assert_type(mine.assignment, bytes)
+                assert_type(mine.is_leader, bool)
+        member.rejoin("something has changed")
+    async with single_writer("ledger", bootstrap_servers=servers, acks="all") as producer:
+        await producer.send("ledger", b"v")
+    async for items in work_pool("crawlers", {"a": 1, "b": 2.5}, bootstrap_servers=servers):
+        async with items as names:
+            assert_type(names, tuple[str, ...])

@@ -1,0 +1,134 @@
+"""Members of groups used too early, too late, twice, from elsewhere, or wrongly made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from sharing import Sharing
+
+from aiokclient import GroupMember
+from aiokclient.errors import (
+    ClosedError,
+    ConfigError,
+    IllegalStateError,
+    WrongLoopError,
+    WrongThreadError,
+)
+
+
+def made(servers: str = "localhost:9092", **options: Any) -> GroupMember:
+    options = {
+        "protocol_type": "test",
+        "protocols": [Sharing("a")],
+        "bootstrap_servers": servers,
+        **options,
+    }
+    return GroupMember("wrongly used", **options)
+
+
+@pytest.fixture
+async def member(servers: str) -> AsyncIterator[GroupMember]:
+    async with made(servers) as member:
+        yield member
+
+
+CALLS: list[Callable[[GroupMember], Any]] = [
+    lambda member: member.generations(),
+    lambda member: member.rejoin("reason"),
+    lambda member: member.group_metadata(),
+    lambda member: member.metrics(),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_before_the_start(call: Callable[[GroupMember], Any]) -> None:
+    with pytest.raises(IllegalStateError, match=r"not started; use `async with`"):
+        call(made())
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_after_the_end(call: Callable[[GroupMember], Any], servers: str) -> None:
+    member = made(servers)
+    async with member:
+        pass
+    with pytest.raises(ClosedError, match="this GroupMember is closed; make a new one"):
+        call(member)
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_from_another_thread(call: Callable[[GroupMember], Any], member: GroupMember) -> None:
+    with pytest.raises(WrongThreadError, match="belongs to the thread of its event loop"):
+        await asyncio.to_thread(call, member)
+
+
+def test_in_another_loop(servers: str) -> None:
+    with asyncio.Runner() as one, asyncio.Runner() as other:
+        member = made(servers)
+        one.run(member.start())
+
+        async def call() -> None:
+            member.rejoin("reason")
+
+        with pytest.raises(WrongLoopError):
+            other.run(call())
+        one.run(member.close())
+
+
+async def test_two_tasks_wait_for_generations(member: GroupMember) -> None:
+    async with await anext(member.generations()):
+        waiting = asyncio.create_task(anext(member.generations()))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        with pytest.raises(IllegalStateError, match="another task waits"):
+            await anext(member.generations())
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+async def test_a_generation_entered_twice(member: GroupMember) -> None:
+    generation = await anext(member.generations())
+    async with generation:
+        pass
+    with pytest.raises(IllegalStateError, match="entered once"):
+        async with generation:
+            pass
+
+
+async def test_closed_from_within_a_generation(servers: str) -> None:
+    member = await made(servers)
+    async for generation in member.generations():
+        async with generation:
+            await member.close()
+    assert generation.ended
+
+
+class Nameless:
+    def assign(self, members: Any) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"protocols": []}, "none is given"),
+        ({"protocols": [Sharing("a"), Sharing("b")]}, "a name stands there twice: sharing"),
+        ({"protocols": [Nameless()]}, "has no name"),
+        ({"protocol_type": ""}, "protocol_type: '' is not allowed"),
+        ({"session_timeout_ms": 0}, "session_timeout_ms: 0 is not allowed"),
+        ({"heartbeat_interval_ms": 50_000}, "is not below session_timeout_ms"),
+        ({"sesion_timeout_ms": 1}, "did you mean session_timeout_ms"),
+    ],
+)
+def test_wrongly_made(options: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        made(**options)
+
+
+def test_made_from_properties() -> None:
+    texts = {"bootstrap.servers": "h:1", "group.id": "g", "session.timeout.ms": "7000"}
+    wanted: Any = {"protocol_type": "test", "protocols": [Sharing("a")]}
+    member = GroupMember.from_properties(texts, **wanted)
+    assert (member._config.group_id, member._config.session_timeout_ms) == ("g", 7000)
+    with pytest.raises(ConfigError, match=r"did you mean group\.id"):
+        GroupMember.from_properties({**texts, "group.idd": "g"}, **wanted)
