@@ -42,7 +42,7 @@ class Sent:
     @property
     def api(self) -> str:
         """What it asks for, such as "Fetch"."""
-        return type(self.message).__name__.removesuffix("Request")
+        return self.message.api_key.api_name
 
     @property
     def over(self) -> bool:

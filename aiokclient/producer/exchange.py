@@ -14,12 +14,14 @@ from aiokclient.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from aiokclient.protocol.one_batch import OneBatchRequest, Template
 
 if TYPE_CHECKING:
+    from aiokclient.producer.queue import PartitionQueue
     from aiokclient.producer.topic import Topic
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
-__all__ = ["Exchange", "Sent", "endpoints", "left_out"]
+__all__ = ["Exchange", "Exchanges", "OneBatch", "Sent", "endpoints", "left_out"]
 
 IDS_FROM = 13
 """From this version on a topic is named by its id."""
@@ -91,6 +93,63 @@ class Exchange:
         for of_topic in waiting.values():
             for sent in of_topic.values():
                 yield sent, None
+
+
+class OneBatch:
+    """A request with one batch; it stands for an `Exchange`."""
+
+    __slots__ = ("request", "sent", "version")
+
+    def __init__(self, batch: ProducerBatch, template: Template) -> None:
+        self.request = OneBatchRequest(template, batch.seal(False))
+        self.sent = [Sent(batch, batch.attempt)]
+        self.version = template.version
+
+    def answers(
+        self, response: ProduceResponse
+    ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
+        """As those of `Exchange`."""
+        template = self.request.template
+        for topic in response.responses:
+            if self.version >= IDS_FROM:
+                asked = topic.topic_id == template.topic_id
+            else:
+                asked = topic.name == template.name
+            for part in topic.partition_responses if asked else ():
+                if part.index == template.index:
+                    yield self.sent[0], part
+                    return
+        yield self.sent[0], None
+
+
+class Exchanges:
+    """Makes the requests to one broker."""
+
+    def __init__(self, acks: int, timeout_ms: int) -> None:
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._templates: dict[PartitionQueue, Template] = {}
+
+    def forget(self, queue: PartitionQueue) -> None:
+        """The partition has another leader now."""
+        self._templates.pop(queue, None)
+
+    def make(self, batches: Sequence[ProducerBatch], version: int) -> Exchange | OneBatch:
+        """The request for some batches; `version` is the latest that the broker speaks."""
+        if len(batches) != 1:
+            return Exchange(batches, version, acks=self._acks, timeout_ms=self._timeout_ms)
+        queue = batches[0].queue
+        topic_id = queue.topic.topic_id
+        if version >= IDS_FROM and not topic_id.int:
+            version = IDS_FROM - 1
+        found = self._templates.get(queue)
+        if found is None or found.topic_id is not topic_id or found.version != version:
+            index = queue.partition
+            assert index is not None
+            name = queue.topic.name
+            found = Template(version, name, topic_id, index, self._acks, self._timeout_ms)
+            self._templates[queue] = found
+        return OneBatch(batches[0], found)
 
 
 def endpoints(response: ProduceResponse) -> list[BrokerInfo]:

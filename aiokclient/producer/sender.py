@@ -20,12 +20,13 @@ from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.producer.accumulator import Accumulator
 from aiokclient.producer.batch import ProducerBatch
-from aiokclient.producer.exchange import Exchange, endpoints, left_out
+from aiokclient.producer.exchange import Exchange, Exchanges, OneBatch, endpoints, left_out
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.ids import ProducerIds
 from aiokclient.producer.outcomes import Outcomes
 from aiokclient.producer.queue import PartitionQueue
 from aiokclient.protocol.messages.produce import ProduceRequest
+from aiokclient.protocol.one_batch import Written
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
@@ -75,6 +76,7 @@ class Sender:
         self._backoff = Backoff(
             config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
         )
+        self._exchanges = Exchanges(config.acks, config.request_timeout_ms)
         self._connection: BrokerConnection | None = None
         self._connecting = False
         self._ready: dict[PartitionQueue, None] = {}
@@ -105,6 +107,7 @@ class Sender:
     def lose(self, queue: PartitionQueue) -> None:
         """The broker does not lead this partition any more."""
         self.queues.pop(queue, None)
+        self._exchanges.forget(queue)
         self._ready.pop(queue, None)
         self._awaited.pop(queue, None)
 
@@ -192,12 +195,7 @@ class Sender:
         return batch
 
     def _transmit(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
-        exchange = Exchange(
-            batches,
-            connection.version_of(ProduceRequest),
-            acks=self._acks,
-            timeout_ms=self._timeout_ms,
-        )
+        exchange = self._exchanges.make(batches, connection.version_of(ProduceRequest))
         self.in_flight += 1
         for batch in batches:
             batch.pins += 1
@@ -214,7 +212,10 @@ class Sender:
     # Answers
 
     def _answered(
-        self, exchange: Exchange, response: ProduceResponse | None, error: KafkaError | None
+        self,
+        exchange: Exchange | OneBatch,
+        response: ProduceResponse | Written | None,
+        error: KafkaError | None,
     ) -> None:
         self.in_flight -= 1
         # The transport has let go of the bytes, or will never read them again.
@@ -226,6 +227,9 @@ class Sender:
         elif response is None:
             for sent in exchange.sent:
                 self._outcomes.written(sent)
+        elif isinstance(response, Written):
+            self._set_silent(False)
+            self._outcomes.written(exchange.sent[0], *response)
         else:
             self._set_silent(False)
             nodes = endpoints(response)

@@ -170,11 +170,11 @@ class InFlight(NamedTuple):
     request: Request[Any]
     version: int
 
-    def decode(self, frame: Buffer) -> Response:
+    def decode(self, frame: Buffer) -> Any:
         """Read its response; ProtocolError for anything malformed. It may run in any thread."""
         cls, version = self.request.response_class, self.version
         position = _after_header(frame, cls.header_version(version))
-        response, end = cls.decode_from(frame, position, version)
+        response, end = self.request.read_response(frame, position, version)
         if end != len(frame):
             raise ProtocolError(
                 f"{cls.__name__} v{version} is followed by {len(frame) - end} bytes"

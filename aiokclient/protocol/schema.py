@@ -345,3 +345,7 @@ class Request(Message, Generic[R]):
     def header_version(cls, version: int) -> int:
         """The version of the request header that comes before this message."""
         return 2 if cls.is_flexible(version) else 1
+
+    def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
+        """Read the response that begins at a position; also the position after it."""
+        return self.response_class.decode_from(frame, position, version)

@@ -1,0 +1,133 @@
+"""Produce requests with one batch, which are most of them, without an object for each part.
+
+All but the batch is the same in each request for a partition, and all but two numbers in each
+response that says "written". So a `Template` holds both as bytes, made by the codecs; a response
+that differs anywhere else goes through its codec.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokclient.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from aiokclient.protocol.primitives import write_uvarint
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aiokclient.protocol.fields import Buffer
+
+__all__ = ["OneBatchRequest", "Template", "Written"]
+
+COPIED = 16 * 1024
+"""Batches below so many bytes are copied into the frame."""
+NULL_AND_TAGS = 4
+"""Bytes at the end of a request without records: the length of null, in flexible versions one byte
+and as many for the tags of partition, topic and request, otherwise an int32."""
+NUMBERS = Layout(">qq")
+LENGTH = Layout(">i")
+
+
+class Written(NamedTuple):
+    """What a response says when all is well."""
+
+    base_offset: int
+    append_time: int
+
+
+class Template:
+    """What all requests for one partition have in common, and their responses."""
+
+    __slots__ = (
+        "answer_head",
+        "answer_size",
+        "answer_tail",
+        "flexible",
+        "head",
+        "index",
+        "name",
+        "tail",
+        "topic_id",
+        "version",
+    )
+
+    def __init__(
+        self, version: int, name: str, topic_id: UUID, index: int, acks: int, timeout_ms: int
+    ) -> None:
+        self.version, self.name, self.topic_id, self.index = version, name, topic_id, index
+        self.flexible = ProduceRequest.is_flexible(version)
+        data = [PartitionProduceData(index=index, records=None)]
+        topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=data)
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+        whole = b"".join(request.encode(version))
+        self.head = whole[:-NULL_AND_TAGS]
+        self.tail = whole[1 - NULL_AND_TAGS :] if self.flexible else b""
+        self._learn_answer()
+
+    def _learn_answer(self) -> None:
+        zeros, ones = self._answer(0), self._answer(-1)
+        start = next(at for at in range(len(zeros)) if zeros[at] != ones[at])
+        end = start
+        while end < len(zeros) and zeros[end] != ones[end]:
+            end += 1
+        self.answer_head, self.answer_tail = zeros[:start], zeros[end:]
+        self.answer_size = len(zeros)
+
+    def _answer(self, number: int) -> bytes:
+        part = PartitionProduceResponse(
+            index=self.index,
+            base_offset=number,
+            log_append_time_ms=number,
+            log_start_offset=number,
+        )
+        topic = TopicProduceResponse(
+            name=self.name, topic_id=self.topic_id, partition_responses=[part]
+        )
+        return b"".join(ProduceResponse(responses=[topic]).encode(self.version))
+
+
+class OneBatchRequest(ProduceRequest):
+    """A request made from a template; its other fields are not set."""
+
+    __slots__ = ("batch", "template")
+
+    def __init__(self, template: Template, batch: Buffer) -> None:
+        self.template = template
+        self.batch = batch
+        self._tags = None
+
+    def encode_into(self, version: int, out: bytearray, segments: list[Buffer]) -> bytearray:
+        template, batch = self.template, self.batch
+        assert version == template.version
+        size = batch.nbytes if isinstance(batch, memoryview) else len(batch)
+        out += template.head
+        if template.flexible:
+            write_uvarint(out, size + 1)
+        else:
+            out += LENGTH.pack(size)
+        if size < COPIED:
+            out += batch
+            out += template.tail
+            return out
+        segments.append(out)
+        segments.append(batch)
+        return bytearray(template.tail)
+
+    def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
+        template, end = self.template, len(frame)
+        if end - position == template.answer_size:
+            head = position + len(template.answer_head)
+            tail = end - len(template.answer_tail)
+            if frame[position:head] == template.answer_head and (
+                frame[tail:] == template.answer_tail
+            ):
+                return Written._make(NUMBERS.unpack_from(frame, head)), end
+        return super().read_response(frame, position, version)
