@@ -19,6 +19,8 @@ EDGES = {
     "boolean": (True, False),
     "string": ("orders", "orders", "", "nothing", "1", "retention.ms", "5", "delete", "é" * 300),
 }
+EDGES["bytes"] = (b"", b"orders", b"\0\1", b"\xff" * 300)
+PARKS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 WAITS = ("max_wait_ms", "timeout_ms")
 ROUNDS = 60
 
@@ -66,18 +68,21 @@ class Sender:
         return self.rng.choice(EDGES[kind])
 
     def send(self, api, connection):
-        """A random request; False when the broker closed the connection on it."""
+        """A random request; False when the connection is of no more use after it."""
         cls = request_class(api)
         version = self.rng.randint(*announced()[api])
         if version < cls.min_version:
             return True
         request = self.message(cls, version)
+        if api in PARKS:
+            connection.socket.settimeout(0.02)
         try:
             if getattr(request, "acks", None) == 0:
                 connection.send(request, version, expect=False)
             else:
                 connection.request(request, version)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
+        except (EOFError, BrokenPipeError, ConnectionResetError, TimeoutError):
+            # Closed, or parked.
             return False
         except KafkaError:
             # A request that this version cannot say.

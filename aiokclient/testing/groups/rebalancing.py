@@ -65,6 +65,7 @@ class GroupState(Enum):
     STABLE = "Stable"
 
 
+_SHORTEST_WAIT_MS = 100
 _WITH_GENERATION = (GroupState.COMPLETING, GroupState.STABLE)
 
 
@@ -250,9 +251,10 @@ class RebalancingGroup(Group):
     def _all_joined(self) -> bool:
         return not self.pending and all(each.joining is not None for each in self.members)
 
-    def _await_joins(self) -> None:
+    def _await_joins(self, at_least: int = 0) -> None:
         cancel(self._join_timer)
-        self._join_timer = self.after(self.members.rebalance_timeout_ms, self._complete)
+        wait = max(self.members.rebalance_timeout_ms, at_least)
+        self._join_timer = self.after(wait, self._complete)
 
     def _complete(self) -> None:
         """Nobody else is waited for: the next generation begins."""
@@ -263,7 +265,7 @@ class RebalancingGroup(Group):
         candidates = self.members.joining()
         if len(self.members) and not candidates:
             # Static members alone are left, and none of them has come back yet.
-            self._await_joins()
+            self._await_joins(at_least=_SHORTEST_WAIT_MS)
             return
         self.generation += 1
         self._grown = False
