@@ -61,7 +61,7 @@ def run(*arguments: str) -> str:
 
 def test_every_program_is_run_here() -> None:
     programs = [block.heading for block in blocks() if block.language == "python"]
-    assert programs == ["Produce", "Consume", "Test your own code"]
+    assert programs == ["Produce", "Consume", "Share work in a group", "Test your own code"]
 
 
 @pytest.mark.parametrize("heading", ["Produce", "Consume"])
@@ -79,12 +79,13 @@ def orders(cluster_servers: Any) -> str:
     return bootstrap
 
 
-def test_produce_then_consume(orders: str) -> None:
+@pytest.mark.parametrize("heading", ["Consume", "Share work in a group"])
+def test_produce_then_consume(orders: str, heading: str) -> None:
     partition, offset = map(int, run(*command("Produce", orders)).split())
     wanted = {f"{partition} {offset} b'customer-7' b'tea'"}
     wanted_values = {"b'one'", "b'two'", "b'three'"}
     with subprocess.Popen(
-        command("Consume", orders), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(heading, orders), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
