@@ -277,3 +277,54 @@ async def test_which_clock() -> None:
     assert clock is not None
     assert clock() == 5.0
     virtual.close()
+
+
+async def test_the_cursor_may_go_before_its_awaitable(make: Any) -> None:
+    cursor = make(Source([1, 2, 3]))
+    assert await anext(cursor) == 1
+    waiting, gone = anext(cursor), weakref.ref(cursor)
+    del cursor
+    assert await waiting == 2
+    del waiting
+    gc.collect()
+    assert gone() is None
+
+
+async def test_a_record_that_reads_on_when_it_goes(make: Any) -> None:
+    class Reading:
+        def __del__(self) -> None:
+            try:
+                anext(cursor).__await__().send(None)
+            except StopIteration as stop:
+                if not isinstance(stop.value, Reading):
+                    found.append(stop.value)
+            except StopAsyncIteration:
+                pass
+
+    found: list[Any] = []
+    cursor = make(Source(Reading() if number in (1, 4, 5) else number for number in range(20)))
+    async for record in cursor:
+        if not isinstance(record, Reading):
+            found.append(record)
+        del record
+    assert sorted(found) == [number for number in range(20) if number not in (1, 4, 5)]
+
+
+def test_an_awaitable_that_nobody_awaits_is_no_cycle_for_ever(make: Any) -> None:
+    async def begin() -> Any:
+        cursor = make(Source(range(5)))
+        assert await anext(cursor) == 0
+        return cursor
+
+    cursor = asyncio.run(begin())
+    waiting: Any = anext(cursor)
+    gone = weakref.ref(cursor)
+    if hasattr(waiting, "close"):
+        waiting.close()
+    again: Any = anext(cursor)
+    del waiting, cursor
+    if inspect.iscoroutine(again):
+        again.close()
+    del again
+    gc.collect()
+    assert gone() is None
