@@ -5,6 +5,7 @@ and never holds much more than `limit` on the way. The one exception is zstd's w
 frame may ask for 128 MiB, as in every Kafka client; memory is touched only as it is filled.
 
 All codecs release the GIL while they work on one block, so large batches belong in a thread.
+What a codec needs is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -13,12 +14,7 @@ import zlib
 from collections.abc import Callable
 from enum import IntEnum
 
-import cramjam
-
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record._lz4 import compress_lz4, decompress_lz4
-from aiokclient.record._snappy import compress_snappy, decompress_snappy
-from aiokclient.record._zstd import compress_zstd, decompress_zstd
 from aiokclient.record.crc import Buffer
 
 __all__ = ["DEFAULT_LIMIT", "LEVELS", "Compression", "check_level", "compress", "decompress"]
@@ -80,6 +76,8 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> Buffer:
 def _compress_gzip(data: Buffer, level: int | None) -> bytes:
     # cramjam is the faster one at level 1, zlib at all others.
     if level == 1:
+        import cramjam
+
         return bytes(cramjam.gzip.compress(data, level=1))
     return zlib.compress(data, 6 if level is None else level, _GZIP)
 
@@ -105,18 +103,54 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
+    from aiokclient.record._snappy import compress_snappy
+
+    return compress_snappy(data)
+
+
+def _decompress_snappy(data: Buffer, limit: int) -> Buffer:
+    from aiokclient.record._snappy import decompress_snappy
+
+    return decompress_snappy(data, limit)
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
+    from aiokclient.record._lz4 import compress_lz4
+
+    return compress_lz4(data, 0 if level is None else level)
+
+
+def _decompress_lz4(data: Buffer, limit: int) -> Buffer:
+    from aiokclient.record._lz4 import decompress_lz4
+
+    return decompress_lz4(data, limit)
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> Buffer:
+    from aiokclient.record._zstd import compress_zstd
+
+    return compress_zstd(data, 3 if level is None else level)
+
+
+def _decompress_zstd(data: Buffer, limit: int) -> Buffer:
+    from aiokclient.record._zstd import decompress_zstd
+
+    return decompress_zstd(data, limit)
+
+
 _COMPRESS: dict[Compression, Callable[[Buffer, int | None], Buffer]] = {
     Compression.NONE: lambda data, level: data,
     Compression.GZIP: _compress_gzip,
-    Compression.SNAPPY: lambda data, level: compress_snappy(data),
-    Compression.LZ4: lambda data, level: compress_lz4(data, 0 if level is None else level),
-    Compression.ZSTD: lambda data, level: compress_zstd(data, 3 if level is None else level),
+    Compression.SNAPPY: _compress_snappy,
+    Compression.LZ4: _compress_lz4,
+    Compression.ZSTD: _compress_zstd,
 }
 
 _DECOMPRESS: dict[int, Callable[[Buffer, int], Buffer]] = {
     Compression.NONE: lambda data, limit: data,
     Compression.GZIP: _decompress_gzip,
-    Compression.SNAPPY: decompress_snappy,
-    Compression.LZ4: decompress_lz4,
-    Compression.ZSTD: decompress_zstd,
+    Compression.SNAPPY: _decompress_snappy,
+    Compression.LZ4: _decompress_lz4,
+    Compression.ZSTD: _decompress_zstd,
 }
