@@ -206,7 +206,7 @@ class ClassicMembership:
         assignment = decode_assignment(generation.assignment)
         self._tell(generation, assignment)
         self._parts.changed()
-        owned = self._reconciler.owned()
+        owned = dict.fromkeys(self._reconciler.owned())
         assigned = dict.fromkeys(tp for tp in assignment.partitions if self._is_wanted(tp))
         revoked = [tp for tp in owned if tp not in assigned]
         if revoked:

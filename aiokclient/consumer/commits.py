@@ -63,6 +63,8 @@ class Commits:
         self.group_id = config.group_id
         self.member = member
         self.renamed = Signal()
+        self.over = False
+        """This consumer will be no member any more."""
         self._cluster = cluster
         self._subscription = subscription
         self._owner = owner
@@ -266,7 +268,7 @@ class Commits:
 
     async def _name(self) -> GroupMetadata:
         """Who this member is, once it is one: the coordinator refuses others."""
-        while self._subscription.subscription and not self.member().member_id:
+        while self._subscription.subscription and not (self.over or self.member().member_id):
             await self.renamed.wait()
         return self.member()
 

@@ -208,6 +208,8 @@ class Engine:
 
     def _settled(self) -> bool:
         """Whether each position is found, or will not be."""
+        if self.reader.reports:
+            return True
         if self.group is not None and not self.group.settled():
             return False
         states = self._subscription.partitions.values()

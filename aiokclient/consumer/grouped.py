@@ -131,7 +131,7 @@ class Grouped:
         self._reader.turnstile.entered = self.membership.asked
         for run, name in (
             (self._follow, "subscription"),
-            (self.membership.run, "membership"),
+            (self._live, "membership"),
             (self._starts.run, "starts"),
             (self._auto_commit.run, "automatic commits"),
             (self._poll_watch.run, "poll interval"),
@@ -139,6 +139,13 @@ class Grouped:
             self._spawn(run, name=name)
         if not isinstance(self.membership, ClassicMembership):
             self._spawn(self._loop_watch.run, name="event loop")  # The other watches by itself.
+
+    async def _live(self) -> None:
+        try:
+            await self.membership.run()
+        finally:
+            self.commits.over = True
+            self.commits.renamed.set()
 
     def settled(self) -> bool:
         """Whether the group has said what this consumer is to read, and that is so. Plain."""
@@ -149,7 +156,7 @@ class Grouped:
     def troubles(self) -> list[str]:
         """What is wrong about the membership, for people to read. Plain."""
         trouble = self._poll_watch.trouble
-        return [] if trouble is None else [trouble]
+        return [trouble] if trouble is not None and self._subscription.subscription else []
 
     async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
         """Has all owners go back to these offsets; see `rewind_group`."""
@@ -186,6 +193,8 @@ class Grouped:
             await self._changes.wait()
 
     def _overdue(self, text: str) -> None:
+        if not self._subscription.subscription:
+            return  # What is assigned by hand is nobody else's to wait for.
         logger.error("%s: the consumer leaves its group until it is asked for records", text)
         self.membership.left_behind(text)
 

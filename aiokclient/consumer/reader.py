@@ -72,7 +72,8 @@ class Reader:
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
         self.in_hand = InHand(self._time)
-        self._reports: dict[tuple[object, ...], Exception] = {}
+        self.reports: dict[tuple[object, ...], Exception] = {}
+        """Errors to be raised at the next requests."""
         self._failed = False
         self.turnstile = Turnstile(self._time)
         self._yielded = 0.0
@@ -106,7 +107,7 @@ class Reader:
         """Has an error raised at the next request, once."""
         place = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
         key = (type(error), *place)
-        self._reports[key] = error
+        self.reports[key] = error
         self._arrived.set()
 
     def stop(self) -> None:
@@ -242,8 +243,8 @@ class Reader:
     def _raise_failures(self) -> None:
         if (died := self._died()) is not None:
             raise died
-        if self._reports:
-            raise self._reports.pop(next(iter(self._reports)))
+        if self.reports:
+            raise self.reports.pop(next(iter(self.reports)))
         if self._failed:
             for state in self._subscription.partitions.values():
                 if state.error is not None:

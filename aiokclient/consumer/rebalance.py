@@ -105,7 +105,7 @@ class Rebalancer:
     async def assign(self, tps: Collection[TopicPartition]) -> None:
         """Takes partitions in addition; see `Reconciler`."""
         async with self._turn:
-            owned = self.owned()
+            owned = dict.fromkeys(self.owned())
             added = [tp for tp in dict.fromkeys(tps) if tp not in owned]
             if self._closed or not added:
                 return
@@ -138,14 +138,14 @@ class Rebalancer:
             states = self._withhold(self.owned())
             self._subscription.settle()
             is_member = await self._commit(list(self._subscription.partitions.values()), deadline)
-            lost = [state for state in states if busy(state) or not is_member]
+            lost = {state: None for state in states if busy(state) or not is_member}
             await self._give_up([state for state in states if state not in lost], "revoked")
-            await self._give_up(lost, "lost")
+            await self._give_up(list(lost), "lost")
 
     # -- steps
 
     def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
-        owned = self.owned()
+        owned = dict.fromkeys(self.owned())
         partitions = self._subscription.partitions
         states = [partitions[tp] for tp in dict.fromkeys(tps) if tp in owned]
         self._subscription.withhold(states, Withheld.LEAVING, True)

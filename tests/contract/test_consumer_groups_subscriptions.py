@@ -124,8 +124,11 @@ class TestSubscriptions:
 
 
 class TestNewPartitions:
+    @pytest.mark.parametrize("resync", [False, True])
     @both
-    def test_latest_misses_nothing_of_a_partition_that_appears(self, strategy: str) -> None:
+    def test_latest_misses_nothing_of_a_partition_that_appears(
+        self, strategy: str, resync: bool
+    ) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             options = {**LATEST, "partition_assignment_strategy": strategy}
@@ -134,8 +137,9 @@ class TestNewPartitions:
                 world.cluster.produce("t", [b"missed by others"], 2)
                 assert await collect(consumer, 1) == [("t", 2, 0)]
                 assert committed(world, 0) == 5
+                assert generation(world) == (1 if resync else 2)
 
-        simulate(scenario, topics={"t": 2})
+        simulate(scenario, topics={"t": 2}, resync=resync)
 
     def test_a_member_that_comes_later_sees_that_it_appeared(self) -> None:
         async def scenario(world: World) -> None:

@@ -129,6 +129,7 @@ async def churn(world: World, group: Group, how: str) -> None:
     group.check()
 
 
+@pytest.mark.fault(5, 40, 41)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("how", ["loop", "tracked"])
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)

@@ -1,0 +1,237 @@
+"""Faults that meet consumers in a group, each with the number of its row."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from group_world import Diary, committed, fill, member, part
+from world import World, simulate
+
+from aiokclient import TopicPartition
+from aiokclient.errors import NotCoordinatorError
+from aiokclient.protocol import ApiKey
+
+STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
+both = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+
+
+async def read(consumer: Any, offsets: list[int]) -> None:
+    async for record in consumer:
+        offsets.append(record.offset)
+
+
+@pytest.mark.fault(5)
+@both
+def test_the_coordinator_moves_under_commits(strategy: str) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 500)
+        options = {"partition_assignment_strategy": strategy}
+        async with member(world, enable_auto_commit=False, **options) as consumer:
+            for i in range(20):
+                await consumer.poll(max_records=10)
+                world.cluster.move_coordinator("g")
+                await consumer.commit()
+                assert committed(world) == 10 * (i + 1)
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(6)
+@both
+def test_the_coordinator_is_loading(strategy: str) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 50)
+        diary = Diary()
+        options = {"partition_assignment_strategy": strategy, "session_timeout_ms": 30_000}
+        async with member(world, diary, **options) as consumer:
+            await consumer.poll(max_records=10)
+            with world.cluster.hold_loading("g"):
+                commit = asyncio.create_task(consumer.commit())
+                stored = asyncio.create_task(consumer.committed([TopicPartition("t", 0)]))
+                await asyncio.sleep(10)
+                assert not commit.done()
+            await commit
+            await stored
+            assert committed(world) == 10
+            assert len(await consumer.poll()) == 40
+            assert diary.pages == [("assigned", [0])]
+
+    simulate(scenario, brokers=2)
+
+
+@pytest.mark.fault(18)
+@both
+def test_the_process_is_suspended_for_ten_minutes(strategy: str) -> None:
+    """Nothing is handed out when it goes on, before the coordinator has said who it is."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 2000, 2)
+        diary, other = Diary(), Diary()
+        options = {"partition_assignment_strategy": strategy}
+        async with member(world, diary, **options) as consumer:
+            offsets: list[int] = []
+            reading = asyncio.create_task(read(consumer, offsets))
+            await asyncio.sleep(1)
+            fill(world, 2000, 2)
+            world.sim.loop.leap(600)
+            before = len(offsets)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            # At most the record that was about to be handed out when it was suspended.
+            assert len(offsets) <= before + 1
+            await diary.until(lambda: ("lost", [0, 1]) in diary.pages)
+            async with member(world, other, **options):
+                await other.until(lambda: len(other.owned) == 1)
+            await diary.until(lambda: len(diary.owned) == 2)
+            consumer.stop()
+            await reading
+
+    simulate(scenario, topics={"t": 2})
+
+
+@pytest.mark.fault(37)
+@pytest.mark.parametrize("seconds", [3, 60])
+def test_the_program_holds_the_loop(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 500)
+        diary = Diary()
+        offsets: list[int] = []
+        consumer = member(world, diary, max_poll_interval_ms=300_000)
+        async with consumer:
+            async for record in consumer:
+                offsets.append(record.offset)
+                if offsets.count(100) == 1 and record.offset == 100:
+                    await asyncio.sleep(1)
+                    world.sim.loop.leap(seconds)
+                if record.offset == 499:
+                    break
+        assert list(dict.fromkeys(offsets)) == list(range(500))
+        assert ("lost" in [what for what, _ in diary.pages]) is (seconds > 6)
+        assert "the event loop stood still for" in caplog.text
+
+    with caplog.at_level("WARNING"):
+        simulate(scenario)
+
+
+@pytest.mark.fault(38)
+def test_a_slow_consumer_of_a_thousand_partitions() -> None:
+    """Heartbeats go on, and what is fetched stays within the bound."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(0, 1000, 5):
+            world.cluster.produce("t", [b"x" * 1000] * 20, partition)
+        diary = Diary()
+        options = {"fetch_max_bytes": 200_000, "max_poll_interval_ms": 100_000}
+        async with member(world, diary, **options) as consumer:
+            began, count = world.now, 0
+            async for _ in consumer:
+                await asyncio.sleep(0.5)
+                count += 1
+                # Two responses for each of the brokers.
+                assert consumer.metrics()["consumer.buffer.bytes"] <= 3 * 2 * 210_000
+                if count == 200:
+                    break
+            beats = world.requests(ApiKey.HEARTBEAT, since=began)
+            assert len(beats) >= 2 * (world.now - began) - 5
+            assert [what for what, _ in diary.pages] == ["assigned"]
+
+    simulate(scenario, brokers=3, topics={"t": 1000})
+
+
+@pytest.mark.fault(40)
+@both
+def test_a_commit_overlaps_a_rebalance(strategy: str) -> None:
+    """Whatever is committed while others come and go is stored, or refused by name."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 400, 2)
+        diary = Diary()
+        options = {"partition_assignment_strategy": strategy, "enable_auto_commit": False}
+        async with member(world, diary, **options) as consumer:
+            for _ in range(12):
+                await diary.until(lambda: bool(diary.owned))
+                records = await consumer.poll(max_records=20)
+                commit = asyncio.create_task(consumer.commit())
+                world.cluster.rebalance("g")
+                await commit
+                for tp, to in records.offsets().items():
+                    assert committed(world, tp.partition) == to.offset
+            with world.cluster.fail(ApiKey.OFFSET_COMMIT, NotCoordinatorError, times=3):
+                await consumer.poll(max_records=20)
+                world.cluster.rebalance("g")
+                await consumer.commit()
+
+    simulate(scenario, topics={"t": 2})
+
+
+@pytest.mark.fault(42)
+@both
+def test_a_handler_runs_past_the_poll_interval(strategy: str) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 20)
+        diary, other = Diary(), Diary()
+        options = {
+            "partition_assignment_strategy": strategy,
+            "max_poll_interval_ms": 10_000,
+            "auto_commit_interval_ms": 500,
+        }
+        offsets: list[int] = []
+        async with member(world, diary, **options) as consumer:
+            for _ in range(5):
+                await consumer.get()
+            async with member(world, other, **options) as second:
+                reading = asyncio.create_task(read(second, offsets))
+                await asyncio.sleep(30)  # The handler of the fifth.
+                assert diary.pages[-1] == ("lost", [0])
+                assert offsets == list(range(4, 20))
+                assert committed(world) == 20
+                record = await consumer.get(timeout=1)
+                assert record is None
+                second.stop()
+                await reading
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(49)
+def test_throttled_commits_are_late_and_nobody_is_lost() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 2000)
+        diary = Diary()
+        world.cluster.throttle(ApiKey.OFFSET_FETCH, 3.0)
+        world.cluster.throttle(ApiKey.FETCH, 3.0)
+        async with member(world, diary) as consumer:
+            offsets: list[int] = []
+            reading = asyncio.create_task(read(consumer, offsets))
+            await asyncio.sleep(60)
+            assert len(offsets) == 2000
+            assert [what for what, _ in diary.pages] == ["assigned"]
+            consumer.stop()
+            await reading
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(41)
+def test_a_member_that_is_cut_off_again_and_again() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 300, 2)
+        diaries = {"a": Diary(), "b": Diary()}
+        seen: dict[str, list[int]] = {"a": [], "b": []}
+        members = {n: member(world, d, place=n) for n, d in diaries.items()}
+        async with members["a"], members["b"]:
+            tasks = [asyncio.create_task(read(m, seen[n])) for n, m in members.items()]
+            for _ in range(5):
+                part(world, "a")
+                await asyncio.sleep(12)
+                world.network.heal()
+                await asyncio.sleep(8)
+                fill(world, 50, 2)
+            await diaries["a"].until(lambda: len(diaries["a"].owned) == 1)
+            await asyncio.sleep(10)
+            assert committed(world, 0) == committed(world, 1) == 550
+            for m, task in zip(members.values(), tasks, strict=True):
+                m.stop()
+                await task
+
+    simulate(scenario, topics={"t": 2})
