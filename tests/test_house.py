@@ -47,11 +47,16 @@ def test_no_vague_module() -> None:
 
 def test_import_is_light() -> None:
     heavy = ["pyarrow", "numpy", "pandas", "rich", "typer", "opentelemetry", "google.protobuf"]
-    heavy += ["cramjam", "lz4", "zstandard", "importlib.metadata", "argparse"]
-    heavy += ["aiokclient.testing", "aiokclient.protocol.messages.metadata", "uvloop", "pytest"]
-    code = f"import sys, aiokclient; print([m for m in {heavy!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    heavy += ["cramjam", "lz4", "zstandard", "importlib.metadata", "argparse", "uvloop", "pytest"]
+    heavy += ["aiokclient.testing"]
+    for line, more in (
+        ("import aiokclient", ["aiokclient.protocol.messages.metadata"]),
+        ("from aiokclient import Consumer, Producer", []),
+    ):
+        code = f"import sys\n{line}\nprint([m for m in {heavy + more!r} if m in sys.modules])"
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]", line
 
 
 def test_public_names_are_sorted_and_there() -> None:

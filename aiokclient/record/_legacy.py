@@ -15,7 +15,6 @@ from typing import NamedTuple
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record._batch_py import RecordBatch
 from aiokclient.record._decode_py import Make, R
-from aiokclient.record._lz4 import mend
 from aiokclient.record.compression import Compression, decompress
 from aiokclient.record.crc import Buffer
 from aiokclient.record.header import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD
@@ -108,6 +107,8 @@ class LegacyBatch(RecordBatch):
         if compressed is None or codec == Compression.ZSTD:
             raise CorruptRecordError("a compressed message is null or of a codec that came later")
         if codec == Compression.LZ4 and self.magic == 0:
+            from aiokclient.record._lz4 import mend  # messages as old as these are rare
+
             compressed = memoryview(mend(compressed))
         messages = list(_set(decompress(codec, compressed, limit), check_crcs))
         if not messages:
