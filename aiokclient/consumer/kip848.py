@@ -29,7 +29,7 @@ from aiokclient.consumer.kip848_heartbeat import (
 from aiokclient.consumer.kip848_link import Link
 from aiokclient.consumer.kip848_places import Holdings
 from aiokclient.consumer.kip848_session import session_timeout_ms
-from aiokclient.consumer.kip848_states import CODES, MEMBERS, Event, State, after
+from aiokclient.consumer.kip848_states import CODES, MEMBERS, Event, State, after, meaning
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import Subscription
 from aiokclient.errors import AuthorizationError, IllegalStateError, KafkaError
@@ -220,13 +220,16 @@ class Kip848Membership:
     def _refused(self, error: KafkaError) -> None:
         action = self._link.failed(error)
         self._not_before = self._clock.monotonic() + action.delay_s
-        if error.code in CODES or action.decision is Decision.RECOVER:
+        event = meaning(self.state, error.code)
+        if event is None and action.decision is Decision.RECOVER:
+            event = Event.FENCED
+        if event is Event.FENCED:
             logger.info("group %s: the membership is over: %s", self._group_id, error)
-            self._apply(CODES.get(error.code, Event.FENCED))
+            self._apply(event)
         elif isinstance(error, AuthorizationError):
             # It may be granted yet; until then the program is told at every request.
             self._parts.report(error)
-        elif not action.again:
+        elif event is Event.FAILED or not action.again:
             self._apply(Event.FAILED)
             raise error
 

@@ -33,7 +33,7 @@ from aiokclient.errors import (
     UnknownMemberIdError,
 )
 
-__all__ = ["CODES", "MEMBERS", "TRANSITIONS", "Event", "State", "after"]
+__all__ = ["CODES", "JOIN_CODES", "MEMBERS", "TRANSITIONS", "Event", "State", "after", "meaning"]
 
 
 class State(Enum):
@@ -104,6 +104,15 @@ CODES = MappingProxyType(
     }
 )
 """Error codes of a heartbeat that are events: the member gives up its epoch and joins anew."""
+
+JOIN_CODES = MappingProxyType({GroupIdNotFoundError.code: Event.FAILED})
+"""Likewise, of the heartbeat that joins: the group is of another kind, and does not change it."""
+
+
+def meaning(state: State, code: int | None) -> Event | None:
+    """The event that an error code is in a state; None for one that the policy decides."""
+    own = JOIN_CODES.get(code) if state is State.JOINING else None
+    return own or CODES.get(code)
 
 
 def after(state: State, event: Event) -> State:

@@ -10,6 +10,7 @@ from world import World, simulate
 from aiokclient import Consumer, State, TopicPartition
 from aiokclient.errors import (
     ConfigError,
+    GroupIdNotFoundError,
     InvalidRegularExpressionError,
     StaleMemberEpochError,
     UnreleasedInstanceIdError,
@@ -166,3 +167,15 @@ def test_a_subscription_that_changes_and_ends() -> None:
             }
 
     run(scenario)
+
+
+def test_a_group_of_classic_consumers_that_may_not_change() -> None:
+    async def scenario(world: World) -> None:
+        async with world.consumer("t", group_id="g") as classic:
+            await classic.poll(timeout=5.0)
+            with pytest.raises(GroupIdNotFoundError, match="not a consumer group"):
+                async with world.consumer("t", **OPTIONS) as consumer:
+                    await consumer.poll(timeout=30.0)
+            assert classic.state is State.RUNNING
+
+    run(scenario, configs={"group.consumer.migration.policy": "disabled"})

@@ -2,7 +2,15 @@
 
 import pytest
 
-from aiokclient.consumer.kip848_states import CODES, MEMBERS, TRANSITIONS, Event, State, after
+from aiokclient.consumer.kip848_states import (
+    CODES,
+    MEMBERS,
+    TRANSITIONS,
+    Event,
+    State,
+    after,
+    meaning,
+)
 
 OVER = (State.FENCED, State.STALE, State.FAILED)
 
@@ -60,3 +68,11 @@ def test_a_failure_is_final(state):
 
 def test_what_brokers_say_when_they_do_not_know_a_member():
     assert dict(CODES) == {110: Event.FENCED, 25: Event.FENCED, 69: Event.FENCED}
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_group_that_is_not_found_is_another_kind_of_group_to_who_joins(state):
+    event = Event.FAILED if state is State.JOINING else Event.FENCED
+    assert meaning(state, 69) is event
+    assert meaning(state, 25) is Event.FENCED
+    assert meaning(state, 7) is meaning(state, None) is None

@@ -166,7 +166,7 @@ def assigned(data):
     """The partitions in an assignment."""
     if not data:
         return None
-    read = ConsumerProtocolAssignment.decode(memoryview(data)[2:], 1)
+    read, _ = ConsumerProtocolAssignment.decode_from(data, 2, 1)
     return sorted(sorted(each.partitions) for each in read.assigned_partitions)
 
 

@@ -245,7 +245,9 @@ def up_and_down_again(place):
     """A group of one classic consumer, another of the new protocol for a while."""
     group = Group(place, 4)
     old, topic = Classic(group), group.names[0]
-    seen = [old.join(subscription(topic)), old.sync(assignment((topic, [0, 1, 2, 3])))]
+    # Clients may add what others do not know.
+    seen = [old.join(subscription(topic) + b"more")]
+    seen += [old.sync(assignment((topic, [0, 1, 2, 3])) + b"more")]
     seen += [old.heartbeat(), group.join("new"), group.describe()[0], old.heartbeat()]
     seen += [old.sync(), old.join(subscription(topic, owned=[(topic, [0, 1, 2, 3])]))]
     kept = old.sync()

@@ -1,6 +1,7 @@
 """What classic consumers say to each other by way of JoinGroup and SyncGroup, read and written.
 
-Brokers look into it only where a group is converted, or speaks both protocols at a time.
+Brokers look into it only where a group is converted, or speaks both protocols at a time. What
+stands behind the fields they know they leave alone, as all readers of it do.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def version_of(data: bytes) -> int:
     if len(data) < _VERSION.size:
         raise _malformed("it is too short")
     version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise _malformed("its version is negative")
     return min(version, ConsumerProtocolSubscription.max_version)
 
 
@@ -39,7 +42,7 @@ def _malformed(why: str) -> Refused:
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """What a member subscribes to; raises Refused for what cannot be read."""
     try:
-        return ConsumerProtocolSubscription.decode(data[_VERSION.size :], version_of(data))
+        return ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version_of(data))[0]
     except ProtocolError as error:
         raise _malformed(error.message) from None
 
@@ -49,7 +52,8 @@ def read_assignment(cluster: ClusterState, data: bytes) -> Places:
     if not data:
         return frozenset()
     try:
-        read = ConsumerProtocolAssignment.decode(data[_VERSION.size :], version_of(data))
+        version = version_of(data)
+        read, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)
     except ProtocolError as error:
         raise _malformed(error.message) from None
     return places_of(cluster, read.assigned_partitions)
