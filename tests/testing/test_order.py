@@ -83,7 +83,7 @@ def test_what_is_no_request_closes_the_connection(wire, frame):
 
 def test_an_api_or_version_that_is_not_announced_closes_the_connection(wire):
     connection = wire.leader()
-    connection.send(messages.JoinGroupRequest(), 5)
+    connection.send(messages.AlterReplicaLogDirsRequest(), 2)
     assert connection.closed()
     connection = wire.leader()
     connection.send(messages.InitProducerIdRequest(), 6)
