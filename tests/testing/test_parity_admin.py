@@ -167,14 +167,24 @@ def configs(place):
         listed = [(c.name, c.value, c.config_source, c.config_type) for c in result.configs]
         return named(result.error_code), listed if keys else bool(listed)
 
+    def described(keys, *expected):
+        """Once the broker knows what the controller was told: it answers before that."""
+        deadline = time.monotonic() + 20
+        while True:
+            answer = describe(2, topic, *keys)
+            if {value for _, value, _, _ in answer[1]}.issuperset(expected):
+                return answer
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.01)
+
     return [
         change(2, topic, ("retention.ms", 0, "5")),
-        describe(2, topic, "retention.ms"),
+        described(["retention.ms"], "5"),
         change(2, topic, ("nonsense", 0, "5")),
         change(2, topic, ("retention.ms", 0, "x")),
         change(2, topic, ("retention.ms", 2, "5")),
         change(2, topic, ("cleanup.policy", 2, "compact")),
-        describe(2, topic, "cleanup.policy", "retention.ms", "nonsense"),
+        described(["cleanup.policy", "retention.ms", "nonsense"], "delete,compact", "5"),
         change(2, topic, ("retention.ms", 1, None)),
         change(2, "nothing", ("retention.ms", 0, "5")),
         change(99, topic, ("retention.ms", 0, "5")),
