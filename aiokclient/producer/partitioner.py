@@ -49,6 +49,11 @@ class Partitioner:
         self._availability_s = config.partitioner_availability_timeout_ms / 1000
         self._sticky_bytes = max(config.batch_size, 1)
         self._rng = rng
+        self._available: dict[Topic, list[int]] = {}
+
+    def leaders_changed(self, topic: Topic) -> None:
+        """Some partitions of the topic have another leader now, or none, or are new."""
+        self._available.pop(topic, None)
 
     def choose(self, topic: Topic, key: bytes | None, size: int) -> PartitionQueue:
         """The queue for a record of `size` bytes whose partition the user left open."""
@@ -97,7 +102,10 @@ class Partitioner:
         self, function: PartitionerFunction, topic: Topic, key: bytes | None
     ) -> PartitionQueue:
         partitions = range(len(topic.queues))
-        available = [i for i, queue in enumerate(topic.queues) if queue.sender is not None]
+        available = self._available.get(topic)
+        if available is None:
+            available = [i for i, queue in enumerate(topic.queues) if queue.sender is not None]
+            self._available[topic] = available
         try:
             partition: Any = function(key, partitions, available)
         except KafkaError:

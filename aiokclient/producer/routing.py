@@ -121,6 +121,7 @@ class Routing:
         self._resize(topic, len(info.partitions))
         for queue, partition in zip(topic.queues, info.partitions, strict=True):
             self._lead(queue, partition)
+        self.partitioner.leaders_changed(topic)
         if topic.queues and not topic.known and not topic.moving:
             self._designate(topic)
 

@@ -90,6 +90,15 @@ def test_a_function_of_the_users() -> None:
     assert choose(there, b"k", 1).partition == 0
 
 
+def test_a_function_is_told_which_partitions_have_leaders() -> None:
+    made, there = partitioner(partitioner=lambda _, partitions, available: available[0]), topic(3)
+    there.queues[2].sender = object()  # type: ignore[assignment]
+    assert made.choose(there, None, 1).partition == 2
+    there.queues[1].sender = there.queues[2].sender
+    made.leaders_changed(there)
+    assert made.choose(there, None, 1).partition == 1
+
+
 @pytest.mark.parametrize("answer", [3, -1, "0", None])
 def test_a_function_that_answers_nonsense(answer: Any) -> None:
     choose = partitioner(partitioner=lambda *_: answer).choose
