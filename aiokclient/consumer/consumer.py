@@ -186,8 +186,9 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: Any = None) -> None:
         """Reads these topics whole instead of those before, or all that a pattern matches. Plain.
 
-        A pattern has to match a topic's whole name; internal topics are left out. Partitions
-        assigned by hand stay.
+        A pattern has to match a topic's whole name; internal topics are left out. With
+        `group_protocol="consumer"` the brokers match it, as RE2 does: without looking ahead or
+        behind and references (InvalidRegularExpressionError). Partitions assigned by hand stay.
         """
         self._check_plain()
         chosen = topics if isinstance(topics, re.Pattern) else as_topics(topics)

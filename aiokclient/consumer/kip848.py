@@ -213,7 +213,7 @@ class Kip848Membership:
         if answer.assignment is not None:
             target = places_of(answer.assignment.topic_partitions)
             if target != self._holdings.target:
-                self._holdings.target, self._told_at = target, self._clock.monotonic()
+                self._holdings.target, self._told_at = target, sent_at
         self._apply(Event.TOLD if self._holdings.differs() else Event.SETTLED)
         self._parts.changed()
 

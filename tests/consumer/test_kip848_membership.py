@@ -121,6 +121,21 @@ def test_heartbeats_are_sent_at_the_interval_of_the_broker() -> None:
     run(scenario, configs=configs)
 
 
+def test_the_session_of_a_group_whose_configs_may_not_be_read() -> None:
+    """Then the consumer's own option is what it goes by."""
+
+    async def scenario(group: Group) -> None:
+        with group.cluster.fail(ApiKey.DESCRIBE_CONFIGS, GroupAuthorizationError):
+            async with group.member() as member:
+                await member.subscribe("t")
+                await member.until(lambda: member.membership.state is State.STABLE)
+                left = member.membership.confirmed_until - group.world.now
+                assert 44.0 < left <= 45.0
+                assert member.reports == []
+
+    run(scenario, configs={"group.consumer.session.timeout.ms": 10_000})
+
+
 @pytest.mark.fault(43)
 def test_nobody_gets_what_another_has_not_given_up() -> None:
     """The program is busy with a record: heartbeats go on, and the other member waits."""

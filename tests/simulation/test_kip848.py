@@ -230,6 +230,26 @@ def test_a_topic_that_matches_appears_late(new: str) -> None:
     simulate(scenario, topics={"t": PARTITIONS}, configs=CONFIGS)
 
 
+@pytest.mark.fault(25)
+def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
+    """With `latest`, too: what was written to them before anybody noticed."""
+
+    async def scenario(world: World) -> None:
+        group = Group(world)
+        for _ in range(2):
+            group.join(auto_offset_reset="latest")
+        await group.books.until(lambda: len(group.books.owner) == PARTITIONS)
+        await asyncio.sleep(1.0)
+        world.cluster.add_partitions("t", PARTITIONS + 4)
+        for partition in range(PARTITIONS + 4):
+            world.cluster.produce("t", [b"%d" % i for i in range(COUNT)], partition)
+        group.topics["t"] = PARTITIONS + 4
+        await group.complete()
+        await group.end()
+
+    simulate(scenario, topics={"t": PARTITIONS}, configs=CONFIGS)
+
+
 @pytest.mark.fault(18, 43)
 def test_a_suspended_member_comes_back() -> None:
     """Cut off for ten minutes: the other takes over, and the first hands nothing out meanwhile."""
