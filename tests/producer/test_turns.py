@@ -1,4 +1,4 @@
-"""What an awaited send costs the loop: the answer is read, and the task goes on."""
+"""What an awaited send costs the loop: a callback reads the answer, and the task goes on."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ SENDS = 100
 
 
 @pytest.mark.parametrize("linger_ms", [0, 5])
-async def test_two_callbacks_for_an_awaited_send(
+async def test_callbacks_of_an_awaited_send(
     kafka_cluster: Any, kafka_topic: str, linger_ms: int
 ) -> None:
     servers = kafka_cluster.bootstrap_servers
@@ -20,6 +20,6 @@ async def test_two_callbacks_for_an_awaited_send(
         with held_times() as times:
             for _ in range(SENDS):
                 await producer.send(kafka_topic, b"v")
-        # With a linger it is the await that has the batch sent, at the next turn.
-        each = 2 if not linger_ms else 3
+        # With a linger it is the await that has the batch sent, at the next turn; the timer may ring.
+        each = 2 if not linger_ms else 4
         assert len(times) <= each * SENDS + 10
