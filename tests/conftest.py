@@ -113,7 +113,9 @@ class Servers:
 def embedded_servers() -> Iterator[Servers]:
     from aiokclient.testing import EmbeddedCluster
 
-    with EmbeddedCluster(brokers=3) as cluster:
+    # As short as the real ones of the tests allow it.
+    configs = {"group.min.session.timeout.ms": 1000}
+    with EmbeddedCluster(brokers=3, configs=configs) as cluster:
         yield Servers("embedded", ExternalKafka(cluster.bootstrap_servers))
 
 

@@ -1,0 +1,8 @@
+"""The process that members are forked from; see `nursery`."""
+
+import socket
+import sys
+
+from .nursery import serve
+
+serve(socket.socket(fileno=int(sys.argv[1])))

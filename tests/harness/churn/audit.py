@@ -1,0 +1,159 @@
+"""Goes through what the members of a group told, in the order of time, and finds what is wrong.
+
+Beside F and G, which `Ownership` holds: a partition has two owners only while one of them does
+not know yet that it was removed, and that one is handed nothing more; a member is handed a
+partition without a gap, from what was committed; what is committed never goes back; and nobody's
+commit is taken for what is another's.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ownership import BrokenOwnershipError, Interval, Member, Ownership
+
+from aiokclient import OffsetAndMetadata, TopicPartition
+
+from .events import Event, Log
+
+REMOVED = ("lost", "killed")
+
+
+class Place(NamedTuple):
+    """A record, as far as it matters."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class Audit:
+    """`Audit(log, topic).check()` raises BrokenOwnershipError with all that was found."""
+
+    def __init__(self, log: Log, topic: str) -> None:
+        self.topic = topic
+        self.events = sorted(log.events, key=lambda event: event.time)
+        self.start = self.now = self.events[0].time
+        self.books = Ownership(lambda: self.now - self.start)
+        self.members: dict[str, Member] = {}
+        self.committed: dict[int, int] = {}
+        self.next: dict[tuple[str, int], int] = {}
+        self.generations: dict[int, list[str]] = {}
+        self.overlaps: list[tuple[Interval, Interval]] = []
+        self.refused: list[str] = []
+        for event in self.events:
+            self._replay(event)
+        for old, new in self.overlaps:
+            if old.how not in REMOVED:
+                self._breach(f"two owners: {old}; {new}")
+
+    def check(self) -> None:
+        self.books.check()
+
+    def _replay(self, event: Event) -> None:
+        self.now = event.time
+        if event.who not in self.members:
+            self.members[event.who] = self.books.member(event.who)
+        step = getattr(self, f"_{event.what}", None)
+        if step is not None:
+            with contextlib.suppress(BrokenOwnershipError):  # It is in the books.
+                step(self.members[event.who], *event.data)
+
+    def _breach(self, text: str) -> None:
+        with contextlib.suppress(BrokenOwnershipError):
+            self.books.breach(text)
+
+    def _tps(self, partitions: Sequence[int]) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, partition) for partition in partitions]
+
+    # -- events
+
+    def _assigned(self, member: Member, partitions: list[int], generation: int | None) -> None:
+        tps = self._tps(partitions)
+        before = {tp: self.books.owner.get(tp) for tp in tps}
+        if generation is not None:
+            self.generations.setdefault(generation, []).append(member.name)
+        for tp in tps:
+            self.next.pop((member.name, tp.partition), None)
+        member.on_assigned(tps)
+        for tp, old in before.items():
+            if old is not None and old.end is None and old.member != member.name:
+                self.overlaps.append((old, self.books.owner[tp]))
+
+    def _revoked(self, member: Member, partitions: list[int]) -> None:
+        member.on_revoked(self._tps(partitions))
+
+    def _lost(self, member: Member, partitions: list[int]) -> None:
+        member.on_lost(self._tps(partitions))
+
+    def _killed(self, member: Member) -> None:
+        member.kill()
+
+    def _handed(self, member: Member, asked: float, places: list[tuple[int, int]]) -> None:
+        for partition, offset in places:
+            place = Place(self.topic, partition, offset)
+            interval = member.owned.get(place.tp)
+            owner = self.books.owner.get(place.tp)
+            self._in_order(member, place)
+            if interval is not None and owner is not interval and owner is not None:
+                # It was suspended between the hand-out and the writing down.
+                late = asked - self.start < owner.begin
+                if late and interval.end is None:
+                    member.at_work.setdefault(place.tp, {})[offset] = place
+                    continue
+            with contextlib.suppress(BrokenOwnershipError):
+                member.handed(place)
+
+    def _in_order(self, member: Member, place: Place) -> None:
+        key = member.name, place.partition
+        expected = self.next.get(key)
+        if expected is None:
+            least = self._committed_before(member, place)
+            if place.offset < least:
+                self._breach(f"{member.name} begins at {place}; {least} had been committed")
+        elif place.offset != expected:
+            self._breach(f"{member.name} is handed {place} instead of {expected}")
+        self.next[key] = place.offset + 1
+
+    def _committed_before(self, member: Member, place: Place) -> int:
+        """What was seen committed before the member got the partition."""
+        interval = member.owned.get(place.tp)
+        begin = self.now if interval is None else self.start + interval.begin
+        least = 0
+        for event in self.events:
+            if event.time >= begin:
+                break
+            if event.what == "sample":
+                least = event.data[0].get(place.partition, 0)
+        return least
+
+    def _done(self, member: Member, partition: int, offset: int) -> None:
+        member.ended(Place(self.topic, partition, offset))
+
+    def _dropped(self, member: Member) -> None:
+        member.at_work.clear()
+
+    def _commit(
+        self, member: Member, asked: float, partition: int, offset: int, error: str | None
+    ) -> None:
+        tp = TopicPartition(self.topic, partition)
+        if error is not None:
+            self.refused.append(f"{member.name} {tp} {error}")
+            return
+        owner = self.books.owner.get(tp)
+        foreign = owner is not None and owner is not member.owned.get(tp)
+        if foreign and owner is not None and self.start + owner.begin < asked:
+            self._breach(f"a commit of {member.name} for {tp}@{offset} is taken, of {owner}")
+
+    def _sample(self, _: Any, offsets: dict[int, int]) -> None:
+        for partition, offset in offsets.items():
+            if offset < self.committed.get(partition, 0):
+                self._breach(f"{partition}: {offset} is committed after {self.committed}")
+        self.committed = offsets
+        self.books.check_committed(
+            {tp: OffsetAndMetadata(offsets[tp.partition]) for tp in self._tps(list(offsets))}
+        )

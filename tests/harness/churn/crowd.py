@@ -1,0 +1,315 @@
+"""A group under test: who is in it, what is written, what is committed."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from aiokclient import Consumer, Producer, ProducerRecord, TopicPartition
+
+from . import java
+from .audit import Audit
+from .events import Log, parsed
+from .nursery import Nursery
+from .ours import WAYS, OurMember
+
+OURS = ("process", "task")
+HEARTBEAT_MS = 200
+PATIENCE_S = 40.0
+SAMPLE_S = 0.05
+WRITE_S = 0.02
+
+
+@dataclass
+class Settings:
+    """What the members of a group have in common.
+
+    `options` are for all of them, `foreign` for those of one kind.
+    """
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    group_id: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    foreign: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    session_ms: int = 1500
+    rate: int = 500
+    work_s: float = 0.001
+
+    def of(self, kind: str) -> dict[str, Any]:
+        """The options of a member; other clients have the same, with dots."""
+        given = {
+            "bootstrap_servers": self.bootstrap,
+            "group_id": self.group_id,
+            "session_timeout_ms": self.session_ms,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "max_poll_interval_ms": 20_000,
+            "auto_offset_reset": "earliest",
+            "auto_commit_interval_ms": 100,
+            **self.options,
+            **self.foreign.get(kind, {}),
+        }
+        if given.get("group_protocol") == "consumer":
+            # These are the broker's, or the group's config.
+            del given["session_timeout_ms"], given["heartbeat_interval_ms"]
+        if kind in OURS:
+            return given
+        return {name.replace("_", "."): value for name, value in given.items()}
+
+
+@dataclass
+class Process:
+    """A member in another process."""
+
+    pid: int
+    channel: socket.socket
+    child: "subprocess.Popen[bytes] | None" = None
+
+    def order(self, what: str) -> None:
+        with contextlib.suppress(OSError):
+            self.channel.send(what.encode() + b"\n")
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def close(self) -> None:
+        self.channel.close()
+        if self.child is not None:
+            self.child.wait(10)
+
+
+class Crowd:
+    """`async with Crowd(...) as crowd`: members come and go; all of them are gone at the end."""
+
+    def __init__(self, settings: Settings, nursery: Nursery, seed: int = 0) -> None:
+        self.settings, self.nursery = settings, nursery
+        self.rng = random.Random(seed)
+        self.log = Log()
+        self.live: dict[str, Process | OurMember] = {}
+        self.instances: dict[str, str] = {}
+        self.suspended: set[str] = set()
+        self.sent = 0
+        self._made = 0
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._work: list[asyncio.Task[None]] = []
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        options = {"bootstrap_servers": self.settings.bootstrap}
+        self._producer = await self._stack.enter_async_context(Producer[Any, Any](**options))
+        self._eye = await self._stack.enter_async_context(
+            Consumer[Any, Any](group_id=self.settings.group_id, **options)
+        )
+        self._work = [asyncio.create_task(self._sample()), asyncio.create_task(self._write())]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._work:
+            task.cancel()
+        for name in list(self.live):
+            await self.kill(name)
+        results = await asyncio.gather(*self._work, return_exceptions=True)
+        await self._stack.aclose()
+        broken = [each for each in results if isinstance(each, Exception)]
+        if kind is None and broken:
+            raise broken[0]
+
+    # -- who is there
+
+    def join(
+        self,
+        kind: str = "process",
+        how: str | None = None,
+        instance: str | None = None,
+        make: Callable[..., OurMember] = OurMember,
+        **options: Any,
+    ) -> str:
+        """A member comes: ours in a process or a "task", of `librdkafka`, or of "java"."""
+        self._made += 1
+        name = f"m{self._made}"
+        spec: dict[str, Any] = {
+            "kind": kind,
+            "topic": self.settings.topic,
+            "how": how or self.rng.choice(WAYS),
+            "seed": self.rng.random(),
+            "work": self.settings.work_s,
+        }
+        ours = kind in OURS
+        spec["options"] = self.settings.of(kind) | options
+        if instance is not None:
+            self.instances[name] = instance
+            key = "group_instance_id" if ours else "group.instance.id"
+            spec["options"][key] = instance
+        self.log.tell(name, "joins", kind, spec["how"] if ours else "", instance or "")
+        self.live[name], life = self._begin(name, spec, make)
+        self._lives[name] = asyncio.create_task(life)
+        return name
+
+    def _begin(
+        self, name: str, spec: Mapping[str, Any], make: Callable[..., OurMember]
+    ) -> tuple[Process | OurMember, Any]:
+        if spec["kind"] == "task":
+            member = make(spec, lambda *data: self.log.tell(name, *data))
+            return member, member.run()
+        if spec["kind"] == "java":
+            child, channel = java.start(spec)
+            process = Process(child.pid, channel, child)
+        else:
+            process = Process(*self.nursery.fork(spec))
+        return process, self._listen(name, process)
+
+    async def _listen(self, name: str, process: Process) -> None:
+        """Writes down what it tells, until it is dead."""
+        reader, writer = await asyncio.open_connection(sock=process.channel.dup())
+        with contextlib.suppress(ConnectionError):
+            async for text in reader:
+                if text.endswith(b"\n"):
+                    self.log.add(parsed(name, text))
+        writer.close()
+        await asyncio.to_thread(process.close)
+
+    def order(self, name: str, what: str) -> None:
+        self.live[name].order(what)
+
+    async def leave(self, name: str) -> None:
+        """It leaves as it should."""
+        await self.until(lambda: self.log.of(name, "started"))
+        self.log.tell("", "leaves", name)
+        self.order(name, "leave")
+        await asyncio.wait_for(asyncio.shield(self._lives.pop(name)), PATIENCE_S)
+        del self.live[name]
+        self.expect(self.log.of(name, "left"), f"{name} has not left")
+
+    async def kill(self, name: str) -> None:
+        """It is dead, without a word; a task is cancelled."""
+        member, life = self.live.pop(name), self._lives.pop(name)
+        self.suspended.discard(name)
+        if not isinstance(member, Process):
+            self.log.tell("", "cancels", name)
+            life.cancel()
+            await asyncio.wait([life])
+            return
+        with contextlib.suppress(ProcessLookupError):
+            member.signal(signal.SIGKILL)
+        await asyncio.wait([life])
+        self.log.tell(name, "killed")
+
+    def suspend(self, name: str) -> None:
+        member = self.live[name]
+        assert isinstance(member, Process)
+        member.signal(signal.SIGSTOP)
+        self.suspended.add(name)
+        self.log.tell("", "suspends", name)
+
+    def resume(self, name: str) -> None:
+        member = self.live[name]
+        assert isinstance(member, Process)
+        self.log.tell("", "resumes", name)
+        self.suspended.discard(name)
+        member.signal(signal.SIGCONT)
+
+    # -- how it is
+
+    def expect(self, right: object, text: str) -> None:
+        if not right:
+            raise AssertionError(text)
+
+    async def until(self, right: Callable[[], object]) -> None:
+        """Waits for it; nobody may fail meanwhile, and nothing may stall."""
+
+        def looked() -> bool:
+            failed = [event for event in self.log.events[seen[0] :] if event.what == "failed"]
+            seen[0] = len(self.log.events)
+            self.expect(not failed, f"{failed[:1]}")
+            return bool(right())
+
+        seen = [0]
+        await self.log.until(looked, PATIENCE_S)
+
+    async def progress(self, count: int) -> None:
+        """So many records more are processed."""
+        least = self.log.count + count
+        await self.until(lambda: self.log.count >= least)
+
+    def owned(self, names: Iterable[str]) -> list[int]:
+        return sorted(each for name in names for each in self.log.owned.get(name, ()))
+
+    async def settled(self) -> None:
+        """All partitions are with the members that live, as evenly as can be."""
+        await self.until(self.is_settled)
+
+    def is_settled(self) -> bool:
+        names = [name for name in self.live if name not in self.suspended]
+        sizes = [len(self.log.owned.get(name, ())) for name in names]
+        partitions = self.settings.partitions
+        return (
+            self.owned(names) == list(range(partitions))
+            and max(sizes) - min(sizes) <= 1
+        )
+
+    async def drained(self) -> None:
+        """Nothing is written any more; what was is processed and committed."""
+        self._work[1].cancel()
+        await asyncio.wait([self._work[1]])
+        await self._producer.flush()
+        tps = self.tps
+        ends = {tp.partition: end for tp, end in (await self._eye.end_offsets(tps)).items()}
+        await self.until(lambda: self.log.committed == {p: e for p, e in ends.items() if e})
+        done = {partition: len(offsets) for partition, offsets in self.log.done.items()}
+        self.expect(done == {p: e for p, e in ends.items() if e}, f"{done} of {ends} processed")
+
+    async def end(self) -> Audit:
+        """All is read, all leave; what was found."""
+        await self.drained()
+        await asyncio.gather(*(self.leave(name) for name in list(self.live)))
+        await self.look()
+        return self.audit()
+
+    def audit(self) -> Audit:
+        return Audit(self.log, self.settings.topic)
+
+    # -- what goes on besides
+
+    @property
+    def tps(self) -> list[TopicPartition]:
+        return [TopicPartition(self.settings.topic, n) for n in range(self.settings.partitions)]
+
+    async def look(self) -> None:
+        """Notes what is committed."""
+        stored = await self._eye.committed(self.tps)
+        offsets = {tp.partition: at.offset for tp, at in stored.items() if at is not None}
+        self.log.tell("", "sample", offsets)
+
+    async def _sample(self) -> None:
+        await self._now_and_then(self.look, SAMPLE_S)
+
+    async def _write(self) -> None:
+        """Writes as fast as it is told to; not much more than is read."""
+        await self._now_and_then(self._write_some, WRITE_S)
+
+    async def _write_some(self) -> None:
+        if self.sent - self.log.count > self.settings.rate:
+            return
+        partitions, topic = self.settings.partitions, self.settings.topic
+        for _ in range(round(self.settings.rate * WRITE_S)):
+            number = self.sent = self.sent + 1
+            record = ProducerRecord(topic, b"%d" % number, partition=number % partitions)
+            self._producer.send_many(topic, [record])
+
+    async def _now_and_then(self, step: Callable[[], Awaitable[None]], seconds: float) -> None:
+        while True:
+            await step()
+            await asyncio.sleep(seconds)

@@ -1,0 +1,44 @@
+"""A member that is a consumer of librdkafka, in a process of its own."""
+
+import select
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .events import now
+
+
+def live(spec: Mapping[str, Any], channel: socket.socket, tell: Callable[..., None]) -> None:
+    """Reads until it is told to leave; commits what it has processed."""
+    from confluent_kafka import Consumer
+
+    def numbers(tps: Any) -> list[int]:
+        return sorted(tp.partition for tp in tps)
+
+    consumer = Consumer(
+        {
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 100,
+            "enable.auto.offset.store": False,
+            "log_level": 0,
+            **spec["options"],
+        }
+    )
+    consumer.subscribe(
+        [spec["topic"]],
+        on_assign=lambda _, tps: tell("assigned", numbers(tps), None),
+        on_revoke=lambda _, tps: tell("revoked", numbers(tps)),
+        on_lost=lambda _, tps: tell("lost", numbers(tps)),
+    )
+    tell("started")
+    # There is one order that it knows: to leave.
+    while not select.select([channel], [], [], 0)[0]:
+        asked = now()
+        message = consumer.poll(0.05)
+        if message is None or message.error() is not None:
+            continue
+        tell("handed", asked, [(message.partition(), message.offset())])
+        tell("done", message.partition(), message.offset())
+        consumer.store_offsets(message)
+    consumer.close()
+    tell("left")

@@ -1,0 +1,124 @@
+"""What happens to a group, by a seed: members come, leave, are killed, hang and return."""
+
+from collections.abc import Awaitable, Callable
+
+from .crowd import Crowd, Process
+
+MOST = 8
+ACTIONS = {
+    "join": 2,
+    "leave": 1,
+    "kill": 1,
+    "hang": 1,
+    "stutter": 1,
+    "replace": 1,
+    "flood": 1,
+    "ebb": 1,
+}
+"""How often each of them is in a schedule."""
+
+
+async def churn(crowd: Crowd) -> None:
+    """One schedule; at its end some members are there, and have all partitions."""
+    chosen = [action for action, count in ACTIONS.items() for _ in range(count)]
+    crowd.rng.shuffle(chosen)
+    crowd.join("process")
+    await crowd.progress(20)
+    for action in chosen:
+        await DO[action](crowd)
+        if crowd.rng.random() < 0.3:
+            await crowd.settled()
+        await crowd.progress(crowd.rng.randint(5, 60))
+    await crowd.settled()
+
+
+async def one_more(crowd: Crowd) -> str:
+    """A member, every third one of them in the process of the test."""
+    return crowd.join("task" if crowd.rng.random() < 0.3 else "process")
+
+
+async def join(crowd: Crowd) -> None:
+    if len(crowd.live) < MOST:
+        await one_more(crowd)
+
+
+async def flood(crowd: Crowd) -> None:
+    """As many come at once as may be there."""
+    while len(crowd.live) < MOST:
+        await one_more(crowd)
+
+
+async def ebb(crowd: Crowd) -> None:
+    """All but one end, this way or that."""
+    names = list(crowd.live)
+    crowd.rng.shuffle(names)
+    for name in names[1:]:
+        await (crowd.leave(name) if crowd.rng.random() < 0.5 else crowd.kill(name))
+
+
+async def with_another(crowd: Crowd) -> str:
+    """The name of a process of ours that somebody else can stand in for, and that has started."""
+    while True:
+        names = [name for name, each in crowd.live.items() if isinstance(each, Process)]
+        if names and len(crowd.live) > 1:
+            break
+        crowd.join("process")
+    name: str = crowd.rng.choice(names)
+    await crowd.until(lambda: crowd.log.of(name, "started"))
+    return name
+
+
+async def leave(crowd: Crowd) -> None:
+    if len(crowd.live) < 2:
+        await one_more(crowd)
+    await crowd.leave(crowd.rng.choice(list(crowd.live)))
+
+
+async def kill(crowd: Crowd) -> None:
+    await crowd.kill(await with_another(crowd))
+
+
+async def stutter(crowd: Crowd) -> None:
+    """It hangs for a moment, and remains a member, or nearly."""
+    name = await with_another(crowd)
+    crowd.suspend(name)
+    await crowd.progress(20)
+    crowd.resume(name)
+
+
+async def hang(crowd: Crowd) -> None:
+    """It hangs with a record in hand until others have what it had; its commit is refused."""
+    name = await with_another(crowd)
+    await crowd.settled()
+    crowd.order(name, "hold")
+    await crowd.until(lambda: crowd.log.of(name, "holding"))
+    crowd.suspend(name)
+    _, _, _, (partition, _) = crowd.log.of(name, "holding")[-1]
+    await crowd.settled()
+    commits = len(crowd.log.of(name, "commit"))
+    crowd.order(name, "go")
+    crowd.resume(name)
+    await crowd.until(lambda: len(crowd.log.of(name, "commit")) > commits)
+    *_, error = crowd.log.of(name, "commit")[commits].data
+    crowd.expect(error, f"{name} has committed {partition}, which was another's")
+
+
+async def replace(crowd: Crowd) -> None:
+    """A static member ends and is there again under its instance id, in a new process."""
+    instance = f"i{len(crowd.instances)}"
+    name = crowd.join("process", instance=instance)
+    await crowd.settled()
+    await crowd.leave(name)
+    crowd.join("process", instance=instance)
+
+
+DO: dict[str, Callable[[Crowd], Awaitable[None]]] = {
+    "join": join,
+    "leave": leave,
+    "kill": kill,
+    "hang": hang,
+    "stutter": stutter,
+    "replace": replace,
+    "flood": flood,
+    "ebb": ebb,
+}
