@@ -20,6 +20,6 @@ async def test_callbacks_of_an_awaited_send(
         with held_times() as times:
             for _ in range(SENDS):
                 await producer.send(kafka_topic, b"v")
-        # With a linger it is the await that has the batch sent, at the next turn; the timer may ring.
+        # With a linger it is the await that has the batch sent, at the next turn, or the timer.
         each = 2 if not linger_ms else 4
         assert len(times) <= each * SENDS + 10
