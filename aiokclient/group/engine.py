@@ -216,8 +216,11 @@ class GroupEngine:
             self._leaver = self._generation.metadata
             self._forget(self.nobody)
         reason = REASONS.get(event, event.value)
+        if row.state is MemberState.BEGINNING:
+            self._cluster.metrics.counter("group.generations", group=self._id).add()
         if Effect.LOSE in row.effects:
             self._rejoin_reason = reason
+            self._cluster.metrics.counter("group.losses", group=self._id).add()
         if event is Event.FENCED:
             self._report(FencedInstanceIdError(resource=f"group {self._id}"))
         for effect in EFFECTS:

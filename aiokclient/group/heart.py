@@ -14,7 +14,6 @@ late, as after a suspension of the process, changes nothing, as it is computed a
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
@@ -32,12 +31,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
 
 __all__ = ["Heart"]
-
-logger = logging.getLogger("aiokclient.group")
-
-NAP_S = 1.0
-STALL_S = 1.0
-"""Waking up so late was the program's doing, and it is told."""
 
 PATIENCE = 0.5
 """Part of the session timeout after which an unanswered heartbeat is sent on a new connection."""
@@ -130,26 +123,11 @@ class Heart:
                 await self._rest(sent_at + self._interval_s)
 
     async def _rest(self, until: float) -> None:
-        """In short naps, so that it is seen when the program holds the loop, and for how long."""
-        clock = self._cluster.clock
-        while (now := clock.monotonic()) < until:
-            waking = min(until, now + NAP_S)
-            try:
-                async with asyncio.timeout_at(waking):
-                    await self._due.wait()
-                return
-            except TimeoutError:
-                late = clock.monotonic() - waking
-                if late > STALL_S:
-                    self._tell_stall(late)
-
-    def _tell_stall(self, late: float) -> None:
-        logger.warning(
-            "the event loop stood still for %.1f s: something in the program does not await; "
-            "group %s got no heartbeat meanwhile",
-            late,
-            self._settings.group_id,
-        )
+        try:
+            async with asyncio.timeout_at(until):
+                await self._due.wait()
+        except TimeoutError:
+            return
 
     async def _beat(self, member: GroupMetadata, sent_at: float) -> None:
         try:

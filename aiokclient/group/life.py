@@ -9,6 +9,7 @@ import anyio
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import GroupHandler
+from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.group.options import GroupMemberConfig
 from aiokclient.group.states import MemberState
 
@@ -66,6 +67,8 @@ class MemberLife(Lifecycle):
             confirmed_changed=handler.confirmed_changed,
         )
         self._supervisor.spawn(self._run, name="membership")
+        watch = LoopWatch(self._cluster.metrics, self._config.group_id)
+        self._supervisor.spawn(watch.run, name="watch over the loop")
 
     async def _run(self) -> None:
         assert self._engine is not None
