@@ -1,0 +1,42 @@
+"""Whether the program holds the event loop, which keeps heartbeats from being sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiokclient.metrics import Metrics
+
+__all__ = ["LoopWatch"]
+
+logger = logging.getLogger("aiokclient.group")
+
+TICK_S = 0.5
+LATE_S = 1.0
+"""A tick that is so late was held up by the program."""
+
+
+class LoopWatch:
+    """Ticks until it is cancelled, and tells of the ticks that came late."""
+
+    def __init__(self, metrics: Metrics, group_id: str) -> None:
+        self._held = metrics.histogram("group.loop.blocked.seconds")
+        self._group_id = group_id
+
+    async def run(self) -> None:
+        """Logs each time that the loop was held, and for how long at least."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + TICK_S
+            await asyncio.sleep(TICK_S)
+            late = loop.time() - due
+            if late >= LATE_S:
+                self._held.observe(late)
+                logger.warning(
+                    "the event loop stood still for %.1f s: something in the program does not "
+                    "await; group %s got no heartbeat meanwhile",
+                    late,
+                    self._group_id,
+                )
