@@ -29,7 +29,15 @@ from aiokclient.consumer.kip848_heartbeat import (
 from aiokclient.consumer.kip848_link import Link
 from aiokclient.consumer.kip848_places import Holdings
 from aiokclient.consumer.kip848_session import session_timeout_ms
-from aiokclient.consumer.kip848_states import CODES, MEMBERS, Event, State, after, meaning
+from aiokclient.consumer.kip848_states import (
+    BEATING,
+    CODES,
+    MEMBERS,
+    Event,
+    State,
+    after,
+    meaning,
+)
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import Subscription
 from aiokclient.errors import AuthorizationError, IllegalStateError, KafkaError
@@ -112,8 +120,11 @@ class Kip848Membership:
     # -- what the consumer tells -----------------------------------------------------------
 
     def subscribed(self) -> None:
-        self._subscription = self._parts.topics.current
-        self._apply(Event.SUBSCRIBED if self._subscription else Event.UNSUBSCRIBED)
+        current = self._parts.topics.current
+        if current or self.state not in BEATING:
+            # One that is about to leave goes on as before until it has.
+            self._subscription = current
+        self._apply(Event.SUBSCRIBED if current else Event.UNSUBSCRIBED)
 
     def left_behind(self, reason: str) -> None:
         if self.state in MEMBERS:
@@ -132,7 +143,7 @@ class Kip848Membership:
         before, self.state = self.state, after(self.state, event)
         if self.state is not before:
             logger.debug("group %s: %s by %s", self._group_id, self.state.name, event.name)
-        if before in MEMBERS and self.state in (State.FENCED, State.STALE, State.FAILED):
+        if before in BEATING and self.state not in BEATING:
             self._end()
         self._wake.set()
         self._work.set()
@@ -141,6 +152,7 @@ class Kip848Membership:
         """This is no member any more; what it owns is still to be taken from it."""
         self._life += 1
         self._epoch = JOIN
+        self._subscription = self._parts.topics.current
         self._holdings.target = frozenset()
         self._heartbeats.forget()
         self._parts.changed()
@@ -163,7 +175,7 @@ class Kip848Membership:
     async def _turn(self) -> None:
         if self._farewell:
             await self._say_farewell()
-        elif self.state not in MEMBERS or (self.state is State.JOINING and self._may_not_join()):
+        elif self.state not in BEATING or (self.state is State.JOINING and self._may_not_join()):
             await self._wake.wait()
         elif not await self._wake.wait(self._next_at()) and not self._ended:
             await self._beat()
@@ -190,7 +202,7 @@ class Kip848Membership:
         request_s = self._parts.config.request_timeout_ms / 1000
         try:
             self._version = await self._link.version()
-            if life != self._life or self.state not in MEMBERS:
+            if life != self._life or self.state not in BEATING:
                 return
             member = GroupMetadata(self._group_id, self._epoch, self._member_id)
             told = self._holdings.told()
@@ -235,7 +247,6 @@ class Kip848Membership:
 
     async def _say_farewell(self) -> None:
         self._farewell = False
-        self._end()
         self._apply(Event.LEFT)
         for _ in range(FAREWELLS):
             try:
@@ -252,7 +263,7 @@ class Kip848Membership:
     async def leave(self, timeout: float) -> None:
         if self._ended:
             return
-        member = self.state in (*MEMBERS, State.LEAVING) or self._farewell
+        member = self.state in BEATING or self._farewell
         self._ended = True
         self._end()
         self.state = State.OUT

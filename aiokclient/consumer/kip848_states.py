@@ -16,9 +16,10 @@ it owns now: until then the coordinator gives nobody what this member gave up.
     LEAVING         gives up all it owns, then sends its last heartbeat
     FAILED          the coordinator wants something that only a person can mend
 
-Heartbeats go on in all states from JOINING to ACKNOWLEDGING. Answers that come in other states
-are to requests of an earlier membership, and void. What an error code means here `CODES` says;
-what is not in it is left to the policy: tried again, joined anew (`FENCED`), or raised.
+Heartbeats go on in all states from JOINING to ACKNOWLEDGING, and in LEAVING until the last one.
+Answers that come in other states are to requests of an earlier membership, and void. What an
+error code means here `CODES` says; what is not in it is left to the policy: tried again, joined
+anew (`FENCED`), or raised.
 """
 
 from __future__ import annotations
@@ -28,12 +29,23 @@ from enum import Enum, auto
 from types import MappingProxyType
 
 from aiokclient.errors import (
+    FencedInstanceIdError,
     FencedMemberEpochError,
     GroupIdNotFoundError,
     UnknownMemberIdError,
 )
 
-__all__ = ["CODES", "JOIN_CODES", "MEMBERS", "TRANSITIONS", "Event", "State", "after", "meaning"]
+__all__ = [
+    "BEATING",
+    "CODES",
+    "JOIN_CODES",
+    "MEMBERS",
+    "TRANSITIONS",
+    "Event",
+    "State",
+    "after",
+    "meaning",
+]
 
 
 class State(Enum):
@@ -63,7 +75,10 @@ class Event(Enum):
 
 
 MEMBERS = (State.JOINING, State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
-"""The states in which heartbeats are sent, and answers matter."""
+"""The states in which what is answered is carried out."""
+
+BEATING = (*MEMBERS, State.LEAVING)
+"""The states in which heartbeats are sent; leaving another of them ends the membership."""
 
 S, E = State, Event
 
@@ -99,11 +114,14 @@ an answer that comes too late, a step of reconciliation that was overtaken."""
 
 CODES = MappingProxyType(
     {
-        error.code: Event.FENCED
-        for error in (FencedMemberEpochError, UnknownMemberIdError, GroupIdNotFoundError)
+        FencedMemberEpochError.code: Event.FENCED,
+        UnknownMemberIdError.code: Event.FENCED,
+        GroupIdNotFoundError.code: Event.FENCED,
+        # Another has the instance id: to come back would take it from that one.
+        FencedInstanceIdError.code: Event.FAILED,
     }
 )
-"""Error codes of a heartbeat that are events: the member gives up its epoch and joins anew."""
+"""Error codes of a heartbeat that are events."""
 
 JOIN_CODES = MappingProxyType({GroupIdNotFoundError.code: Event.FAILED})
 """Likewise, of the heartbeat that joins: the group is of another kind, and does not change it."""

@@ -308,6 +308,49 @@ def test_the_subscription_changes_and_ends() -> None:
     run(scenario, topics={"t": 4, "u": 2})
 
 
+def test_who_waits_to_leave_stays_a_member() -> None:
+    """What is in hand takes longer than the session: nobody else gets it meanwhile."""
+
+    async def scenario(group: Group) -> None:
+        async with group.member() as first, group.member() as second:
+            for each in (first, second):
+                await each.subscribe("t")
+            await shared_out([first, second], 4)
+            first.reading.hold.clear()
+            await first.subscribe()
+            await first.reading.revoking.wait()
+            await asyncio.sleep(30.0)
+            assert first.membership.state is State.LEAVING
+            assert first.membership.confirmed_until > group.world.now
+            assert len(second.has) == 2
+            first.reading.hold.set()
+            await until(lambda: (first.has, second.has) == ([], ALL), [first, second])
+            assert first.epoch == -1
+            await first.subscribe("t")
+            await shared_out([first, second], 4)
+
+    run(scenario, configs={"group.consumer.session.timeout.ms": 6000})
+
+
+def test_a_member_is_fenced_while_it_waits_to_leave() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as first:
+            await first.subscribe("t")
+            await shared_out([first], 4)
+            first.reading.hold.clear()
+            await first.subscribe()
+            await first.reading.revoking.wait()
+            with group.cluster.fail(HEARTBEAT, FencedMemberEpochError, times=1):
+                await first.until(lambda: first.epoch == -1)
+            assert first.membership.state is State.OUT
+            await first.subscribe("t")
+            assert first.membership.state is State.JOINING
+            first.reading.hold.set()
+            await first.until(lambda: first.reading.log[-1][0] == "assign" and first.has == ALL)
+
+    run(scenario)
+
+
 def test_who_does_not_come_back_is_left_behind() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
