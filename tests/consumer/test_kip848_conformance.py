@@ -203,8 +203,7 @@ async def test_an_instance_that_another_took_over(group: Group) -> None:
         await until(lambda: first.failure is not None or second.failure is not None, [second])
         # Whoever came back first has it.
         errors = [each.failure for each in (first, second) if each.failure is not None]
-        right = (FencedInstanceIdError, UnreleasedInstanceIdError)
-        assert isinstance(errors[0], right[0] if first.failure is not None else right[1])
+        assert isinstance(errors[0], FencedInstanceIdError | UnreleasedInstanceIdError)
 
 
 def values(count: int) -> list[bytes]:

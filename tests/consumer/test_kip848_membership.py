@@ -14,6 +14,7 @@ from aiokclient.consumer.kip848_states import State
 from aiokclient.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    FencedInstanceIdError,
     FencedMemberEpochError,
     GroupAuthorizationError,
     GroupMaxSizeReachedError,
@@ -396,6 +397,20 @@ def test_two_static_members_with_one_instance_id() -> None:
                 await second.until(lambda: second.failure is not None)
                 assert isinstance(second.failure, UnreleasedInstanceIdError)
             assert (first.has, first.failure) == (ALL, None)
+
+    run(scenario)
+
+
+@pytest.mark.fault(44)
+def test_an_instance_id_that_another_has_taken_over() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member(group_instance_id="i") as member:
+            await member.subscribe("t")
+            await shared_out([member], 4)
+            with group.cluster.fail(HEARTBEAT, FencedInstanceIdError, times=1):
+                await member.until(lambda: member.failure is not None)
+            assert isinstance(member.failure, FencedInstanceIdError)
+            assert member.epoch == -1
 
     run(scenario)
 
