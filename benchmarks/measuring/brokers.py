@@ -44,7 +44,27 @@ class Brokers:
         self._kafka.create_topic(name, min(partitions, STEP), 1, configs)
         for total in range(2 * STEP, partitions + STEP, STEP):
             self._widen(name, min(total, partitions))
+        self._until_led(name, partitions)
         return name
+
+    def _until_led(self, topic: str, partitions: int) -> None:
+        """A broker tells of a partition before it leads it. It refuses what comes so early, takes
+        what comes next, and the first records of an idempotent client may be lost by that."""
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import AdminClient, OffsetSpec
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        wanted = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(partitions)}
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                for found in admin.list_offsets(wanted).values():
+                    found.result(WAIT_S)
+                return
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def _widen(self, topic: str, total: int) -> None:
         from confluent_kafka.admin import AdminClient, NewPartitions

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from measuring import read_back
 from measuring.runner import RunFailedError
 from measuring.spec import Spec
 
@@ -28,5 +29,6 @@ def fill(spec: Spec) -> None:
             except BufferError:
                 producer.poll(0.1)
     producer.flush()
-    if good != spec.count:
-        raise RunFailedError(f"{good} of {spec.count} messages reached the topic to be read")
+    there = read_back.count(spec.bootstrap, spec.topic, spec.partitions)
+    if not good == there == spec.count:
+        raise RunFailedError(f"{spec.count} messages to be read: {good} confirmed, {there} there")

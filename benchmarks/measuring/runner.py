@@ -15,7 +15,9 @@ from measuring.brokers import Brokers
 from measuring.spec import Counts, Spec
 from measuring.subject import NotMeasuredError, Subject
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 90.0
+FAILURES = 2
+"""So many failed runs of a job are told and made again; one more ends everything."""
 
 
 class RunFailedError(Exception):
@@ -37,6 +39,7 @@ class Measurement:
     runs: list[Run] = field(default_factory=list)
     missing: str = ""
     """Why there are no runs."""
+    failures: int = 0
 
     def median(self, figure: Callable[[Run], float | None]) -> float | None:
         found = [value for value in map(figure, self.runs) if value is not None]
@@ -100,11 +103,22 @@ def rounds(jobs: Sequence[Job], runs: int, execute: Execute) -> dict[tuple[str, 
             if measurement.missing:
                 continue
             try:
-                measurement.runs.append(execute(job))
+                measurement.runs.append(_execute(job, execute, measurement))
             except NotMeasuredError as error:
                 measurement.missing = str(error)
             say(f"{number + 1}/{runs} {job.subject.name} {job.label}: {shown(measurement)}")
     return found
+
+
+def _execute(job: Job, execute: Execute, measurement: Measurement) -> Run:
+    while True:
+        try:
+            return execute(job)
+        except RunFailedError as error:
+            measurement.failures += 1
+            if measurement.failures > FAILURES:
+                raise
+            print(f"FAILED, once more: {error}", file=sys.stderr, flush=True)
 
 
 def shown(measurement: Measurement) -> str:
