@@ -5,8 +5,10 @@
 * What a member may send and what it gets: `groups/consumer_heartbeat.py`. Epochs and targets:
   `groups/consumer_group.py`. A first member makes the group; one that joins a group of classic
   consumers converts it: `groups/migration.py`.
-* Assignments are worked out at once, by default; Kafka waits for
-  `group.consumer.assignment.interval.ms` (1000 there) between two.
+* By default members are to send heartbeats every 500 ms, in Kafka every 5 s
+  (`group.consumer.heartbeat.interval.ms`), and assignments are worked out at once, where Kafka
+  lets a second pass between two (`group.consumer.assignment.interval.ms`). Each can be set for
+  the cluster, and, as `consumer.*`, for a group.
 """
 
 from __future__ import annotations
