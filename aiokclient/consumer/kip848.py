@@ -6,7 +6,8 @@ say. The other gives partitions up and takes them, which may have to wait for th
 heartbeats go on meanwhile.
 
 A pattern is evaluated by the brokers (RE2; as a whole, as Python's `fullmatch`). Where they know
-names only (Kafka 4.0), and for re.VERBOSE, it is matched with the topics in the metadata.
+names only (the early access before Kafka 4.0), and for re.VERBOSE, it is matched with the topics in
+the metadata.
 """
 
 from __future__ import annotations
