@@ -23,9 +23,10 @@ kafka: .venv/.test
 	.ci/need-java
 	$(PY) tests/harness fetch
 
-# FUZZ=seconds for each decoder
+# FUZZ=seconds for each decoder; then the native ones once more, under the sanitizers
 fuzz: .venv/.test
 	AIOKCLIENT_FUZZ=$(or $(FUZZ),60) $(PY) -m pytest -q -p no:cacheprovider --timeout=0 -m fuzz tests
+	AIOKCLIENT_FUZZ=$(or $(FUZZ),60) .ci/fuzz-sanitized $(PY)
 
 # SEED=n replays one seed, SEEDS=n runs that many
 sim: .venv/.test

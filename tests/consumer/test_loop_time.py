@@ -1,6 +1,7 @@
 """The library itself never holds the loop for long: in CPU time of each callback."""
 
 import asyncio
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from loop_time import LIMIT_S, held_times
 from aiokclient import Consumer
 from aiokclient.errors import NotLeaderOrFollowerError
 from aiokclient.protocol import ApiKey
+from aiokclient.record.batch import Compression, RecordBatchBuilder
 
 
 @pytest.fixture
@@ -39,6 +41,75 @@ async def test_large_batches(
             count += len(records)
     assert count == 360_000
     # The deserializing threads share the interpreter, but not this thread's time.
+    assert max(held) < LIMIT_S
+
+
+def packed(compression: str, size: int, count: int) -> bytes:
+    """A batch of so many values of half random bytes, which every codec makes smaller."""
+    chance = random.Random(count)
+    builder = RecordBatchBuilder(compression=Compression[compression.upper()], limit=1 << 30)
+    for _ in range(count):
+        builder.append(1, None, chance.randbytes(size // 2) + bytes(size // 2))
+    builder.close()
+    return bytes(builder.seal())
+
+
+async def read_all(consumer: Consumer[Any, Any], way: str) -> int:
+    count = 0
+    if way == "Arrow":
+        async for table in consumer.arrow_batches():
+            count += table.num_rows
+            if all(not left for left in (await consumer.lag()).values()):
+                break
+    elif way == "lists":
+        async for records in consumer.batches(max_records=5_000, until_end=True):
+            count += len(records)
+    else:
+        async for _ in consumer.until_end():
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("way", ["one by one", "lists", "Arrow"])
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+async def test_32_mb_of_compressed_batches(
+    compression: str, way: str, held: list[float], kafka_cluster: Any, kafka_topic: str
+) -> None:
+    large, small = packed(compression, 1_000, 16_000), packed(compression, 100, 1_300)
+    made = [large] * 3 + [small] * ((32_000_000 - 3 * len(large)) // len(small))
+    assert 31_000_000 < sum(map(len, made)) < 32_000_000
+    assert max(map(len, made)) > 7_000_000
+    for batch in made[2:] + made[:2]:
+        kafka_cluster.append(kafka_topic, 0, batch)
+    await asyncio.sleep(0)
+    held.clear()
+    servers = kafka_cluster.bootstrap_servers
+    async with Consumer(
+        kafka_topic, bootstrap_servers=servers, auto_offset_reset="earliest"
+    ) as consumer:
+        assert await read_all(consumer, way) == 48_000 + 1_300 * (len(made) - 3)
+    assert max(held) < LIMIT_S
+
+
+@pytest.mark.parametrize("way", ["one by one", "Arrow"])
+async def test_small_batches_with_much_in_them(
+    way: str, held: list[float], kafka_cluster: Any, kafka_topic: str
+) -> None:
+    builder = RecordBatchBuilder(compression=Compression.GZIP, limit=1 << 30)
+    for _ in range(60):
+        builder.append(1, None, bytes(1_000_000))
+    builder.close()
+    batch = bytes(builder.seal())
+    assert len(batch) < 200_000
+    for _ in range(2):
+        kafka_cluster.append(kafka_topic, 0, batch)
+    await asyncio.sleep(0)
+    held.clear()
+    servers = kafka_cluster.bootstrap_servers
+    async with Consumer(
+        kafka_topic, bootstrap_servers=servers, auto_offset_reset="earliest"
+    ) as consumer:
+        assert await read_all(consumer, way) == 120
     assert max(held) < LIMIT_S
 
 

@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokclient._buffers import BufferPool
 from aiokclient.errors import CorruptRecordError
+from aiokclient.record.arrow import to_arrow
 from aiokclient.record.batch import (
     Compression,
+    RecordBatch,
     RecordBatchBuilder,
     end_transaction_batch,
     walk,
@@ -25,8 +28,19 @@ from aiokclient.record.compression import compress
 from aiokclient.record.crc import crc32c
 
 LIMIT = 1 << 20
+POOL = BufferPool(LIMIT)
 SECONDS = float(os.environ.get("AIOKCLIENT_FUZZ", "0"))
 ROUNDS = 2500
+NAMES = ("offset", "key", "value")
+
+
+def to_columns(batch: RecordBatch, check: bool) -> list[tuple[object, ...]]:
+    """The same records by way of Arrow, which leaves out control batches."""
+    if batch.is_control:
+        batch.records("fuzz", 0, check_crcs=check, limit=LIMIT)
+    table = to_arrow("fuzz", 0, [batch], check_crcs=check, limit=LIMIT, pool=POOL)
+    table.validate(full=True)
+    return list(zip(*(table.column(n).to_pylist() for n in NAMES), strict=True))
 
 
 def read_all(data: bytes) -> None:
@@ -42,7 +56,11 @@ def read_all(data: bytes) -> None:
                     "fuzz", 0, copy=not check, check_crcs=check, limit=LIMIT
                 )
             except CorruptRecordError:
+                with pytest.raises(CorruptRecordError):
+                    to_columns(batch, check)
                 continue
+            if not batch.is_control:
+                assert to_columns(batch, check) == [(r.offset, r.key, r.value) for r in records]
             for record in records:
                 assert -(1 << 63) <= record.timestamp < 1 << 63
                 assert batch.magic < 2 or batch.base_offset <= record.offset <= batch.last_offset
