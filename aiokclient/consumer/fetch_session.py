@@ -117,17 +117,42 @@ class FetchSession:
             self.state = State.BROKEN
         self._by_id = by_id
         known, self._partitions = self._partitions, dict(wanted)
-        self._names = {want.topic_id: tp.topic for tp, want in wanted.items()} if by_id else {}
         if self.state is State.OPEN:
             epoch = self.epoch
-            named = {tp: want for tp, want in wanted.items() if _differ(known.get(tp), want)}
-            forgotten = _forgotten(known, wanted, by_id)
+            # Most of a thousand partitions are as they were, so this is quick for those.
+            named = {
+                tp: want
+                for tp, want in wanted.items()
+                if (was := known.get(tp)) is not want and _differ(was, want)
+            }
+            if self._others(known, wanted, named):
+                forgotten = _forgotten(known, wanted, by_id)
+                self._name(wanted)
+            else:
+                forgotten = []
         else:
             epoch, named, forgotten = FIRST_EPOCH, dict(wanted), []
+            self._name(wanted)
         request = self._empty(epoch, rack_id)
         request.topics = _topics(named, self.options.partition_max_bytes)
         request.forgotten_topics_data = forgotten
         return request
+
+    @staticmethod
+    def _others(
+        known: Mapping[TopicPartition, Wanted],
+        wanted: Mapping[TopicPartition, Wanted],
+        named: Mapping[TopicPartition, Wanted],
+    ) -> bool:
+        """Whether partitions came or went, those of a topic that was created again included."""
+        return known.keys() != wanted.keys() or any(
+            known[tp].topic_id != want.topic_id for tp, want in named.items()
+        )
+
+    def _name(self, wanted: Mapping[TopicPartition, Wanted]) -> None:
+        self._names = {}
+        if self._by_id:
+            self._names = {want.topic_id: tp.topic for tp, want in wanted.items()}
 
     def answers(self, response: FetchResponse) -> list[Answer]:
         """What a good response says of the partitions asked for; to be called once for each.

@@ -11,7 +11,6 @@ something to its position, and the policy says what to do about all others.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
@@ -76,29 +75,33 @@ class BrokerFetcher:
         self._fetchers.ended(self)
 
     async def _turn(self) -> None:
+        if self.unread >= MAX_UNREAD:
+            await self.wake.wait()
+            return
         wanted, retry_at = self._fetchers.wanted(self.node_id)
-        if not wanted or self.unread >= MAX_UNREAD:
-            await self.wake.wait(retry_at if not wanted else math.inf)
+        if not wanted:
+            await self.wake.wait(retry_at)
             return
         try:
-            connection = await self._connect()
-            # Time has passed: what is wanted now may differ.
-            wanted, _ = self._fetchers.wanted(self.node_id)
+            connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._fetchers)
+            if connection is None:
+                connection = await self._cluster.connect(
+                    self.node_id, Purpose.FETCH, self._fetchers
+                )
+                # Time has passed: what is wanted now may differ.
+                wanted, _ = self._fetchers.wanted(self.node_id)
+            self._note(connection)
             if wanted:
                 self._take(await self._exchange(connection, wanted))
         except KafkaError as error:
             self._session.lost()
             await self._failed(error)
 
-    async def _connect(self) -> BrokerConnection:
-        owner = self._fetchers
-        ready = self._cluster.connected(self.node_id, Purpose.FETCH, owner)
-        connection = ready or await self._cluster.connect(self.node_id, Purpose.FETCH, owner)
+    def _note(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:
             # A session belongs to its id, not to a connection; but its last answer may be lost.
             self._session.lost()
             self._connection = connection
-        return connection
 
     async def _exchange(
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]

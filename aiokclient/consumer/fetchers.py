@@ -139,22 +139,38 @@ class Fetchers:
         now = self.cluster.clock.monotonic()
         wanted: dict[TopicPartition, Wanted] = {}
         retry_at = math.inf
+        # A broker may lead thousands of partitions, and all are looked at for each request.
         for tp, state in self._subscription.partitions.items():
-            if not state.flowing or self._node(state, now) != node_id:
+            if state.preferred < 0 and state.leader != node_id:
+                continue
+            if not state.flowing:
+                continue
+            if state.preferred >= 0 and self._node(state, now) != node_id:
                 continue
             if state.retry_at > now:
                 retry_at = min(retry_at, state.retry_at)
                 continue
-            wanted[tp] = Wanted(
-                state.topic_id or NO_TOPIC_ID,
-                state.fetch_offset,
-                state.leader_epoch,
-                state.generation,
-            )
+            want = state.want
+            if (
+                want is None
+                or want.offset != state.fetch_offset
+                or want.generation != state.generation
+                or want.leader_epoch != state.leader_epoch
+                or want.topic_id is not (state.topic_id or NO_TOPIC_ID)
+            ):
+                want = state.want = Wanted(
+                    state.topic_id or NO_TOPIC_ID,
+                    state.fetch_offset,
+                    state.leader_epoch,
+                    state.generation,
+                )
+            wanted[tp] = want
         return wanted, retry_at
 
     def leaders_only(self, tps: Iterable[TopicPartition]) -> bool:
         """Whether a broker must not be told the rack: it would name a replica of no use again."""
+        if not self.options.rack_id:
+            return False
         now = self.cluster.clock.monotonic()
         partitions = self._subscription.partitions
         return any(tp in partitions and partitions[tp].no_replica_until > now for tp in tps)

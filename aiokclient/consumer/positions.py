@@ -116,6 +116,7 @@ class PartitionState:
         "topic_id",
         "tp",
         "trouble",
+        "want",
         "withheld",
     )
 
@@ -149,6 +150,7 @@ class PartitionState:
         self.damaged_at = -1  # the offset of a batch that is fetched for the second time
         self.high_watermark = -1
         self.trouble: KafkaError | None = None  # what the brokers said last, if they refused
+        self.want: Any = None  # what the fetchers made of it last
 
     def __repr__(self) -> str:
         return f"PartitionState({self.tp}, {self.phase.name}, position={self.position})"
