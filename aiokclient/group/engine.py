@@ -2,11 +2,8 @@
 
 One task, `run`, carries out the step that belongs to the state, then what the table says, and so
 on. Whatever happens meanwhile (an answer to a heartbeat, a pause) is posted: where the table has a
-row for it, it cuts the step short. Heartbeats have a task of their own (`heart`).
-
-A coordinator gives a generation that it has again to a follower that joins with what it joined
-with before. A follower that asks for a new one therefore offers one protocol more, of a name that
-nobody else has and that can never be chosen.
+row for it, it cuts the step short. Heartbeats have a task of their own (`heart`); `rendezvous` is
+what the two requests are about, `link` how they travel.
 """
 
 from __future__ import annotations
@@ -19,32 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokclient.errors import FencedInstanceIdError, KafkaError
-from aiokclient.group import wire
-from aiokclient.group.failure import failure_in, failure_payload
-from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
+from aiokclient.errors import FencedInstanceIdError
+from aiokclient.group.handler import GroupHandler, GroupSettings
 from aiokclient.group.heart import Heart
 from aiokclient.group.link import Link
-from aiokclient.group.refusal import explain
-from aiokclient.group.states import CODES, TABLE, Effect, Event, MemberState, Row
+from aiokclient.group.rendezvous import Rendezvous
+from aiokclient.group.states import TABLE, Effect, Event, MemberState, Row
 from aiokclient.network.pool import Spawn
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 __all__ = ["GroupEngine"]
 
 logger = logging.getLogger("aiokclient.group")
-
-AGAIN = "again-"
-"""How the name of a protocol begins that is only there to be new."""
-
-FAILED_ASSIGNMENTS = 10
-"""So many times `retry_backoff_max_ms` at most lie between two tries of an assignment that fails:
-each costs the whole group a rebalance."""
 
 
 class GroupEngine:
@@ -83,21 +70,24 @@ class GroupEngine:
         config = cluster.config
         first_s, longest_s = config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
         self._backoff = Backoff(first_s, longest_s)
-        self._assign_backoff = Backoff(first_s, longest_s * FAILED_ASSIGNMENTS)
         self._attempt = 0
         self._not_before = 0.0
-        self._failed_assignments = 0
-        self._retry: asyncio.TimerHandle | None = None
         self._link = Link(cluster, settings, owner=self)
-        self._generation = Generation(self.nobody, "", "", b"")
-        self._assignments: dict[str, bytes] | None = None
+        self._rendezvous = Rendezvous(
+            cluster,
+            settings,
+            handler,
+            link=self._link,
+            heart=self._heart,
+            report=report,
+            rejoin=self.rejoin,
+        )
         self._wanted_in = True
         self._rejoin_reason: str | None = None
         self._asked = False
         self._assigns_anew = False
-        self._offered: list[tuple[str, bytes]] = []
         self._out_reason = ""
-        self._leaver = self.nobody
+        self._leaver = self._rendezvous.nobody
         self._posted: list[tuple[GroupMetadata | None, Event]] = []
         self._step: anyio.CancelScope | None = None
         self._changed = asyncio.Event()
@@ -108,16 +98,10 @@ class GroupEngine:
     # -- for whoever stands on it -----------------------------------------------------------
 
     @property
-    def nobody(self) -> GroupMetadata:
-        return GroupMetadata(
-            self.settings.group_id, group_instance_id=self.settings.group_instance_id
-        )
-
-    @property
     def metadata(self) -> GroupMetadata:
         """Who this member is, in which generation: what its commits carry. Plain."""
-        member = self._generation.metadata
-        return member if member.generation_id >= 0 else self.nobody
+        member = self._rendezvous.generation.metadata
+        return member if member.generation_id >= 0 else self._rendezvous.nobody
 
     @property
     def confirmed(self) -> bool:
@@ -140,7 +124,7 @@ class GroupEngine:
 
         In the same generation where the coordinator can do that, else it is `rejoin`.
         """
-        if not (self._generation.is_leader and self._link.resyncs):
+        if not (self._rendezvous.generation.is_leader and self._link.resyncs):
             return self.rejoin(reason)
         self._rejoin_reason = self._rejoin_reason or reason
         self._assigns_anew = True
@@ -177,7 +161,7 @@ class GroupEngine:
             while not self._is_over():
                 await self._turn()
         finally:
-            self._forget(self.nobody)
+            self._rendezvous.be(self._rendezvous.nobody)
             self._link.release()
             self._running = False
             self._ended.set()
@@ -193,7 +177,7 @@ class GroupEngine:
         while self._posted:
             member, event = self._posted.pop(0)
             row = TABLE.get((self.state, event))
-            if row is not None and member in (None, self._generation.metadata):
+            if row is not None and member in (None, self._member):
                 return await self._go(event, row)
         ended = await self._carry_out(STEPS[self.state](self))
         if ended is not None:
@@ -213,14 +197,16 @@ class GroupEngine:
         before, self.state = self.state, row.state
         logger.debug("group %s: %s, %s -> %s", self._id, event.value, before.value, row.state.value)
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
-            self._leaver = self._generation.metadata
-            self._forget(self.nobody)
+            self._leaver = self._member
+            self._rendezvous.be(self._rendezvous.nobody)
         reason = REASONS.get(event, event.value)
         if row.state is MemberState.BEGINNING:
             self._cluster.metrics.counter("group.generations", group=self._id).add()
         if Effect.LOSE in row.effects:
             self._rejoin_reason = reason
             self._cluster.metrics.counter("group.losses", group=self._id).add()
+        if event is Event.REFUSED:
+            self._wanted_in = False
         if event is Event.FENCED:
             self._report(FencedInstanceIdError(resource=f"group {self._id}"))
         for effect in EFFECTS:
@@ -262,22 +248,21 @@ class GroupEngine:
     def _id(self) -> str:
         return self.settings.group_id
 
+    @property
+    def _member(self) -> GroupMetadata:
+        """Who this member is; in no generation, it may have an id all the same."""
+        return self._rendezvous.generation.metadata
+
     # -- effects ----------------------------------------------------------------------------
 
-    def _forget(self, member: GroupMetadata) -> None:
-        self._generation = Generation(member, "", "", b"")
-        self._assignments = None
-        self._cancel_retry()
-        self._heart.beat_for(member)
-
     async def _forget_generation(self, reason: str) -> None:
-        self._forget(self._generation.metadata._replace(generation_id=-1))
+        self._rendezvous.be(self._member._replace(generation_id=-1))
 
     async def _forget_id(self, reason: str) -> None:
-        self._forget(self.nobody)
+        self._rendezvous.be(self._rendezvous.nobody)
 
     async def _take_id(self, reason: str) -> None:
-        self._heart.beat_for(self._generation.metadata)
+        self._heart.beat_for(self._member)
 
     async def _lose(self, reason: str) -> None:
         await self._handler.lost(reason)
@@ -299,106 +284,27 @@ class GroupEngine:
 
     async def _join(self) -> Event:
         await asyncio.sleep(self._not_before - asyncio.get_running_loop().time())
-        request, asked = self._call(), self._asked
-        reason, self._rejoin_reason, self._asked = self._rejoin_reason, None, False
+        reason, asked = self._rejoin_reason, self._asked
+        self._rejoin_reason, self._asked = None, False
         event = None
         try:
-            sent_at = self._cluster.clock.monotonic()
-            answer = await self._park(request)
-            event = answer if isinstance(answer, Event) else CODES.get(answer.error_code)
-            event = event or self._joined(answer, sent_at, request)
+            event = await self._rendezvous.join(reason or "the member starts", again=asked)
         finally:
             if event is not Event.JOINED:
                 # The next JoinGroup asks for the same.
                 self._rejoin_reason = self._rejoin_reason or reason
                 self._asked = self._asked or asked
-        if event is Event.MEMBER_ID_REQUIRED:
-            member = self.nobody._replace(member_id=answer.member_id)
-            self._generation = Generation(member, "", "", b"")
         return event
 
-    def _call(self) -> JoinGroupRequest:
-        protocols = list(self._handler.protocols())
-        if self._asked and not self._generation.is_leader and protocols == self._offered:
-            protocols.append((f"{AGAIN}{self._cluster.clock.rng.getrandbits(64):x}", b""))
-        return wire.join(
-            self.settings,
-            self._generation.metadata.member_id,
-            self._handler.protocol_type,
-            protocols,
-            self._rejoin_reason or "the member starts",
-        )
-
-    def _joined(
-        self, answer: JoinGroupResponse, sent_at: float, request: JoinGroupRequest
-    ) -> Event:
-        error = wire.mismatch(answer, self._handler.protocol_type, None)
-        if error is not None:
-            return self._refused(error)
-        member = self.nobody._replace(
-            generation_id=answer.generation_id, member_id=answer.member_id
-        )
-        members = tuple(
-            MemberInfo(m.member_id, m.group_instance_id, m.metadata) for m in answer.members
-        )
-        protocol = answer.protocol_name or ""
-        self._generation = Generation(member, protocol, answer.leader, b"", members)
-        self._offered = [(protocol.name, protocol.metadata) for protocol in request.protocols]
-        leads = self._generation.is_leader and not answer.skip_assignment
-        self._assignments = None if leads else {}
-        self._cancel_retry()
-        self._heart.beat_for(member, sent_at)
-        return Event.JOINED
-
     async def _sync(self) -> Event:
-        generation = self._generation
-        if self._assignments is None:
-            self._assigns_anew = False
-            self._assignments = await self._assign(generation)
-        protocol_type = self._handler.protocol_type
-        sent_at = self._cluster.clock.monotonic()
-        answer = await self._park(
-            wire.sync(generation.metadata, protocol_type, generation.protocol, self._assignments)
-        )
-        if isinstance(answer, Event):
-            return answer
-        event = CODES.get(answer.error_code)
-        if event is not None:
-            return event
-        error = wire.mismatch(answer, protocol_type, generation.protocol)
-        if error is not None:
-            return self._refused(error)
-        self._link.end_parking()
-        self._heart.answered(sent_at)
-        self._attempt = 0
-        self.rebalance_deadline = math.inf
-        failure = failure_in(protocol_type, bytes(answer.assignment))
-        if failure is not None:
-            # The leader has reported the error itself.
-            if not generation.is_leader:
-                self._report(failure)
-            return Event.UNASSIGNED
-        self._failed_assignments = 0
-        self._generation = generation._replace(assignment=bytes(answer.assignment))
-        return Event.SYNCED
-
-    async def _assign(self, generation: Generation) -> dict[str, bytes]:
-        """What the leader sends; what it sends instead when the handler fails."""
-        try:
-            assigned = await self._handler.assign(
-                generation.protocol, generation.leader_id, generation.members
-            )
-            return wire.checked(assigned, generation.members)
-        except Exception as error:
-            # The handler's, whatever it is: the program sees it, and all members are told.
-            self._report(error)
-            logger.warning("group %s: the assignment failed: %r", self._id, error)
-            self._retry_later()
-            payload = failure_payload(self._handler.protocol_type, error)
-            return {member.member_id: payload for member in generation.members}
+        event = await self._rendezvous.sync()
+        if event in (Event.SYNCED, Event.UNASSIGNED):
+            self._attempt = 0
+            self.rebalance_deadline = math.inf
+        return event
 
     async def _begin(self) -> Event:
-        await self._handler.began(self._generation)
+        await self._handler.began(self._rendezvous.generation)
         return Event.BEGAN
 
     async def _stay(self) -> Event:
@@ -420,50 +326,20 @@ class GroupEngine:
             return Event.LATE
         if self._asked or not self._link.resyncs:
             return Event.PREPARED
-        if self._generation.is_leader:
+        if self._rendezvous.generation.is_leader:
             if not self._assigns_anew:
                 return Event.PREPARED
-            self._assignments = None
+            self._assigns_anew = False
+            self._rendezvous.assign_anew()
         self._rejoin_reason = None
         return Event.RESYNCING
 
     async def _leave(self) -> Event:
-        member, self._leaver = self._leaver, self.nobody
+        member, self._leaver = self._leaver, self._rendezvous.nobody
         if member.member_id and member.group_instance_id is None:
             await self._link.leave(member, self._out_reason)
         await self._handler.lost(self._out_reason)
         return Event.LEFT
-
-    async def _park(self, request: Any) -> Any:
-        """The answer, or the event that stands for a failure."""
-        try:
-            return await self._link.park(request)
-        except KafkaError as error:
-            action = decide(error, Scope.GROUP, 0, 1.0, self._cluster.clock.rng)
-            if action.decision is Decision.FAIL:
-                await explain(self._cluster, request, error)
-                return self._refused(error)
-            logger.info("group %s: joining failed: %s", self._id, error)
-            return Event.FAULT
-
-    def _refused(self, error: KafkaError) -> Event:
-        self._wanted_in = False
-        self._report(error)
-        return Event.REFUSED
-
-    # -- failed assignments -----------------------------------------------------------------
-
-    def _retry_later(self) -> None:
-        delay_s = self._assign_backoff.delay(self._failed_assignments, self._cluster.clock.rng)
-        self._failed_assignments += 1
-        self._cancel_retry()
-        loop = asyncio.get_running_loop()
-        self._retry = loop.call_later(delay_s, self.rejoin, "the last assignment failed")
-
-    def _cancel_retry(self) -> None:
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
 
 
 STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, Event]]] = {
