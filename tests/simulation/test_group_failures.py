@@ -104,21 +104,16 @@ def test_coordinator_failure_1_before_all_members_have_joined(persisted: bool) -
 
 
 def hold_body(life: Life) -> asyncio.Event:
-    """From now on the body of this member leaves its generation only when that is set."""
-    gate = asyncio.Event()
-    enter = life.enter
-
-    async def slowly(generation: Any) -> None:
-        await enter(generation)
-
-    end = life.member._desk.end  # type: ignore[union-attr]
+    """From now on this member gives its part up only when that is set."""
+    gate, desk = asyncio.Event(), life.member._desk
+    assert desk is not None
+    end = desk.end
 
     async def end_slowly() -> None:
         await end()
         await gate.wait()
 
-    life.enter = slowly  # type: ignore[method-assign]
-    life.member._desk.end = end_slowly  # type: ignore[union-attr, method-assign]
+    desk.end = end_slowly  # type: ignore[method-assign]
     return gate
 
 
@@ -436,5 +431,25 @@ def test_throttling_does_not_delay_heartbeats() -> None:
             beats = world.requests(ApiKey.HEARTBEAT, since=started)
             assert len(beats) >= 2 * 58
             assert all(not each.errors for each in lives)
+
+    simulate(scenario)
+
+
+def test_a_body_that_does_not_leave_in_time() -> None:
+    """The rebalance timeout is its bound: then the generation is lost, and the others go on."""
+
+    async def scenario(world: World) -> None:
+        times = {"rebalance_timeout_ms": 5_000, "heartbeat_interval_ms": 500}
+        stubborn, other = life(world, "stubborn", **times), life(world, "other", **times)
+        async with living(stubborn, other):
+            before = await together(stubborn, other)
+            held, last = hold_body(stubborn), stubborn.now
+            other.member.rejoin("a rebalance")
+            started = world.now
+            await other.until(lambda life: life.generation > before)
+            assert 4 < world.now - started < 8
+            assert last is not None
+            assert last.ended
+            held.set()
 
     simulate(scenario)
