@@ -8,11 +8,10 @@ what was processed; nobody stalls. `pytest -s` shows generations, revocations an
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from churn import Crowd, Nursery, Settings, churn, details, summary
+from churn import Crowd, Nursery, Settings, churn
 from kip848_member import configure
 
 PARTITIONS = 12
@@ -43,16 +42,6 @@ async def settings_for(servers: Any, protocol: str, **more: Any) -> Settings:
     return settings
 
 
-@contextmanager
-def told(title: str, crowd: Crowd) -> Iterator[None]:
-    """What happened is shown, above all if it went wrong."""
-    try:
-        yield
-    finally:
-        audit = crowd.audit()
-        print(f"\n{summary(title, audit)}\n{details(audit)}")  # noqa: T201
-
-
 @pytest.mark.fault(18, 40, 41, 43)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -60,7 +49,7 @@ async def test_members_come_and_go(
     cluster_servers: Any, nursery: Nursery, protocol: str, seed: int
 ) -> None:
     settings = await settings_for(cluster_servers, protocol)
-    async with Crowd(settings, nursery, seed) as crowd:
-        with told(f"{cluster_servers.kind} {protocol} {seed}", crowd):
-            await churn(crowd)
-            (await crowd.end()).check()
+    title = f"{cluster_servers.kind}, {protocol}, seed {seed}"
+    async with Crowd(title, settings, nursery, seed) as crowd:
+        await churn(crowd)
+        (await crowd.end()).check()

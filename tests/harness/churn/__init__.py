@@ -9,7 +9,7 @@ from .audit import Audit
 from .crowd import Crowd, Settings
 from .events import Event, Log
 from .nursery import Nursery
-from .report import details, summary
+from .ours import OurMember
 from .schedule import churn
 
-__all__ = ["Audit", "Crowd", "Event", "Log", "Nursery", "Settings", "churn", "details", "summary"]
+__all__ = ["Audit", "Crowd", "Event", "Log", "Nursery", "OurMember", "Settings", "churn"]

@@ -37,7 +37,7 @@ class Audit:
     def __init__(self, log: Log, topic: str) -> None:
         self.topic = topic
         self.events = sorted(log.events, key=lambda event: event.time)
-        self.start = self.now = self.events[0].time
+        self.start = self.now = self.events[0].time if self.events else 0.0
         self.books = Ownership(lambda: self.now - self.start)
         self.members: dict[str, Member] = {}
         self.committed: dict[int, int] = {}

@@ -19,6 +19,7 @@ from .audit import Audit
 from .events import Log, parsed
 from .nursery import Nursery
 from .ours import WAYS, OurMember
+from .report import details, summary
 
 OURS = ("process", "task")
 HEARTBEAT_MS = 200
@@ -87,9 +88,15 @@ class Process:
 
 
 class Crowd:
-    """`async with Crowd(...) as crowd`: members come and go; all of them are gone at the end."""
+    """`async with Crowd(...) as crowd`: members come and go; all of them are gone at the end.
 
-    def __init__(self, settings: Settings, nursery: Nursery, seed: int = 0) -> None:
+    What happened is printed then, under the title.
+    """
+
+    def __init__(
+        self, title: str, settings: Settings, nursery: Nursery | None = None, seed: int = 0
+    ) -> None:
+        self.title = title
         self.settings, self.nursery = settings, nursery
         self.rng = random.Random(seed)
         self.log = Log()
@@ -117,6 +124,8 @@ class Crowd:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        audit = self.audit()
+        print(f"\n{summary(self.title, audit)}\n{details(audit)}")  # noqa: T201
         for task in self._work:
             task.cancel()
         for name in list(self.live):
@@ -168,6 +177,7 @@ class Crowd:
             child, channel = java.start(spec)
             process = Process(child.pid, channel, child)
         else:
+            assert self.nursery is not None
             process = Process(*self.nursery.fork(spec))
         return process, self._listen(name, process)
 
@@ -228,15 +238,13 @@ class Crowd:
             raise AssertionError(text)
 
     async def until(self, right: Callable[[], object]) -> None:
-        """Waits for it; nobody may fail meanwhile, and nothing may stall."""
+        """Waits for it; nobody may have failed, and nothing may stall."""
 
         def looked() -> bool:
-            failed = [event for event in self.log.events[seen[0] :] if event.what == "failed"]
-            seen[0] = len(self.log.events)
-            self.expect(not failed, f"{failed[:1]}")
+            for event in self.log.failures:
+                self.expect(False, f"{event.who} has failed: {event.data[0]}")
             return bool(right())
 
-        seen = [0]
         await self.log.until(looked, PATIENCE_S)
 
     async def progress(self, count: int) -> None:
@@ -255,10 +263,7 @@ class Crowd:
         names = [name for name in self.live if name not in self.suspended]
         sizes = [len(self.log.owned.get(name, ())) for name in names]
         partitions = self.settings.partitions
-        return (
-            self.owned(names) == list(range(partitions))
-            and max(sizes) - min(sizes) <= 1
-        )
+        return self.owned(names) == list(range(partitions)) and max(sizes) - min(sizes) <= 1
 
     async def drained(self) -> None:
         """Nothing is written any more; what was is processed and committed."""

@@ -50,6 +50,7 @@ class Log:
         self.done: dict[int, set[int]] = {}
         self.count = 0
         self.committed: dict[int, int] = {}
+        self.failures: list[Event] = []
         self._written = asyncio.Event()
 
     def tell(self, who: str, what: str, *data: Any) -> None:
@@ -71,6 +72,8 @@ class Log:
                 self.committed = offsets
             case "killed" | "left" | "failed", _:
                 owned.clear()
+        if event.what == "failed":
+            self.failures.append(event)
         self._written.set()
 
     def of(self, who: str, what: str) -> list[Event]:

@@ -1,7 +1,7 @@
 """Processes for members: forked from one that has imported all, so that each is there at once.
 
-`python -m churn` is that process (`serve`): it is sent a description and a socket for each member. When
-it ends, or the test does, all of them are killed, suspended or not.
+`python -m churn` is that process (`serve`): it is sent a description and a socket for each
+member. When it ends, or the test does, all of them are killed, suspended or not.
 """
 
 import asyncio

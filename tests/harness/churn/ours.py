@@ -23,13 +23,12 @@ class OurMember:
 
     def __init__(self, spec: Mapping[str, Any], tell: Callable[..., None]) -> None:
         self.tell, self.rng, self.work_s = tell, random.Random(spec["seed"]), spec["work"]
+        self.topic: str = spec["topic"]
         self.how: str = spec["how"]
         self.leaving = False
         self.holding = False
         self.go = asyncio.Event()
-        self.consumer: Consumer[Any, Any] = Consumer(
-            spec["topic"], listener=self, **spec["options"]
-        )
+        self.consumer: Consumer[Any, Any] = Consumer(self.topic, listener=self, **spec["options"])
 
     async def run(self) -> None:
         """Its life."""

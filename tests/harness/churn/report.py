@@ -1,5 +1,6 @@
 """What happened to a group, for people to read."""
 
+import itertools
 from collections import Counter
 
 from ownership import Interval
@@ -36,7 +37,7 @@ def summary(title: str, audit: Audit) -> str:
 def silence(audit: Audit) -> str:
     """The longest time in which nothing was processed."""
     times = [event.time for event in audit.events if event.what == "done"]
-    gaps = [(later - at, at) for at, later in zip(times, times[1:], strict=False)]
+    gaps = [(later - at, at) for at, later in itertools.pairwise(times)]
     longest, at = max(gaps, default=(0.0, audit.start))
     return f"longest silence {longest:.2f} s, from {at - audit.start:.2f} s on"
 
@@ -50,7 +51,9 @@ def details(audit: Audit) -> str:
         f"  {number}: {', '.join(dict.fromkeys(names))}"
         for number, names in sorted(audit.generations.items())
     ]
-    lines.append("partitions, and whose they were, from when to when (r revoked, l lost, k killed):")
+    lines.append(
+        "partitions, and whose they were, from when to when (r revoked, l lost, k killed):"
+    )
     rows: dict[int, list[Interval]] = {}
     for interval in audit.books.intervals:
         rows.setdefault(interval.tp.partition, []).append(interval)
