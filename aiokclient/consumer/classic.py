@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.consumer import orders
@@ -46,6 +46,9 @@ logger = logging.getLogger("aiokclient.consumer")
 
 LOOK_S: Final = 3.0
 """How long a rebalance waits for fresh metadata before it goes by what is known."""
+AT_ONCE: Final = 10_000
+"""So many pairs of a member and a partition that it might get are shared out in the event loop;
+more are in a thread, as they could hold it for more than a few milliseconds."""
 MARGIN_S: Final = 0.25
 """So much before the rebalance times out what is not given up is lost."""
 
@@ -86,6 +89,11 @@ class ClassicMembership:
         self._engine.pause("nothing is subscribed to")
 
     # -- for the consumer
+
+    @property
+    def owner(self) -> Hashable:
+        """Owns the connection of the heartbeats, which commits share."""
+        return self._engine
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -192,12 +200,18 @@ class ClassicMembership:
         await self._look(topics)
         cluster = assignable(self._parts.cluster.metadata, topics)
         self._watch.leads(topics)
-        assignor = self._assignors[protocol]
-        given = validate(
-            assignor, assignor.assign(cluster, wishes), cluster, wishes, self._protocol
-        )
         wanted = orders.merged(member.metadata for member in members)
-        return {member: assignment_with(one, wanted) for member, one in given.items()}
+
+        def shared_out() -> Mapping[str, bytes]:
+            assignor = self._assignors[protocol]
+            given = assignor.assign(cluster, wishes)
+            checked = validate(assignor, given, cluster, wishes, self._protocol)
+            return {member: assignment_with(one, wanted) for member, one in checked.items()}
+
+        pairs = sum(cluster.count(topic) for wish in wishes.values() for topic in wish.topics)
+        if pairs <= AT_ONCE:
+            return shared_out()
+        return await asyncio.get_running_loop().run_in_executor(None, shared_out)
 
     async def began(self, generation: Generation) -> None:
         """Takes what was assigned, and gives up what was not."""

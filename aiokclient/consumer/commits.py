@@ -47,7 +47,7 @@ class Commits:
     """The offsets of one group, for one consumer in it.
 
     `member` tells who this consumer is in the group at present; `renamed` is set when that has
-    changed.
+    changed. `owner` tells who owns the connection.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Commits:
         subscription: SubscriptionState,
         *,
         member: Callable[[], GroupMetadata],
-        owner: Hashable,
+        owner: Callable[[], Hashable],
     ) -> None:
         assert config.group_id is not None
         self.group_id = config.group_id
@@ -252,7 +252,7 @@ class Commits:
 
     async def _ask(self, build: Callable[[BrokerConnection], Request[Any]]) -> tuple[Any, int]:
         node_id = await self._cluster.coordinators.locate("group", self.group_id)
-        connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner)
+        connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner())
         response = await connection.send(build(connection), timeout_s=self._request_s)
         return response, node_id
 

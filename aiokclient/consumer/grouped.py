@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -20,12 +20,13 @@ from aiokclient.consumer.commits import Commits
 from aiokclient.consumer.kip848 import Kip848Membership
 from aiokclient.consumer.known_topics import KnownTopics
 from aiokclient.consumer.membership import Membership, MembershipParts
-from aiokclient.consumer.poll_watch import LoopWatch, PollWatch
+from aiokclient.consumer.poll_watch import PollWatch
 from aiokclient.consumer.rebalance import Rebalancer
 from aiokclient.consumer.rewind import Rewinds
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.starts import Starts
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
+from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -68,7 +69,11 @@ class Grouped:
         report = reader.report
         self.topics = KnownTopics(cluster, config, report=report)
         self.commits = Commits(
-            cluster, config, subscription, member=lambda: self.membership.metadata, owner=self
+            cluster,
+            config,
+            subscription,
+            member=lambda: self.membership.metadata,
+            owner=self._owner,
         )
         enabled, interval_ms = config.enable_auto_commit, config.auto_commit_interval_ms
         self._auto_commit = AutoCommit(
@@ -119,7 +124,7 @@ class Grouped:
             config.max_poll_interval_ms / 1000,
             self._overdue,
         )
-        self._loop_watch = LoopWatch(cluster.metrics)
+        self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id)
         self._cluster = cluster
 
     def start(self) -> None:
@@ -135,10 +140,14 @@ class Grouped:
             (self._starts.run, "starts"),
             (self._auto_commit.run, "automatic commits"),
             (self._poll_watch.run, "poll interval"),
+            (self._loop_watch.run, "event loop"),
         ):
             self._spawn(run, name=name)
-        if not isinstance(self.membership, ClassicMembership):
-            self._spawn(self._loop_watch.run, name="event loop")  # The other watches by itself.
+
+    def _owner(self) -> Hashable:
+        """Owns the connection that commits share with heartbeats."""
+        membership = self.membership
+        return membership.owner if isinstance(membership, ClassicMembership) else self
 
     async def _live(self) -> None:
         try:

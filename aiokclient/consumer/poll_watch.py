@@ -1,34 +1,23 @@
-"""Whether the program still comes back for records, and whether it held the event loop.
+"""Whether the program still comes back for records.
 
 A member whose program is stuck would keep its partitions from the others for ever, as heartbeats
 go on. So it leaves when the program has not asked for records for `max_poll_interval_ms`; while it
 waits for records, that does not count. In `tracked` the age of the oldest outstanding record is
 what counts.
-
-While the event loop is held nothing of this works, nor do heartbeats: the group may give the
-partitions away. That cannot be helped, but it is said, with how long it took.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aiokclient.consumer.in_hand import InHand
     from aiokclient.consumer.turnstile import Turnstile
-    from aiokclient.metrics import Metrics
 
-__all__ = ["LoopWatch", "PollWatch"]
-
-logger = logging.getLogger("aiokclient.consumer")
-
-TICK_S: Final = 1.0
-LATE_S: Final = 1.0
-"""A loop that is late by so much is worth a warning."""
+__all__ = ["PollWatch"]
 
 
 class PollWatch:
@@ -80,25 +69,3 @@ class PollWatch:
             f"the program has not {what} for {seconds:.1f} s, longer than max_poll_interval_ms; "
             "handle less at a time, or raise the limit"
         )
-
-
-class LoopWatch:
-    """Compares the loop's clock with what it should be, until it is cancelled."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._held = metrics.histogram("consumer.loop.blocked.seconds")
-
-    async def run(self) -> None:
-        """Reports each time that the loop was held."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + TICK_S
-            await asyncio.sleep(TICK_S)
-            late = loop.time() - due
-            if late >= LATE_S:
-                self._held.observe(late)
-                logger.warning(
-                    "the event loop stood still for %.1f s: something in the program does not "
-                    "await; the group got no heartbeat meanwhile",
-                    late,
-                )

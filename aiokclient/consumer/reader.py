@@ -361,7 +361,8 @@ class Reader:
 
     def done(self, record: RawRecord) -> None:
         """The program is done with a record that `tracked` has handed out."""
-        state = self._subscription.partitions.get(TopicPartition(record.topic, record.partition))
+        place: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.
+        state = self._subscription.partitions.get(place)
         if state is not None and self.in_hand.done(state, record) and self.in_hand.full:
             self.in_hand.full = False
             self._arrived.set()

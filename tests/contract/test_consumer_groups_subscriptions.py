@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from group_world import QUICK, Diary, committed, fill, member
+from group_world import QUICK, Diary, committed, fill, member, until
 from world import World, simulate
 
 from aiokclient import TopicPartition
@@ -86,7 +86,7 @@ class TestSubscriptions:
             one = world.consumer(pattern, listener=first, **options)
             two = world.consumer(pattern, listener=second, **options)
             async with one, two:
-                await second.until(lambda: len(first.owned) + len(second.owned) == 1)
+                await until(lambda: len(first.owned) + len(second.owned) == 1)
                 before = generation(world)
                 for i in range(50):
                     world.cluster.create_topic(f"logs-{i}", 2)
@@ -94,7 +94,7 @@ class TestSubscriptions:
                     await asyncio.sleep(0.02)
                 seen: list[Any] = []
                 reading = [asyncio.create_task(collect_all(c, seen)) for c in (one, two)]
-                await second.until(lambda: len(first.owned) + len(second.owned) == 101)
+                await until(lambda: len(first.owned) + len(second.owned) == 101)
                 # Cooperatively partitions change hands in a second one.
                 allowed = 1 if strategy == "range" else 2
                 assert generation(world) - before <= allowed

@@ -47,6 +47,15 @@ class Diary:
                 await self._written.wait()
 
 
+async def until(right: Callable[[], object], timeout: float = 300.0) -> None:
+    """Waits until something is so that no one listener is told of."""
+    for _ in range(int(timeout * 10)):
+        if right():
+            return
+        await asyncio.sleep(0.1)
+    raise TimeoutError
+
+
 def fill(world: World, count: int, partitions: int = 1, topic: str = "t") -> None:
     """So many records in each partition."""
     for partition in range(partitions):
