@@ -151,6 +151,35 @@ def test_members_come_go_and_are_fenced(seed: int) -> None:
     simulate(scenario, seed=seed, brokers=2, topics={"t": PARTITIONS}, configs=CONFIGS)
 
 
+class MixedGroup(Group):
+    """Each member speaks the classic protocol or the new one, by lot: the group goes over and
+    back all the time."""
+
+    strategy = ""
+
+    def join(self, *topics: Any, **options: Any) -> str:
+        if self.rng.random() < 0.5:
+            options = {
+                "group_protocol": "classic",
+                "partition_assignment_strategy": self.strategy,
+                "session_timeout_ms": 6000,
+                "heartbeat_interval_ms": 500,
+            }
+        return super().join(*topics, **options)
+
+
+@pytest.mark.fault(41)
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("seed", range(4))
+def test_both_protocols_in_one_group(seed: int, strategy: str) -> None:
+    async def scenario(world: World) -> None:
+        group = MixedGroup(world, seed)
+        group.strategy = strategy
+        await churn(group)
+
+    simulate(scenario, seed=seed, brokers=2, topics={"t": PARTITIONS}, configs=CONFIGS)
+
+
 @pytest.mark.fault(43)
 def test_a_fenced_member_goes_on_soon() -> None:
     async def scenario(world: World) -> None:
