@@ -9,7 +9,7 @@ TESTS = Path(__file__).resolve().parent
 PLACES = {
     "S": ["simulation"],
     "P": ["proxy"],
-    "K": ["broker"],
+    "K": ["broker", "conformance"],
     "F": ["protocol", "record", "network"],
 }
 
