@@ -19,8 +19,8 @@ __all__ = ["CONTENT", "is_light"]
 CONTENT: Final = 4 * 1024 * 1024
 """Bytes of records in compressed batches that the loop reads at once, at most."""
 
-BYTES: Final = {
-    Compression.NONE: 4 * 1024 * 1024,
+PLAIN: Final = 4 * 1024 * 1024
+PACKED: Final = {
     Compression.GZIP: 256 * 1024,
     Compression.SNAPPY: 1024 * 1024,
     Compression.LZ4: 1024 * 1024,
@@ -36,5 +36,6 @@ def is_light(batches: Iterable[RecordBatch]) -> bool:
     """Whether the loop can read them at once. CorruptRecordError for a codec that there is not."""
     effort = 0.0
     for batch in batches:
-        effort += max(batch.size / BYTES[batch.compression], batch.count / RECORDS)
+        most = PACKED[batch.compression] if batch.is_compressed else PLAIN
+        effort += max(batch.size / most, batch.count / RECORDS)
     return effort < 1

@@ -25,6 +25,10 @@ from aiokclient.record._native cimport aiok_get
 
 __all__ = ["RecordBatch", "walk"]
 
+cdef extern from "_crc.h":
+    bint aiok_crc_here()
+    uint32_t aiok_crc32c(const uint8_t *at, size_t size) nogil
+
 cdef enum:
     HEADER_SIZE = 61
     LOG_OVERHEAD = 12
@@ -35,6 +39,7 @@ cdef enum:
     LOG_APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
+    FEW = 1024
 
 cdef enum Kind:
     RECORDS
@@ -45,6 +50,8 @@ cdef enum Kind:
 cdef object CREATE = TimestampType.CREATE_TIME
 cdef object APPEND = TimestampType.LOG_APPEND_TIME
 cdef object UNLIMITED = DEFAULT_LIMIT
+cdef tuple CODECS = tuple(Compression)
+cdef bint CRC_HERE = aiok_crc_here()
 
 
 @cython.no_gc
@@ -91,7 +98,7 @@ cdef class RecordBatch:
         codec = self._attributes & CODEC_MASK
         if codec > 4:
             raise corrupt(self, f"there is no compression codec {codec}")
-        return Compression(codec)
+        return CODECS[codec]
 
     @property
     def is_compressed(self):
@@ -120,9 +127,12 @@ cdef class RecordBatch:
 
     cpdef bint check_crc(self) except -1:
         """Whether the checksum in the header is that of the bytes; computed once."""
+        cdef Py_ssize_t start = self._start + ATTRIBUTES_AT, end = self._start + self.size
         if self._intact is None:
-            end = self._start + self.size
-            self._intact = crc32c(self._source[self._start + ATTRIBUTES_AT : end]) == self.crc
+            if self.size <= FEW and CRC_HERE:
+                self._intact = crc_of_few(self._source, start, end) == self.crc
+            else:
+                self._intact = crc32c(self._source[start:end]) == self.crc
         return self._intact
 
     def validate(self):
@@ -169,6 +179,17 @@ cdef class RecordBatch:
         if not keys or keys[0] is None or len(keys[0]) < 4:
             raise corrupt(self, "it is no control batch")
         return int.from_bytes(keys[0][2:4], "big", signed=True)
+
+
+cdef uint32_t crc_of_few(object source, Py_ssize_t start, Py_ssize_t end) except? 0:
+    cdef Py_buffer view
+    PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > end or end > view.len:
+            raise CorruptRecordError("the buffer has become smaller")
+        return aiok_crc32c(<const uint8_t *>view.buf + start, end - start)
+    finally:
+        PyBuffer_Release(&view)
 
 
 cdef object bytes_view(object buffer):

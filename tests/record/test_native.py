@@ -204,6 +204,16 @@ def test_building(steps: list[Any], limit: int, codec: Compression, numbers: Any
     same(lambda b: b.append(1, None, b""))
 
 
+@given(st.binary(max_size=1100), st.integers(0, 9), st.booleans())
+def test_checksums_of_all_sizes(value: bytes, before: int, right: bool) -> None:
+    data = bytearray(built(_builder_cy.RecordBatchBuilder, [(0, None, value)]).seal())
+    if not right:
+        data[-1] ^= 1
+    held = memoryview(bytes(before) + data)[before:]
+    for module in (_batch_cy, _batch_py):
+        assert module.RecordBatch(held).check_crc() is right
+
+
 @given(st.binary(max_size=40))
 def test_hashes(data: bytes) -> None:
     source = importlib.util.find_spec("aiokclient.record.murmur2")
