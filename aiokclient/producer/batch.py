@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
-from aiokclient.producer.delivery import DeliveryBatch, DeliveryHooks
+from aiokclient.producer.delivery import DeliveryHooks
 from aiokclient.producer.sequences import Numbers
+from aiokclient.producer.state import BatchState
 from aiokclient.record.batch import RecordBatchBuilder
 
 if TYPE_CHECKING:
@@ -27,29 +26,22 @@ SPENT = RecordBatchBuilder(limit=0)
 """The builder of batches that have their outcome."""
 
 
-class ProducerBatch(DeliveryBatch):
+class ProducerBatch(BatchState):
     """Records for one partition, or for a topic whose partitions are not known yet."""
 
     __slots__ = (
-        "add",
         "attempt",
         "attempts",
-        "builder",
         "compressing",
         "created",
         "due",
-        "explicit",
-        "left",
         "numbers",
         "pins",
         "queue",
         "ready",
         "refused",
-        "reserved",
         "sending",
         "size",
-        "stamp",
-        "stamps",
     )
 
     def __init__(
@@ -60,16 +52,10 @@ class ProducerBatch(DeliveryBatch):
         builder: RecordBatchBuilder,
         created: float,
     ) -> None:
-        super().__init__(topic, queue.partition, hooks)
+        super().__init__(topic, queue.partition, hooks, builder)
         self.queue = queue
-        self.builder = builder
-        self.add = builder.append
         self.created = created
         """When its first record was sent, on the loop's clock."""
-        self.left = 0
-        """Bytes reserved for records that are still to come; a lower bound."""
-        self.reserved = 0
-        """Bytes accounted for in `Memory`."""
         self.due = False
         """It has lingered long enough."""
         self.ready = False
@@ -88,39 +74,10 @@ class ProducerBatch(DeliveryBatch):
         """It waits for an answer."""
         self.pins = 0
         """Requests that hold its bytes: the memory is free only after the last of them."""
-        self.stamp: int | None = None
-        """The timestamp of the last record."""
-        self.stamps: list[tuple[int, int]] = []
-        """Where the timestamps change: index and timestamp from there on."""
-        self.explicit: array[int] | None = None
-        """While the partitions are unknown: those that the user chose, -1 for none."""
-
-    def partition_of(self, index: int) -> int | None:
-        """The partition of a record: the batch's, or the one that the user chose."""
-        if self.explicit is None or index >= len(self.explicit):
-            return self.partition
-        chosen = self.explicit[index]
-        return chosen if chosen >= 0 else None
-
-    def note(self, index: int, timestamp: int) -> None:
-        """The records from this one on have another timestamp."""
-        self.stamp = timestamp
-        self.stamps.append((index, timestamp))
-
-    def timestamp_of(self, index: int) -> int:
-        """The timestamp that one of its records was sent with."""
-        at = bisect_right(self.stamps, index, key=_index) - 1
-        return self.stamps[at][1] if at >= 0 else -1
 
     def spend(self) -> None:
         """Its bytes are of no more use: whoever keeps a delivery does not keep them."""
-        self.builder = SPENT
-        self.add = SPENT.append
-
-    def room(self) -> int:
-        """Look again how much of what is reserved is left."""
-        self.left = self.reserved - self.builder.size
-        return self.left
+        self.use(SPENT)
 
     def seal(self, transactional: bool = False) -> memoryview:
         """The bytes to send with its present numbers."""
@@ -143,7 +100,3 @@ class ProducerBatch(DeliveryBatch):
         if error.topic_partition is None:
             error.topic_partition = self.queue.topic_partition
         return error
-
-
-def _index(stamp: tuple[int, int]) -> int:
-    return stamp[0]

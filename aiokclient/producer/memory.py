@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from aiokclient.producer.state import QueueState
+
 __all__ = ["Account", "Memory", "Place"]
 
 
@@ -23,15 +25,15 @@ class Place(Enum):
     NOWHERE = auto()
 
 
-class Account:
+class Account(QueueState):
     """What one partition holds, in bytes."""
 
-    __slots__ = ("buffered", "parked", "unsendable")
+    __slots__ = ("buffered", "parked")
 
     def __init__(self) -> None:
+        super().__init__()
         self.buffered = 0
         self.parked = 0
-        self.unsendable = False
 
 
 class Pool:

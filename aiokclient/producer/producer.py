@@ -5,56 +5,34 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from asyncio import _get_running_loop
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
+from collections.abc import AsyncIterable, Callable, Iterable
+from typing import Any, ClassVar, Generic, Literal, Unpack, cast, overload
 
-from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
-    IllegalStateError,
-    InvalidTopicError,
     KafkaError,
-    SerializationError,
-    UnknownTopicOrPartitionError,
 )
-from aiokclient.producer import bulk, pace
-from aiokclient.producer.accumulator import BATCH_OVERHEAD
-from aiokclient.producer.batch import RECORD_OVERHEAD
+from aiokclient.producer import pace
+from aiokclient.producer._send_py import K, V
 from aiokclient.producer.deliveries import gather
 from aiokclient.producer.delivery import Delivery
 from aiokclient.producer.engine import Engine
 from aiokclient.producer.fairness import SLICE_S
-from aiokclient.producer.queue import PartitionQueue
-from aiokclient.producer.routing import record_size
 from aiokclient.producer.send_all import SendAll
-from aiokclient.producer.serializers import bound, preparations
+from aiokclient.producer.sends import Sends
+from aiokclient.producer.serializers import preparations
 from aiokclient.types import (
     Headers,
-    ProducerRecord,
     RecordMetadata,
-    TopicPartition,
-    is_topic_name,
 )
-
-if TYPE_CHECKING:
-    # The default makes `Producer(...)` without serializers a Producer[bytes, bytes].
-    from typing_extensions import TypeVar as DefaultTypeVar
-
-    from aiokclient.producer.topic import Topic
-
-    K = DefaultTypeVar("K", default=bytes)
-    V = DefaultTypeVar("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
 
 __all__ = ["Producer"]
 
 
-class Producer(Lifecycle, Generic[K, V]):
+class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     """Sends records, idempotently by default, in order within each partition.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -82,87 +60,10 @@ class Producer(Lifecycle, Generic[K, V]):
             raise ConfigError("transactional_id: transactions are not available in this version")
         super().__init__(config, client)
         self._options = config
-        self._clock: Clock = SystemClock() if config.clock is None else config.clock
-        self._key_serializer = bound(config.key_serializer, "key")
-        self._value_serializer = bound(config.value_serializer, "value")
-        self._raw = self._key_serializer is None and self._value_serializer is None
-        self._limit = min(config.max_request_size, config.buffer_memory)
-        self._largest = self._limit - BATCH_OVERHEAD
-        self._engine: Engine | None = None
-        self._topics: dict[str, Topic] = {}
-        self._last: Delivery | None = None
+        self._accept(config)
         self._turn = 0.0
 
     # Sending
-
-    def send(
-        self,
-        topic: str,
-        value: V | None = None,
-        key: K | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-    ) -> Delivery:
-        """Take a record to be sent; plain, it returns at once.
-
-        Awaiting the `Delivery` waits for the acknowledgement, at most `delivery_timeout_ms`;
-        cancelling that wait leaves the record on its way. `timestamp` is in milliseconds since the
-        epoch, now if left out. In a loop of sends `if producer.full: await producer.drain()` is
-        the backpressure.
-
-        Raises at once, and keeps nothing of the record: ClosedError or what failed the producer,
-        SerializationError, RecordTooLargeError (`max_request_size`), InvalidTopicError,
-        UnknownTopicOrPartitionError for a partition that a known topic does not have,
-        BufferExhaustedError beyond the parking, WrongThreadError and WrongLoopError. All else comes
-        through the delivery.
-        """
-        if not self._usable or _get_running_loop() is not self._loop:
-            self._check()
-        place = self._topics.get(topic)
-        if place is None:
-            place = self._topic(topic)
-        raw_key: Any = key
-        raw_value: Any = value
-        if not self._raw:
-            raw_key, raw_value = self._serialized(topic, key, value, headers)
-        engine = self._engine
-        assert engine is not None
-        try:
-            if timestamp is None:
-                timestamp = self._clock.time_ms()
-            elif timestamp < 0:
-                raise ValueError(f"the timestamp {timestamp} is negative")
-            size = record_size(raw_key, raw_value, headers)
-            if size > self._largest:
-                bulk.require_small(self._limit, place.name, raw_key, raw_value, headers)
-            if partition is not None:
-                self._require(place, partition)
-            if not place.known:
-                queue = place.undesignated
-            elif partition is not None:
-                queue = place.queues[partition]
-            else:
-                queue = engine.routing.partitioner.choose(place, raw_key, size)
-            batch = queue.open
-            if (
-                batch is None
-                or batch.left < size
-                or (index := batch.add(timestamp, raw_key, raw_value, headers)) < 0
-            ):
-                batch, index = engine.accumulator.append(
-                    queue, timestamp, raw_key, raw_value, headers, size
-                )
-            else:
-                batch.left -= size
-                if timestamp != batch.stamp:
-                    batch.note(index, timestamp)
-        except (TypeError, AttributeError, ValueError) as error:
-            raise self._unfit(topic, error) from error
-        if batch.explicit is not None:
-            batch.explicit.append(-1 if partition is None else partition)
-        delivery = self._last = Delivery(batch, index, timestamp)
-        return delivery
 
     async def send_and_wait(
         self,
@@ -179,39 +80,6 @@ class Producer(Lifecycle, Generic[K, V]):
         afterwards the record is on its way.
         """
         return await self.send(topic, value, key, partition, timestamp, headers)
-
-    def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
-        """Send all of a sequence, or nothing of it; plain. The deliveries come in its order.
-
-        An item is a value, a (key, value), or a `ProducerRecord`, which may name another topic.
-        Raises what `send` raises; BufferExhaustedError, when they do not all fit, names
-        `send_all()`, which waits for room.
-        """
-        self._check()
-        place = self._topic(topic)
-        engine = self._engine
-        assert engine is not None
-        partitioner = engine.routing.partitioner
-        if not isinstance(values, Sequence):
-            raise IllegalStateError(
-                f"send_many() takes a sequence such as a list, not {type(values).__name__}; "
-                "send_all() takes any iterable"
-            )
-        if not values:
-            return []
-        if self._raw and partitioner.function is None and bulk.are_plain(values):
-            largest, total = bulk.value_sizes(values)
-            if len(largest) + RECORD_OVERHEAD > self._largest:
-                bulk.require_small(self._limit, topic, None, largest, ())
-            now = self._clock.time_ms()
-            deliveries = bulk.send_values(
-                place, values, total, now, engine.accumulator, partitioner
-            )
-        else:
-            prepared = [self._prepared(bulk.as_record(topic, item)) for item in values]
-            deliveries = bulk.send_prepared(prepared, engine.accumulator)
-        self._last = deliveries[-1]
-        return deliveries
 
     async def send_all(self, topic: str, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """Send every item of an iterable, waiting for room; how many, once all are acknowledged.
@@ -293,11 +161,6 @@ class Producer(Lifecycle, Generic[K, V]):
         self._check()
         await self._required_engine().flush()
 
-    @property
-    def full(self) -> bool:
-        """The record sent last is parked: time to await `drain()`."""
-        return self._last is not None and pace.parked(self._last)
-
     async def drain(self) -> None:
         """Until the record sent last has left the parking or has its outcome.
 
@@ -330,76 +193,6 @@ class Producer(Lifecycle, Generic[K, V]):
             remaining = deadline - self._clock.monotonic()
             await pace.prepared(prepare, topic, max(remaining, 0.0))
 
-    # What send is made of
-
-    def _required_engine(self) -> Engine:
-        assert self._engine is not None
-        return self._engine
-
-    def _topic(self, name: str) -> Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            if not isinstance(name, str) or not is_topic_name(name):
-                raise InvalidTopicError(
-                    f"{name!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'"
-                )
-            topic = self._required_engine().topic(name)
-        return topic
-
-    def _require(self, topic: Topic, partition: int) -> None:
-        """Raise for a partition that is not there."""
-        count = len(topic.queues)
-        number: Any = partition
-        if not isinstance(number, int):
-            raise TypeError(f"the partition {number!r} is not an int")
-        if not 0 <= partition < (count if topic.known else 1 << 63):
-            there = f"it has {count} partitions" if topic.known else "they are numbered from 0"
-            raise UnknownTopicOrPartitionError(
-                f"there is no partition {partition}; {there}",
-                topic_partition=TopicPartition(topic.name, partition),
-            )
-
-    def _serialized(
-        self, topic: str, key: K | None, value: V | None, headers: Headers
-    ) -> tuple[Any, Any]:
-        raw_key: Any = key
-        raw_value: Any = value
-        if key is not None and self._key_serializer is not None:
-            raw_key = self._key_serializer(topic, key, headers)
-        if value is not None and self._value_serializer is not None:
-            raw_value = self._value_serializer(topic, value, headers)
-        return raw_key, raw_value
-
-    def _unfit(self, topic: str, error: Exception) -> SerializationError:
-        return SerializationError(
-            f"a record for topic {topic} cannot be encoded ({error}); without a serializer keys, "
-            "values and header values have to be bytes or None, header names str, partition and "
-            "timestamp (milliseconds) int"
-        )
-
-    def _prepared(self, record: ProducerRecord) -> bulk.Prepared:
-        topic, value, key, partition, timestamp, headers = record
-        place = self._topic(topic)
-        key, value = self._serialized(topic, key, value, headers)
-        try:
-            bulk.require_encodable(key, value, headers, timestamp)
-            size = record_size(key, value, headers)
-            if size > self._largest:
-                bulk.require_small(self._limit, topic, key, value, headers)
-            if partition is not None:
-                self._require(place, partition)
-        except (TypeError, AttributeError, ValueError) as error:
-            raise self._unfit(topic, error) from error
-        queue: PartitionQueue = place.undesignated
-        if place.known:
-            partitioner = self._required_engine().routing.partitioner
-            chosen = partition is not None
-            queue = place.queues[partition or 0] if chosen else partitioner.choose(place, key, size)
-        if timestamp is None:
-            timestamp = self._clock.time_ms()
-        at = -1 if partition is None else partition
-        return bulk.Prepared(queue, timestamp, key, value, headers, at, size)
-
     def _check_loop(self) -> None:
         """For what is of use after the end, too: the outcomes of deliveries."""
         if self._loop is not None and _get_running_loop() is not self._loop:
@@ -409,9 +202,9 @@ class Producer(Lifecycle, Generic[K, V]):
 
     async def _open(self) -> None:
         callback = cast(Callable[[Delivery], Any] | None, self._options.on_delivery_error)
-        self._engine = Engine(self._options, self._cluster, self._supervisor, callback)
-        self._topics = self._engine.routing.topics
-        self._engine.start()
+        engine = Engine(self._options, self._cluster, self._supervisor, callback)
+        self._send_through(engine)
+        engine.start()
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:

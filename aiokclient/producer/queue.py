@@ -35,7 +35,6 @@ class PartitionQueue(Account):
         "blocked",
         "closed",
         "leader_epoch",
-        "open",
         "parking",
         "partition",
         "sender",
@@ -53,7 +52,6 @@ class PartitionQueue(Account):
         self.under_way = 0
         """How many of `sent` wait for an answer."""
         self.closed: deque[ProducerBatch] = deque()
-        self.open: ProducerBatch | None = None
         self.parking: deque[ProducerBatch] = deque()
         self.sequences = PartitionSequences()
         self.sender: Sender | None = None

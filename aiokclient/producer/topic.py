@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aiokclient.producer.queue import PartitionQueue
+from aiokclient.producer.state import TopicState
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata import TopicInfo
@@ -13,39 +14,27 @@ if TYPE_CHECKING:
 __all__ = ["Topic"]
 
 
-class Topic:
+class Topic(TopicState[PartitionQueue]):
     """The queues of a topic. While `known` is false all records wait in `undesignated`."""
 
     __slots__ = (
         "batch_limit",
         "info",
-        "known",
         "missing_since",
         "moving",
-        "name",
-        "queues",
-        "sticky",
-        "sticky_left",
         "undesignated",
     )
 
     def __init__(self, name: str, batch_limit: int) -> None:
-        self.name = name
+        super().__init__(name)
         self.info: TopicInfo | None = None
-        self.queues: list[PartitionQueue] = []
         self.undesignated = PartitionQueue(self, None)
-        self.known = False
-        """Its partitions are known, and nothing waits in `undesignated`."""
         self.moving = False
         """Records are being moved out of `undesignated`."""
         self.missing_since: float | None = None
         """Since when the brokers say that there is no such topic, on the loop's clock."""
         self.batch_limit = batch_limit
         """The size of a batch in bytes; smaller after the broker refused one as too large."""
-        self.sticky: PartitionQueue | None = None
-        """Where records without a key go for the time being."""
-        self.sticky_left = 0
-        """How many more bytes go there."""
 
     @property
     def topic_id(self) -> UUID:
