@@ -128,6 +128,15 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+if not TYPE_CHECKING and _native.WANTED:
+    try:
+        from aiokclient._plain_tuple_cy import plain
+    except ImportError:
+        pass
+    else:
+        RecordMetadata = plain(RecordMetadata)
+
+
 class ProducerRecord(NamedTuple):
     """A record to send. Without `partition` the partitioner chooses; no `timestamp` means now."""
 

@@ -1,4 +1,4 @@
-/* What _delivery_cy.pyx needs of C: the slots of awaitables, StopIteration, RecordMetadata. */
+/* What _delivery_cy.pyx needs of C: the slots of awaitables, StopIteration. */
 
 #ifndef AIOKCLIENT_DELIVERY_H
 #define AIOKCLIENT_DELIVERY_H
@@ -45,29 +45,6 @@ aiok_awaiting_type(PyTypeObject *type, sendfunc send, iternextfunc next)
     type->tp_iternext = next;
     PyType_Modified(type);
     return 0;
-}
-
-/* A RecordMetadata, which is a named tuple. What it holds refers to nothing, so the garbage
-collector need not know it. Steals the references to offset and timestamp, also when it fails. */
-static inline PyObject *
-aiok_metadata(PyTypeObject *type, PyObject *topic, PyObject *partition, PyObject *offset,
-              PyObject *timestamp)
-{
-    PyObject *made = NULL;
-    if (offset != NULL && timestamp != NULL) {
-        made = type->tp_alloc(type, 4);
-    }
-    if (made == NULL) {
-        Py_XDECREF(offset);
-        Py_XDECREF(timestamp);
-        return NULL;
-    }
-    PyTuple_SET_ITEM(made, 0, Py_NewRef(topic));
-    PyTuple_SET_ITEM(made, 1, Py_NewRef(partition));
-    PyTuple_SET_ITEM(made, 2, offset);
-    PyTuple_SET_ITEM(made, 3, timestamp);
-    PyObject_GC_UnTrack(made);
-    return made;
 }
 
 #endif

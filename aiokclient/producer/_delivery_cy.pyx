@@ -20,6 +20,8 @@ cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
+from aiokclient._plain_tuple_cy cimport aiok_plain_tuple, spares
+
 __all__ = ["BatchState", "Delivery", "DeliveryBatch", "QueueState", "TopicState"]
 
 
@@ -40,17 +42,12 @@ cdef extern from "Python.h":
 cdef extern from "_delivery.h":
     void aiok_stop_with(PyObject **stop, PyObject *value)
     int aiok_awaiting_type(PyTypeObject *type, sendfunc send, iternextfunc next) except -1
-    PyObject *aiok_metadata(
-        PyTypeObject *type,
-        PyObject *topic,
-        PyObject *partition,
-        PyObject *offset,
-        PyObject *timestamp,
-    ) except NULL
 
 
 cdef object InvalidStateError = asyncio.InvalidStateError
 cdef object METADATA = RecordMetadata
+if RecordMetadata.__flags__ & (1 << 14):  # Py_TPFLAGS_HAVE_GC
+    raise ImportError("RecordMetadata is the one in Python")
 cdef object FORWARD = Forward
 cdef PyObject *stop = NULL
 
@@ -234,7 +231,8 @@ cdef PyObject *metadata(
         time = _new_ref(time)
     else:
         time = _new_long(timestamp)
-    return aiok_metadata(
+    return aiok_plain_tuple(
+        spares,
         <PyTypeObject *>METADATA,
         <PyObject *>batch.topic,
         <PyObject *>batch.partition,

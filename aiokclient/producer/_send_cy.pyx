@@ -145,7 +145,7 @@ cdef Delivery put(
     if queue is None:
         return None
     batch = queue.open
-    if batch is not None and batch.left >= size:
+    if batch is not None and has_room(batch, size):
         index = write(batch.builder, time, &key_part, &value_part, NULL, 0)
     if index >= 0:
         batch.left -= size
@@ -158,6 +158,13 @@ cdef Delivery put(
     delivery._index = index
     delivery._timestamp = time
     return delivery
+
+
+cdef inline bint has_room(BatchState batch, Py_ssize_t size) noexcept:
+    """Whether so much is reserved; what records take is less than their bounds."""
+    if batch.left < size:
+        batch.left = batch.reserved - batch.builder.size
+    return batch.left >= size
 
 
 cdef QueueState choose(

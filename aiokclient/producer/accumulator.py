@@ -248,7 +248,7 @@ class Accumulator:
         queue = batch.queue
         limit = queue.batch_limit
         missing = need - batch.left
-        wanted = max(missing, min(batch.reserved, limit - batch.reserved))
+        wanted = max(missing, min(3 * batch.reserved, limit - batch.reserved))
         return self._reserve(batch, wanted) or self._reserve(batch, missing)
 
     def _reserve(self, batch: ProducerBatch, size: int) -> bool:

@@ -21,6 +21,7 @@ __all__ = ["Deliveries", "Run", "gather", "runs_of"]
 SLICE_STRIDES = 16
 """So many strides are a slice at the latest."""
 
+Gathering: Any = None
 if not TYPE_CHECKING and state.IMPLEMENTATION == "native":
     from aiokclient.producer._gather_cy import DeliveryRuns, Gathering
 
@@ -35,7 +36,7 @@ async def gather(
     deliveries: Iterable[Delivery], clock: Clock, *, return_exceptions: bool
 ) -> list[Any]:
     """The outcomes in order; see `Producer.gather`."""
-    if state.IMPLEMENTATION == "pure":
+    if Gathering is None:
         return await _deliveries_py.gather(deliveries, clock, return_exceptions=return_exceptions)
     work = Gathering(deliveries)
     for step in (work.demand, work.collect):
