@@ -40,6 +40,10 @@ cdef class BatchState(DeliveryBatch):
 cdef class QueueState:
     cdef public BatchState open
     cdef public bint unsendable
+    # What the `send_many` of that number has for it, in bytes and records.
+    cdef uint64_t asker
+    cdef Py_ssize_t need
+    cdef Py_ssize_t needed
 
 
 cdef class TopicState:

@@ -22,3 +22,5 @@ cdef class DeliveryRuns:
     cdef int put(
         self, DeliveryBatch batch, Py_ssize_t first, Py_ssize_t size, int64_t timestamp
     ) except -1
+    # The same for one record, which may stand right behind the one before.
+    cdef int put_one(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except -1

@@ -66,6 +66,21 @@ cdef class DeliveryRuns:
         self._count += 1
         return 0
 
+    cdef int put_one(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except -1:
+        cdef Run *run
+        cdef Py_ssize_t start
+        if self._count and batch.asker == self._serial:
+            run = self._runs + self._count - 1
+            start = self._runs[self._count - 2].end if self._count > 1 else 0
+            if (
+                run.number == batch.number
+                and run.timestamp == timestamp
+                and run.first + run.end - start == index
+            ):
+                run.end += 1
+                return 0
+        return self.put(batch, index, 1, timestamp)
+
     @property
     def runs(self):
         """What the sequence is made of."""

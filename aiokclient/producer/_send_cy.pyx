@@ -7,9 +7,13 @@ What is not the common case is left to `sends.Sends` in Python, before anything 
 from asyncio import _get_running_loop
 from types import GenericAlias
 
+from aiokclient.types import ProducerRecord
+
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t, uint64_t
 
 from aiokclient.producer._delivery_cy cimport (
     BatchState,
@@ -19,6 +23,7 @@ from aiokclient.producer._delivery_cy cimport (
     TopicState,
     locate,
 )
+from aiokclient.producer._gather_cy cimport DeliveryRuns
 from aiokclient.record._builder_cy cimport Part, take, write
 from aiokclient.record._native cimport aiok_murmur2
 
@@ -37,6 +42,16 @@ cdef enum:
     RECORD_OVERHEAD = 40
 
 cdef tuple NONE = ()
+cdef object RECORD = ProducerRecord
+cdef uint64_t serials = 0
+
+cdef struct Row:
+    # A record of send_many; the references are borrowed from its items.
+    PyObject *queue
+    PyObject *key
+    PyObject *value
+    Py_ssize_t size
+    int64_t time
 
 
 cdef class SendPath:
@@ -53,6 +68,9 @@ cdef class SendPath:
     cdef public Py_ssize_t _largest
     cdef public object _append
     cdef public object _advance
+    cdef public object _reserve
+    cdef public object _send_values
+    cdef public object _deliveries
     cdef public Delivery _last
 
     __class_getitem__ = classmethod(GenericAlias)
@@ -96,7 +114,18 @@ Send all of a sequence, or nothing of it; plain. The deliveries come in its orde
 An item is a value, a (key, value), or a `ProducerRecord`, which may name another topic. Raises what
 `send` raises; BufferExhaustedError, when they do not all fit, names `send_all()`, which waits for
 room."""
-        return self._send_many(topic, values)
+        cdef DeliveryRuns deliveries = None
+        if not self._usable or _get_running_loop() is not self._loop:
+            self._check()
+        if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
+            found = self._topics.get(topic)
+            if found is not None and (<TopicState>found).known and values:
+                # Nothing that is called meanwhile can change it.
+                deliveries = send_items(self, found, tuple(values))
+        if deliveries is None:
+            return self._send_many(topic, values)
+        self._last = deliveries[-1]
+        return deliveries
 
     @property
     def full(self):
@@ -134,7 +163,7 @@ cdef Delivery put(
     if size > self._largest:
         return None
     if timestamp is None:
-        time = aiok_time_ms() if self._real_time else self._clock.time_ms()
+        time = now(self)
     elif PyLong_CheckExact(timestamp):
         time = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
         if overflow or time < 0:
@@ -158,6 +187,10 @@ cdef Delivery put(
     delivery._index = index
     delivery._timestamp = time
     return delivery
+
+
+cdef int64_t now(SendPath self) except -1:
+    return aiok_time_ms() if self._real_time else self._clock.time_ms()
 
 
 cdef inline bint has_room(BatchState batch, Py_ssize_t size) noexcept:
@@ -188,3 +221,127 @@ cdef QueueState choose(
         queue = self._advance(place)
     place.sticky_left -= size
     return queue
+
+
+cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
+    """All of a `send_many` to a known topic; None, and nothing is done, where Python has to look.
+
+    First every record is looked at, its partition chosen, and what each partition is to take added
+    up; when there is room for all of it, they are appended.
+    """
+    cdef Py_ssize_t count = PyTuple_GET_SIZE(items), total = 0, largest = 0, i, size
+    cdef Part part
+    cdef Row *rows
+    for i in range(count):
+        item = <object>PyTuple_GET_ITEM(items, i)
+        if not take(item, &part):
+            break
+        size = max(part.size, 0)
+        total += size
+        largest = max(largest, size)
+    else:
+        if largest + RECORD_OVERHEAD > self._largest:
+            return None
+        return self._send_values(place, items, total + RECORD_OVERHEAD * count, now(self))
+    rows = <Row *>PyMem_Calloc(count, sizeof(Row))
+    if rows == NULL:
+        raise MemoryError
+    try:
+        needs = look(self, place, items, rows)
+        if needs is None:
+            return None
+        self._reserve(needs)
+        return append(self, rows, count)
+    finally:
+        PyMem_Free(rows)
+
+
+cdef dict look(SendPath self, TopicState place, tuple items, Row *rows):
+    """What each queue is to take, in bytes and records."""
+    global serials
+    cdef Py_ssize_t count = PyTuple_GET_SIZE(items), i
+    cdef int64_t time = now(self)
+    cdef Part key, value
+    cdef QueueState queue
+    cdef list queues = []
+    cdef uint64_t serial
+    serials += 1
+    serial = serials
+    for i in range(count):
+        item = <object>PyTuple_GET_ITEM(items, i)
+        partition = None
+        rows[i].time = time
+        if type(item) is tuple and PyTuple_GET_SIZE(item) == 2:
+            rows[i].key = PyTuple_GET_ITEM(item, 0)
+            rows[i].value = PyTuple_GET_ITEM(item, 1)
+        elif type(item) is RECORD and PyTuple_GET_SIZE(item) == 6:
+            rows[i].value = PyTuple_GET_ITEM(item, 1)
+            rows[i].key = PyTuple_GET_ITEM(item, 2)
+            partition = <object>PyTuple_GET_ITEM(item, 3)
+            if not same_topic(place, item) or not time_of(item, &rows[i].time):
+                return None
+        else:
+            rows[i].key = <PyObject *>None
+            rows[i].value = <PyObject *>item
+        if not take(<object>rows[i].key, &key) or not take(<object>rows[i].value, &value):
+            return None
+        rows[i].size = RECORD_OVERHEAD + max(key.size, 0) + max(value.size, 0)
+        if rows[i].size > self._largest:
+            return None
+        queue = choose(self, place, &key, partition, rows[i].size)
+        if queue is None:
+            return None
+        rows[i].queue = <PyObject *>queue
+        if queue.asker != serial:
+            queue.asker, queue.need, queue.needed = serial, 0, 0
+            queues.append(queue)
+        queue.need += rows[i].size
+        queue.needed += 1
+    return {queue: ((<QueueState>queue).need, (<QueueState>queue).needed) for queue in queues}
+
+
+cdef bint same_topic(TopicState place, object record) except -1:
+    """Whether a ProducerRecord is for this topic, and has no headers."""
+    headers = <object>PyTuple_GET_ITEM(record, 5)
+    topic = <object>PyTuple_GET_ITEM(record, 0)
+    return headers is NONE and (topic is place.name or (type(topic) is str and topic == place.name))
+
+
+cdef bint time_of(object record, int64_t *time) except -1:
+    """Whether its timestamp is none, or a fit one, which goes to `time`."""
+    cdef int overflow = 0
+    timestamp = <object>PyTuple_GET_ITEM(record, 4)
+    if timestamp is None:
+        return True
+    if not PyLong_CheckExact(timestamp):
+        return False
+    time[0] = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
+    return not overflow and time[0] >= 0
+
+
+cdef DeliveryRuns append(SendPath self, Row *rows, Py_ssize_t count):
+    cdef DeliveryRuns deliveries = self._deliveries()
+    cdef BatchState batch
+    cdef QueueState queue
+    cdef Part key, value
+    cdef Py_ssize_t i, index
+    cdef Row *row
+    for i in range(count):
+        row = rows + i
+        queue = <QueueState>row.queue
+        batch = queue.open
+        index = -1
+        if batch is not None and has_room(batch, row.size):
+            take(<object>row.key, &key)
+            take(<object>row.value, &value)
+            index = write(batch.builder, row.time, &key, &value, NULL, 0)
+        if index >= 0:
+            batch.left -= row.size
+            if row.time != batch.stamp:
+                batch.note(index, row.time)
+        else:
+            batch, index = self._append(
+                queue, row.time, <object>row.key, <object>row.value, NONE, row.size, forced=True
+            )
+        deliveries.put_one(batch, index, row.time)
+    return deliveries

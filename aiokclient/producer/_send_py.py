@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokclient.clock import Clock
+from aiokclient.producer.deliveries import Deliveries
 from aiokclient.producer.delivery import Delivery
 from aiokclient.types import Headers
 
@@ -52,6 +53,11 @@ class SendPath(Generic[K, V]):
     """`Accumulator.append`."""
     _advance: Callable[..., Any]
     """`Partitioner.advance`."""
+    _reserve: Callable[[Any], None]
+    """`bulk.require_room` of the accumulator."""
+    _send_values: Callable[..., Deliveries]
+    """`bulk.send_values` of the accumulator and the partitioner."""
+    _deliveries: type[Deliveries]
     _last: Delivery | None = None
 
     if TYPE_CHECKING:

@@ -20,7 +20,8 @@ RECORD_OVERHEAD = 40
 length, attributes, deltas of timestamp and offset, the lengths of key and value, no headers."""
 
 FIRST_RESERVE = 1024
-"""What an open batch reserves at first beyond its first record; the reserve grows fourfold as it fills."""
+"""What an open batch reserves at first beyond its first record. The reserve grows fourfold as it
+fills."""
 
 SPENT = RecordBatchBuilder(limit=0)
 """The builder of batches that have their outcome."""

@@ -27,6 +27,7 @@ __all__ = [
     "are_plain",
     "as_record",
     "require_encodable",
+    "require_room",
     "require_small",
     "send_prepared",
     "send_values",
@@ -102,12 +103,12 @@ def value_sizes(values: Sequence[bytes | None]) -> tuple[bytes, int]:
 
 
 def send_values(
+    accumulator: Accumulator,
+    partitioner: Partitioner,
     topic: Topic,
     values: Sequence[bytes | None],
     total: int,
     timestamp: int,
-    accumulator: Accumulator,
-    partitioner: Partitioner,
 ) -> Deliveries:
     """Append values of `total` bytes at most, without keys and partitions.
 
@@ -116,7 +117,7 @@ def send_values(
     queue = topic.undesignated
     if topic.known:
         queue = partitioner.choose(topic, None, 0)
-    _require_room(accumulator, {queue: (total, len(values))})
+    require_room(accumulator, {queue: (total, len(values))})
     deliveries = Deliveries()
     start, count = 0, len(values)
     while start < count:
@@ -141,7 +142,7 @@ def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deli
     for record in records:
         size, count = needs.get(record.queue, (0, 0))
         needs[record.queue] = size + record.size, count + 1
-    _require_room(accumulator, needs)
+    require_room(accumulator, needs)
     deliveries = Deliveries()
     append: Callable[..., Any] = accumulator.append
     for queue, timestamp, key, value, headers, partition, size in records:
@@ -152,9 +153,7 @@ def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deli
     return deliveries
 
 
-def _require_room(
-    accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[int, int]]
-) -> None:
+def require_room(accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[int, int]]) -> None:
     """Raise unless there is room for so many bytes, in so many records, of each queue."""
     memory = accumulator.memory
     total = shared = 0

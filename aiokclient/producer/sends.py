@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokclient.clock import SystemClock
@@ -16,6 +17,7 @@ from aiokclient.producer import bulk, state
 from aiokclient.producer._send_py import K, SendPath, V
 from aiokclient.producer.accumulator import BATCH_OVERHEAD
 from aiokclient.producer.batch import RECORD_OVERHEAD
+from aiokclient.producer.deliveries import Deliveries
 from aiokclient.producer.delivery import Delivery
 from aiokclient.producer.queue import PartitionQueue
 from aiokclient.producer.routing import record_size
@@ -55,8 +57,12 @@ class Sends(SendPath[K, V], Generic[K, V]):
         """Records go here from now on."""
         self._engine = engine
         self._topics = engine.routing.topics
-        self._append = engine.accumulator.append
-        self._advance = engine.routing.partitioner.advance
+        accumulator, partitioner = engine.accumulator, engine.routing.partitioner
+        self._append = accumulator.append
+        self._advance = partitioner.advance
+        self._deliveries = Deliveries
+        self._reserve = partial(bulk.require_room, accumulator)
+        self._send_values = partial(bulk.send_values, accumulator, partitioner)
 
     def _required_engine(self) -> Engine:
         assert self._engine is not None
@@ -172,9 +178,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             if len(largest) + RECORD_OVERHEAD > self._largest:
                 bulk.require_small(self._limit, topic, None, largest, ())
             now = self._clock.time_ms()
-            deliveries = bulk.send_values(
-                place, values, total, now, engine.accumulator, partitioner
-            )
+            deliveries = self._send_values(place, values, total, now)
         else:
             prepared = [self._prepared(bulk.as_record(topic, item)) for item in values]
             deliveries = bulk.send_prepared(prepared, engine.accumulator)
