@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from aiokclient.producer._delivery_cy cimport DeliveryBatch
+from aiokclient.producer._state_cy cimport DeliveryBatch
 
 
 cdef struct Run:

@@ -8,7 +8,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from aiokclient.producer._delivery_cy cimport Delivery, DeliveryBatch, locate, metadata
+from aiokclient.producer._delivery_cy cimport Delivery, aiok_delivery_new, deliveries
+from aiokclient.producer._state_cy cimport DeliveryBatch, locate, metadata
 
 __all__ = ["DeliveryRuns", "Gathering"]
 
@@ -136,11 +137,11 @@ cdef Py_ssize_t find(DeliveryRuns runs, Py_ssize_t at) noexcept:
 
 
 cdef Delivery made(DeliveryRuns runs, Py_ssize_t run, Py_ssize_t nth):
-    cdef Delivery delivery = Delivery.__new__(Delivery)
-    delivery._batch = runs._batches[runs._runs[run].number]
-    delivery._index = runs._runs[run].first + nth
-    delivery._timestamp = runs._runs[run].timestamp
-    return delivery
+    cdef Run *found = runs._runs + run
+    batch = runs._batches[found.number]
+    return aiok_delivery_new(
+        deliveries, <PyObject *>batch, found.first + nth, found.timestamp
+    )
 
 
 cdef class Gathering:

@@ -15,15 +15,9 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 
-from aiokclient.producer._delivery_cy cimport (
-    BatchState,
-    Delivery,
-    DeliveryBatch,
-    QueueState,
-    TopicState,
-    locate,
-)
+from aiokclient.producer._delivery_cy cimport Delivery, aiok_delivery_new, deliveries
 from aiokclient.producer._gather_cy cimport DeliveryRuns
+from aiokclient.producer._state_cy cimport BatchState, QueueState, TopicState, locate
 from aiokclient.record._builder_cy cimport Part, take, write
 from aiokclient.record._native cimport aiok_murmur2
 
@@ -114,18 +108,18 @@ Send all of a sequence, or nothing of it; plain. The deliveries come in its orde
 An item is a value, a (key, value), or a `ProducerRecord`, which may name another topic. Raises what
 `send` raises; BufferExhaustedError, when they do not all fit, names `send_all()`, which waits for
 room."""
-        cdef DeliveryRuns deliveries = None
+        cdef DeliveryRuns made = None
         if not self._usable or _get_running_loop() is not self._loop:
             self._check()
         if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
             found = self._topics.get(topic)
             if found is not None and (<TopicState>found).known and values:
                 # Nothing that is called meanwhile can change it.
-                deliveries = send_items(self, found, tuple(values))
-        if deliveries is None:
+                made = send_items(self, found, tuple(values))
+        if made is None:
             return self._send_many(topic, values)
-        self._last = deliveries[-1]
-        return deliveries
+        self._last = made[-1]
+        return made
 
     @property
     def full(self):
@@ -154,7 +148,6 @@ cdef Delivery put(
     cdef int overflow = 0
     cdef QueueState queue
     cdef BatchState batch
-    cdef Delivery delivery
     if not place.known or headers is not NONE:
         return None
     if not take(key, &key_part) or not take(value, &value_part):
@@ -174,7 +167,7 @@ cdef Delivery put(
     if queue is None:
         return None
     batch = queue.open
-    if batch is not None and has_room(batch, size):
+    if has_room(batch, size):
         index = write(batch.builder, time, &key_part, &value_part, NULL, 0)
     if index >= 0:
         batch.left -= size
@@ -182,11 +175,7 @@ cdef Delivery put(
             batch.note(index, time)
     else:
         batch, index = self._append(queue, time, key, value, NONE, size)
-    delivery = Delivery.__new__(Delivery)
-    delivery._batch = batch
-    delivery._index = index
-    delivery._timestamp = time
-    return delivery
+    return aiok_delivery_new(deliveries, <PyObject *>batch, index, time)
 
 
 cdef int64_t now(SendPath self) except -1:
@@ -195,6 +184,8 @@ cdef int64_t now(SendPath self) except -1:
 
 cdef inline bint has_room(BatchState batch, Py_ssize_t size) noexcept:
     """Whether so much is reserved; what records take is less than their bounds."""
+    if batch is None or batch.builder is None:
+        return False
     if batch.left < size:
         batch.left = batch.reserved - batch.builder.size
     return batch.left >= size
@@ -320,7 +311,7 @@ cdef bint time_of(object record, int64_t *time) except -1:
 
 
 cdef DeliveryRuns append(SendPath self, Row *rows, Py_ssize_t count):
-    cdef DeliveryRuns deliveries = self._deliveries()
+    cdef DeliveryRuns made = self._deliveries()
     cdef BatchState batch
     cdef QueueState queue
     cdef Part key, value
@@ -331,7 +322,7 @@ cdef DeliveryRuns append(SendPath self, Row *rows, Py_ssize_t count):
         queue = <QueueState>row.queue
         batch = queue.open
         index = -1
-        if batch is not None and has_room(batch, row.size):
+        if has_room(batch, row.size):
             take(<object>row.key, &key)
             take(<object>row.value, &value)
             index = write(batch.builder, row.time, &key, &value, NULL, 0)
@@ -343,5 +334,5 @@ cdef DeliveryRuns append(SendPath self, Row *rows, Py_ssize_t count):
             batch, index = self._append(
                 queue, row.time, <object>row.key, <object>row.value, NONE, row.size, forced=True
             )
-        deliveries.put_one(batch, index, row.time)
-    return deliveries
+        made.put_one(batch, index, row.time)
+    return made

@@ -24,12 +24,12 @@ __all__ = [
 IMPLEMENTATION = "pure"
 if not TYPE_CHECKING and batch.IMPLEMENTATION == "native":
     try:
-        from aiokclient.producer import _delivery_cy, _gather_cy, _send_cy
+        from aiokclient.producer import _delivery_cy, _gather_cy, _send_cy, _state_cy
     except ImportError:
         pass
     else:
         IMPLEMENTATION = "native"
-        Delivery, DeliveryBatch = _delivery_cy.Delivery, _delivery_cy.DeliveryBatch
-        BatchState, QueueState = _delivery_cy.BatchState, _delivery_cy.QueueState
-        TopicState = _delivery_cy.TopicState
+        Delivery, DeliveryBatch = _delivery_cy.Delivery, _state_cy.DeliveryBatch
+        BatchState, QueueState = _state_cy.BatchState, _state_cy.QueueState
+        TopicState = _state_cy.TopicState
         del _gather_cy, _send_cy

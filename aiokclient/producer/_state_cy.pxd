@@ -1,0 +1,66 @@
+"""Batches, queues and topics as a send sees them, for native modules."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+
+from aiokclient.record._builder_cy cimport RecordBatchBuilder
+
+
+cdef class DeliveryBatch:
+    cdef public object topic
+    cdef public object partition
+    cdef public object error
+    cdef public Py_ssize_t count
+    cdef public Py_ssize_t moved
+    cdef public Py_ssize_t unretrieved
+    cdef public int64_t base_offset
+    cdef public int64_t append_time
+    cdef public bint done
+    cdef public bint demanded
+    cdef public bint parked
+    cdef public object _hooks
+    cdef public object _waiters
+    cdef public object _callbacks
+    cdef public object _forwards
+    cdef public object _retrieved
+    # The number that the batch has in the last `Deliveries` that gave it one.
+    cdef uint64_t asker
+    cdef Py_ssize_t number
+
+
+cdef class BatchState(DeliveryBatch):
+    cdef public RecordBatchBuilder builder
+    cdef public Py_ssize_t left
+    cdef public Py_ssize_t reserved
+    cdef public int64_t stamp
+    cdef public list stamps
+    cdef public object explicit
+
+
+cdef class QueueState:
+    cdef public BatchState open
+    cdef public bint unsendable
+    # What the `send_many` of that number has for it, in bytes and records.
+    cdef uint64_t asker
+    cdef Py_ssize_t need
+    cdef Py_ssize_t needed
+
+
+cdef class TopicState:
+    cdef public object name
+    cdef public list queues
+    cdef public bint known
+    cdef public QueueState sticky
+    cdef public Py_ssize_t sticky_left
+
+
+# The batch that a record is in now; `index` becomes the one there.
+cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index)
+
+# RecordMetadata, owned by the caller; `time` may be NULL, or is the timestamp as an object.
+cdef PyObject *metadata(
+    DeliveryBatch batch, Py_ssize_t index, int64_t timestamp, PyObject *time
+) except NULL
+
+# The object, whose reference was ours.
+cdef object owned(PyObject *made)

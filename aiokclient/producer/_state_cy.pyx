@@ -1,0 +1,286 @@
+# cython: auto_pickle=False
+"""The native twin of `_state_py`, and of the batch in `_delivery_py`, whose interfaces these are."""
+
+import contextvars
+from asyncio import get_running_loop
+from bisect import bisect_right
+from types import GenericAlias
+
+from aiokclient.errors import WrongLoopError
+from aiokclient.producer._delivery_py import WRONG_LOOP, Forward
+from aiokclient.types import RecordMetadata
+
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int64_t
+
+from aiokclient._plain_tuple_cy cimport aiok_plain_tuple, spares
+
+__all__ = ["BatchState", "DeliveryBatch", "QueueState", "TopicState"]
+
+
+cdef extern from "Python.h":
+    PyObject *_new_long "PyLong_FromLongLong"(long long) except NULL
+    PyObject *_new_ref "Py_NewRef"(PyObject *)
+    void _decref "Py_DECREF"(PyObject *)
+
+
+cdef object METADATA = RecordMetadata
+cdef object FORWARD = Forward
+if RecordMetadata.__flags__ & (1 << 14):  # Py_TPFLAGS_HAVE_GC
+    raise ImportError("RecordMetadata is the one in Python")
+
+
+cdef class DeliveryBatch:
+    """See `_delivery_py.DeliveryBatch`."""
+
+    def __init__(self, topic, partition, hooks):
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = self.append_time = -1
+        self._hooks = hooks
+
+    def succeed(self, int64_t base_offset, int64_t append_time=-1):
+        """The broker has the batch; a base offset of -1 means that it did not say where."""
+        self.base_offset = base_offset
+        self.append_time = append_time
+        self._settle()
+
+    def fail(self, error):
+        """None of the records that are still here will be delivered."""
+        self.error = error
+        self.unretrieved = self.count - self.moved
+        self._settle()
+
+    def forward(self, Py_ssize_t count, DeliveryBatch batch not None, Py_ssize_t index):
+        """The next `count` records that are still here are now in `batch`, from `index` on."""
+        start = self.moved
+        self.moved = start + count
+        if self._forwards is None:
+            self._forwards = []
+        if self._forwards:
+            last = self._forwards[len(self._forwards) - 1]
+            if last.batch is batch and last.first + last.end - last.start == index:
+                self._forwards[len(self._forwards) - 1] = last._replace(end=self.moved)
+                return
+        self._forwards.append(FORWARD(start, self.moved, batch, index))
+
+    def emptied(self):
+        """All records have moved: nothing more happens here."""
+        self._settle()
+
+    def partition_of(self, Py_ssize_t index):
+        """The partition of one of its records, if it is chosen."""
+        return self.partition
+
+    def timestamp_of(self, Py_ssize_t index):
+        """The timestamp that one of its records was sent with; -1 where that is not kept."""
+        return -1
+
+    def metadata(self, Py_ssize_t index, int64_t timestamp):
+        """Where a written record is; `timestamp` is the one it was sent with."""
+        return owned(metadata(self, index, timestamp, NULL))
+
+    def wake(self):
+        """Let everybody who waits look again."""
+        waiters, self._waiters = self._waiters, None
+        if waiters is not None:
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _settle(self):
+        self.done = True
+        if self._waiters is not None:
+            self.wake()
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
+            for entry in callbacks:
+                # This batch is done; the record may have moved on, and still wait there.
+                entry[0].located()[0].adopt(entry)
+
+    @property
+    def targets(self):
+        """The batches that records of this one have moved to."""
+        return [] if self._forwards is None else [forward.batch for forward in self._forwards]
+
+    def locate(self, Py_ssize_t index):
+        """Where the record is now."""
+        batch = locate(self, &index)
+        return batch, index
+
+    def demand(self):
+        """Somebody waits: the batch need not linger."""
+        if not self.demanded:
+            self.demanded = True
+            if not self.done:
+                self._hooks.demand(self)
+
+    def wait(self):
+        """A future of its own for one waiter, done when there is something new to look at.
+
+        Whoever stops waiting for it calls `leave`.
+        """
+        loop = get_running_loop()
+        if loop is not self._hooks.loop:
+            raise WrongLoopError(WRONG_LOOP)
+        waiter = loop.create_future()
+        if self._waiters is None:
+            self._waiters = {}
+        self._waiters[waiter] = None
+        return waiter
+
+    def leave(self, waiter):
+        """Forget a waiter that was cancelled."""
+        if self._waiters is not None:
+            self._waiters.pop(waiter, None)
+
+    async def changed(self):
+        """Until there is something new to look at. Cancelling leaves nothing behind."""
+        waiter = self.wait()
+        try:
+            await waiter
+        finally:
+            self.leave(waiter)
+
+    def call_when_done(self, delivery, callback):
+        """See `Delivery.add_done_callback`."""
+        self.adopt((delivery, callback, contextvars.copy_context()))
+
+    def adopt(self, entry):
+        """Take a callback over, or have it called when the outcome is there."""
+        if self.done:
+            delivery, callback, context = entry
+            self._hooks.loop.call_soon(callback, delivery, context=context)
+        elif self._callbacks is None:
+            self._callbacks = [entry]
+        else:
+            self._callbacks.append(entry)
+
+    def retrieve(self, Py_ssize_t index):
+        """The error of a record, marked as seen by the user; None when it was delivered."""
+        if self.error is not None and self.unretrieved:
+            if self._retrieved is None:
+                self._retrieved = bytearray(self.count)
+            if not self._retrieved[index]:
+                self._retrieved[index] = 1
+                self.unretrieved -= 1
+                self._hooks.retrieved(self, 1)
+        return self.error
+
+    def retrieve_run(self, Py_ssize_t index, Py_ssize_t count):
+        """The same for a run of records."""
+        if self.error is not None and self.unretrieved:
+            if self._retrieved is None:
+                self._retrieved = bytearray(self.count)
+            end = index + count
+            fresh = count - sum(self._retrieved[index:end])
+            self._retrieved[index:end] = b"\x01" * count
+            self.unretrieved -= fresh
+            self._hooks.retrieved(self, fresh)
+        return self.error
+
+    def is_retrieved(self, Py_ssize_t index):
+        """Whether the user has seen the failure of this record."""
+        return self._retrieved is not None and bool(self._retrieved[index])
+
+
+def _start(forward):
+    return forward.start
+
+
+cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index):
+    cdef Py_ssize_t at
+    while batch is not None and index[0] < batch.moved:
+        forwards = batch._forwards
+        at = bisect_right(forwards, index[0], key=_start) - 1
+        forward = forwards[at]
+        index[0] += <Py_ssize_t>forward.first - <Py_ssize_t>forward.start
+        batch = forward.batch
+    if batch is None:
+        raise AttributeError("the delivery was made without its batch")
+    return batch
+
+
+cdef PyObject *metadata(
+    DeliveryBatch batch, Py_ssize_t index, int64_t timestamp, PyObject *time
+) except NULL:
+    cdef int64_t offset = batch.base_offset + index if batch.base_offset >= 0 else -1
+    if batch.append_time >= 0:
+        time = _new_long(batch.append_time)
+    elif time != NULL:
+        time = _new_ref(time)
+    else:
+        time = _new_long(timestamp)
+    return aiok_plain_tuple(
+        spares,
+        <PyTypeObject *>METADATA,
+        <PyObject *>batch.topic,
+        <PyObject *>batch.partition,
+        _new_long(offset),
+        time,
+    )
+
+
+cdef object owned(PyObject *made):
+    """The object, whose reference was ours."""
+    result = <object>made
+    _decref(made)
+    return result
+
+
+cdef class BatchState(DeliveryBatch):
+    """See `_state_py.BatchState`."""
+
+    def __init__(self, topic, partition, hooks, RecordBatchBuilder builder not None):
+        DeliveryBatch.__init__(self, topic, partition, hooks)
+        self.builder = builder
+        self.stamp = -1
+        self.stamps = []
+
+    def use(self, RecordBatchBuilder builder not None):
+        """Append to this builder from now on."""
+        self.builder = builder
+
+    def add(self, timestamp, key, value, headers):
+        """The index that the record has in the builder, or -1 if it does not fit."""
+        return self.builder.append(timestamp, key, value, headers)
+
+    def partition_of(self, Py_ssize_t index):
+        """The partition of a record: the batch's, or the one that the user chose."""
+        if self.explicit is None or index >= len(self.explicit):
+            return self.partition
+        chosen = self.explicit[index]
+        return chosen if chosen >= 0 else None
+
+    def note(self, Py_ssize_t index, int64_t timestamp):
+        """The records from this one on have another timestamp."""
+        self.stamp = timestamp
+        self.stamps.append((index, timestamp))
+
+    def timestamp_of(self, Py_ssize_t index):
+        """The timestamp that one of its records was sent with."""
+        cdef Py_ssize_t at = bisect_right(self.stamps, index, key=_index) - 1
+        return self.stamps[at][1] if at >= 0 else -1
+
+    def room(self):
+        """Look again how much of what is reserved is left."""
+        self.left = self.reserved - self.builder.size
+        return self.left
+
+
+def _index(stamp):
+    return stamp[0]
+
+
+cdef class QueueState:
+    """See `_state_py.QueueState`."""
+
+
+cdef class TopicState:
+    """See `_state_py.TopicState`."""
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __init__(self, name):
+        self.name = name
+        self.queues = []
