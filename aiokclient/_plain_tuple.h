@@ -15,7 +15,7 @@ watched: -DAIOK_NO_SPARES. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_TUPLES 0
 #else
-#define AIOK_TUPLES 4096
+#define AIOK_TUPLES 16384
 #endif
 
 typedef struct {

@@ -4,7 +4,7 @@
 What is not the common case is left to `sends.Sends` in Python, before anything has changed.
 """
 
-from asyncio import _get_running_loop
+from asyncio import _get_running_loop as running_loop
 from types import GenericAlias
 
 from aiokclient.types import ProducerRecord
@@ -13,19 +13,24 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from aiokclient.producer._delivery_cy cimport Delivery, aiok_delivery_new, deliveries
 from aiokclient.producer._gather_cy cimport DeliveryRuns
 from aiokclient.producer._state_cy cimport BatchState, QueueState, TopicState, locate
 from aiokclient.record._builder_cy cimport Part, take, write
-from aiokclient.record._native cimport aiok_murmur2
+from aiokclient.record._native cimport aiok_murmur2, aiok_write_varint
 
 __all__ = ["SendPath"]
 
 
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object mapping, object key) except? NULL
+    PyObject *PySequence_Fast_GET_ITEM(object sequence, Py_ssize_t index)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
 
 
 cdef extern from "_send.h":
@@ -34,9 +39,11 @@ cdef extern from "_send.h":
 
 cdef enum:
     RECORD_OVERHEAD = 40
+    HEADERS_ROOM = 512
 
 cdef tuple NONE = ()
 cdef object RECORD = ProducerRecord
+cdef object _get_running_loop = running_loop
 cdef uint64_t serials = 0
 
 cdef struct Row:
@@ -66,6 +73,10 @@ cdef class SendPath:
     cdef public object _send_values
     cdef public object _deliveries
     cdef public Delivery _last
+    # The topic that was sent to last, and the names and place that were found for it.
+    cdef object _recent
+    cdef object _recent_of
+    cdef TopicState _recent_place
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -85,12 +96,14 @@ Raises at once, and keeps nothing of the record: ClosedError or what failed the 
 SerializationError, RecordTooLargeError (`max_request_size`), InvalidTopicError,
 UnknownTopicOrPartitionError for a partition that a known topic does not have, BufferExhaustedError
 beyond the parking, WrongThreadError and WrongLoopError. All else comes through the delivery."""
-        cdef PyObject *found
         cdef Delivery delivery
+        cdef TopicState place
         if not self._usable or _get_running_loop() is not self._loop:
             self._check()
-        found = PyDict_GetItemWithError(self._topics, topic)
-        place = self._topic(topic) if found == NULL else <object>found
+        if topic is self._recent and self._topics is self._recent_of:
+            place = self._recent_place
+        else:
+            place = place_of(self, topic)
         if not self._raw:
             key, value = self._serialized(topic, key, value, headers)
         delivery = put(self, place, key, value, partition, timestamp, headers)
@@ -132,6 +145,14 @@ room."""
         return locate(last._batch, &index).parked
 
 
+cdef TopicState place_of(SendPath self, object topic):
+    cdef PyObject *found = PyDict_GetItemWithError(self._topics, topic)
+    cdef TopicState place = self._topic(topic) if found == NULL else <object>found
+    if type(topic) is str:
+        self._recent, self._recent_of, self._recent_place = topic, self._topics, place
+    return place
+
+
 cdef Delivery put(
     SendPath self,
     TopicState place,
@@ -142,17 +163,28 @@ cdef Delivery put(
     object headers,
 ):
     """Append a record as most are; None for any other, of which nothing is done."""
-    cdef Part key_part, value_part
-    cdef Py_ssize_t size, index = -1
+    cdef Part key_part, value_part, headers_part
+    cdef Part *packed = NULL
+    cdef uint8_t buffer[HEADERS_ROOM]
+    cdef Py_ssize_t size, index = -1, count = 0
     cdef int64_t time
     cdef int overflow = 0
     cdef QueueState queue
     cdef BatchState batch
-    if not place.known or headers is not NONE:
+    if place is None or not place.known:
         return None
     if not take(key, &key_part) or not take(value, &value_part):
         return None
     size = RECORD_OVERHEAD + max(key_part.size, 0) + max(value_part.size, 0)
+    if headers is not NONE:
+        if type(headers) is not list and type(headers) is not tuple:
+            return None
+        headers_part.at = buffer
+        headers_part.size = 0
+        count = pack_small(headers, &headers_part, &size)
+        if count < 0:
+            return None
+        packed = &headers_part
     if size > self._largest:
         return None
     if timestamp is None:
@@ -168,14 +200,48 @@ cdef Delivery put(
         return None
     batch = queue.open
     if has_room(batch, size):
-        index = write(batch.builder, time, &key_part, &value_part, NULL, 0)
+        index = write(batch.builder, time, &key_part, &value_part, packed, count)
     if index >= 0:
         batch.left -= size
         if time != batch.stamp:
             batch.note(index, time)
     else:
-        batch, index = self._append(queue, time, key, value, NONE, size)
+        batch, index = self._append(queue, time, key, value, headers, size)
     return aiok_delivery_new(deliveries, <PyObject *>batch, index, time)
+
+
+cdef Py_ssize_t pack_small(object headers, Part *packed, Py_ssize_t *bound):
+    """Write headers as they stand in a record: how many; -1 where Python has to look.
+
+    `bound` grows by what they are taken to need, which is `routing.record_size`'s bound.
+    """
+    cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(headers), i, length
+    cdef uint8_t *start = <uint8_t *>packed.at
+    cdef uint8_t *at = start
+    cdef const char *text
+    cdef Part content
+    for i in range(count):
+        header = <object>PySequence_Fast_GET_ITEM(headers, i)
+        if type(header) is not tuple or PyTuple_GET_SIZE(header) != 2:
+            return -1
+        name = <object>PyTuple_GET_ITEM(header, 0)
+        if type(name) is not str or not take(<object>PyTuple_GET_ITEM(header, 1), &content):
+            return -1
+        try:
+            text = PyUnicode_AsUTF8AndSize(name, &length)
+        except UnicodeError:
+            return -1
+        if at + length + max(content.size, 0) + 20 > start + HEADERS_ROOM:
+            return -1
+        at = aiok_write_varint(at, length)
+        memcpy(at, text, length)
+        at = aiok_write_varint(at + length, content.size)
+        if content.size > 0:
+            memcpy(at, content.at, content.size)
+            at += content.size
+        bound[0] += 4 * PyUnicode_GET_LENGTH(name) + 10 + max(content.size, 0)
+    packed.size = at - start
+    return count
 
 
 cdef int64_t now(SendPath self) except -1:

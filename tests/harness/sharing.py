@@ -13,9 +13,7 @@ Assign = Callable[[Mapping[str, bytes]], Mapping[str, bytes] | Awaitable[Mapping
 
 def names(members: Mapping[str, bytes]) -> dict[str, bytes]:
     """Each gets its own metadata back, and how many there are."""
-    return {
-        member: b"%s of %d" % (metadata, len(members)) for member, metadata in members.items()
-    }
+    return {member: b"%s of %d" % (metadata, len(members)) for member, metadata in members.items()}
 
 
 class Sharing(GroupProtocol):
