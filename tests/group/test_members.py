@@ -1,7 +1,7 @@
 """Members of a group of the program's own kind, on the embedded cluster and on a real Kafka."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -100,10 +100,15 @@ async def test_assign_may_be_a_coroutine_and_slow(make: Make) -> None:
         assert life.assignment == b"thought"
 
 
-async def test_assignments_travel_byte_for_byte(
-    make: Make, cluster_servers: Any, group_id: str
-) -> None:
-    """A member of no library at all gets exactly what `assign` gave it.
+@pytest.fixture
+async def raw(cluster_servers: Any) -> AsyncIterator[Client]:
+    """For a member of no library at all."""
+    async with Client(bootstrap_servers=cluster_servers.bootstrap) as client:
+        yield client
+
+
+async def test_assignments_travel_byte_for_byte(make: Make, raw: Client, group_id: str) -> None:
+    """A raw member gets exactly what `assign` gave it.
 
     What it sends itself, though it does not lead, is ignored.
     """
@@ -113,26 +118,51 @@ async def test_assignments_travel_byte_for_byte(
         return {member: given[metadata] for member, metadata in members.items()}
 
     life = make("ours", Sharing("ours", how=how))
-    async with living(life), Client(bootstrap_servers=cluster_servers.bootstrap) as raw:
+    async with living(life):
         await life.until(lambda life: life.now)
         member, generation = await raw_join(raw, group_id, "sharing", b"raw")
-        answer = await raw.request(
-            SyncGroupRequest(
-                group_id=group_id,
-                generation_id=generation,
-                member_id=member,
-                protocol_type="test",
-                protocol_name="sharing",
-                assignments=[SyncGroupRequestAssignment(member_id=member, assignment=b"mine")],
-            ),
-            to=Coordinator("group", group_id),
-        )
-        assert bytes(answer.assignment) == given[b"raw"]
+        assert await raw_sync(raw, group_id, member, generation) == given[b"raw"]
         await life.until(lambda life: life.assignment == b"")
-        await raw.request(
-            LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member)]),
-            to=Coordinator("group", group_id),
-        )
+        await raw_leave(raw, group_id, member)
+
+
+async def test_a_raw_member_sees_a_failed_assignment_as_what_is_documented(
+    make: Make, raw: Client, group_id: str
+) -> None:
+    def how(members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        if len(members) > 1:
+            raise ValueError("no shelf is free")
+        return {}
+
+    # Tried again late, so that the raw member is there in time.
+    life = make("ours", Sharing("ours", how=how), retry_backoff_ms=20_000)
+    async with living(life):
+        await life.until(lambda life: life.now)
+        member, generation = await raw_join(raw, group_id, "sharing", b"raw")
+        told = await raw_sync(raw, group_id, member, generation)
+        assert told == MAGIC + b"ValueError\nno shelf is free"
+        await raw_leave(raw, group_id, member)
+        await life.until(lambda life: life.now)
+        assert isinstance(life.errors[0], ValueError)
+
+
+async def raw_sync(raw: Client, group_id: str, member: str, generation: int) -> bytes:
+    """What it is assigned; it says that it were to have something else, which is ignored."""
+    request = SyncGroupRequest(
+        group_id=group_id,
+        generation_id=generation,
+        member_id=member,
+        protocol_type="test",
+        protocol_name="sharing",
+        assignments=[SyncGroupRequestAssignment(member_id=member, assignment=b"mine")],
+    )
+    answer = await raw.request(request, to=Coordinator("group", group_id))
+    return bytes(answer.assignment)
+
+
+async def raw_leave(raw: Client, group_id: str, member: str) -> None:
+    request = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member)])
+    await raw.request(request, to=Coordinator("group", group_id))
 
 
 async def raw_join(raw: Client, group_id: str, protocol: str, metadata: bytes) -> tuple[str, int]:
@@ -155,10 +185,7 @@ async def raw_join(raw: Client, group_id: str, protocol: str, metadata: bytes) -
             return member, answer.generation_id
         if answer.error_code == 0:
             # It leads: nobody assigns until it has left.
-            await raw.request(
-                LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member)]),
-                to=Coordinator("group", group_id),
-            )
+            await raw_leave(raw, group_id, member)
             member = ""
     raise AssertionError("it always leads")
 
