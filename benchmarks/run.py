@@ -15,6 +15,7 @@ import concurrency
 import consume
 import latency
 import produce
+import rebalance
 import scale
 import startup
 import targets
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "codec": codec,
     "startup": startup,
     "scale": scale,
+    "rebalance": rebalance,
 }
 
 

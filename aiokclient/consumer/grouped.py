@@ -66,7 +66,11 @@ class Grouped:
         self._reader = reader
         self._spawn = spawn
         self._changes = Signal()
-        report = reader.report
+
+        def report(error: Exception) -> None:
+            reader.report(error)
+            subscription.changed()  # A start that still waits for the group is to end with it.
+
         self.topics = KnownTopics(cluster, config, report=report)
         self.commits = Commits(
             cluster,
@@ -97,13 +101,10 @@ class Grouped:
             report=report,
             overdue=self._overdue,
         )
+        interval_s = config.max_poll_interval_ms / 1000
+        in_hand = reader.in_hand
         self._rewinds = Rewinds(
-            cluster,
-            subscription,
-            self.commits,
-            reader.in_hand,
-            patience_s=config.max_poll_interval_ms / 1000,
-            spawn=spawn,
+            cluster, subscription, self.commits, in_hand, patience_s=interval_s, spawn=spawn
         )
         parts = MembershipParts(
             cluster=cluster,
@@ -118,12 +119,7 @@ class Grouped:
             rewinds=self._rewinds,
         )
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
-        self._poll_watch = PollWatch(
-            reader.turnstile,
-            reader.in_hand,
-            config.max_poll_interval_ms / 1000,
-            self._overdue,
-        )
+        self._poll_watch = PollWatch(reader.turnstile, in_hand, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id)
         self._cluster = cluster
 

@@ -23,6 +23,7 @@ class Spec:
     bootstrap: str = ""
     mode: str = "produce"
     topic: str = ""
+    group: str = ""
     partitions: int = 6
     count: int = 0
     size: int = 100

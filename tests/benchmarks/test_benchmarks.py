@@ -21,6 +21,7 @@ SMALL = {
     "codec": ["--count", "2000", "--cases", "100 B lz4"],
     "startup": [],
     "scale": ["--count", "20", "--only", "send_many,lists"],
+    "rebalance": ["--cases", "eager"],
 }
 
 

@@ -1,0 +1,189 @@
+"""What does it cost a group when a member dies, and when one arrives?
+
+Three members read twelve partitions into which a record comes every 50 ms. A fourth arrives; then
+the oldest, which often leads the group, is killed by SIGKILL. "First record" is the time until a
+record of one of the partitions that the arrived one gets, or the dead one had, is there; "all of
+them" until each has had one. A partition stopped if a record in it waited for longer than 100 ms
+to be read by anybody; those of a dead member have to, and are not counted. All clients have a
+session timeout of 3,000 ms, which is part of each death, and heartbeats every 500 ms; with KIP-848
+the brokers decide both. Four groups live at a time, on one Kafka, and read the same topic.
+
+    python benchmarks/rebalance.py [--runs N] [--cases eager,cooperative,KIP-848] [--only ...]
+"""
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from measuring import options
+from measuring.brokers import Brokers
+from measuring.comparison import Found
+from measuring.group import (
+    HEARTBEAT_MS,
+    PROMPT_NS,
+    SESSION_MS,
+    Group,
+    NotSettledError,
+    Ticker,
+    Trail,
+)
+from measuring.options import Options
+from measuring.report import Report, Table, number
+from measuring.runner import Job, Measurement, Run, say
+from measuring.spec import Counts, Spec
+from measuring.subject import NotMeasuredError
+from subjects.group_members import KIP_848, MEMBERS, PROTOCOLS
+
+COUNT = 3
+"""Members, before one arrives."""
+PARTITIONS = 12
+AT_A_TIME = 4
+"""Groups: most of their time they wait for the session timeout of the dead."""
+APART_S = 0.5
+"""Between two events in different groups, so that they do not disturb each other."""
+FIGURES = {
+    "first record ms": "first_ms",
+    "all of them ms": "last_ms",
+    "partitions stopped": "stopped",
+    "longest stop ms": "longest_ms",
+}
+EVENTS = ("A member arrives", "A member dies")
+
+Events = dict[str, Measurement]
+
+
+class Gate:
+    """One event at a time."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+
+    def __call__(self, event: Callable[[], object]) -> None:
+        with self._turn:
+            event()
+            time.sleep(APART_S)
+
+
+def arrival(group: Group, gate: Gate) -> dict[str, float]:
+    """One more member joins."""
+    member = group.make()
+    member.prepare()
+    gate(lambda: group.join(member))
+    start, trail = member.joined_at, group.trail
+    group.settle(start)
+    mine = [partition for partition, owner in trail.owners().items() if owner == member.number]
+    taken = [trail.taken_over(p, start, lambda who: who == member.number) for p in mine]
+    return figures_of(trail, start, taken, ())
+
+
+def death(group: Group, gate: Gate) -> dict[str, float]:
+    """The oldest member is killed."""
+    member, trail = group.members[0], group.trail
+    gone = [partition for partition, owner in trail.owners().items() if owner == member.number]
+    gate(lambda: group.kill(member))
+    start = member.killed_at
+    group.settle(start)
+    taken = [trail.taken_over(p, start, lambda who: who != member.number) for p in gone]
+    return figures_of(trail, start, taken, gone)
+
+
+def figures_of(
+    trail: Trail, start: int, taken: Sequence[int], aside: Collection[int]
+) -> dict[str, float]:
+    """Of an event at `start`, after which partitions were taken over at the times `taken`; those
+    `aside` do not count among the ones that stopped."""
+    waits = [wait for partition, wait in trail.waits(start).items() if partition not in aside]
+    return {
+        "first_ms": (min(taken) - start) / 1e6,
+        "last_ms": (max(taken) - start) / 1e6,
+        "stopped": sum(wait > PROMPT_NS for wait in waits),
+        "longest_ms": max(waits) / 1e6,
+    }
+
+
+def live(job: Job, runs: int, gate: Gate) -> Events:
+    """The life of one group."""
+    name, family = job.subject.name, job.subject.family
+    found = {event: Measurement(name, family) for event in EVENTS}
+    try:
+        with Group(job.subject, job.spec) as group:
+            for member in [group.make() for _ in range(job.spec.count)]:
+                member.prepare()
+                group.join(member)
+            group.settle()
+            for number in range(runs):
+                for event, happen in zip(EVENTS, (arrival, death), strict=True):
+                    figures = happen(group, gate)
+                    found[event].runs.append(Run(Counts(messages=1, figures=figures), None))
+                    text = ", ".join(f"{what} {figures[key]:.0f}" for what, key in FIGURES.items())
+                    say(f"{number + 1}/{runs} {name} {job.label}: {event.lower()}: {text}")
+    except (NotMeasuredError, NotSettledError) as error:
+        for measurement in found.values():
+            measurement.missing = str(error)
+        say(f"{name} {job.label}: {error}")
+    return found
+
+
+async def shorten_sessions(bootstrap: str, groups: list[str]) -> None:
+    """The session timeout of KIP-848 is the brokers', and may be set for a group."""
+    from aiokclient import Admin
+    from aiokclient.admin import ConfigResource
+
+    wanted = {
+        "consumer.session.timeout.ms": str(SESSION_MS),
+        "consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    }
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        changes = {ConfigResource.group(group): wanted for group in groups}
+        (await admin.alter_configs(changes)).raise_for_errors()
+
+
+def jobs_for(given: Options, brokers: Brokers, topic: str) -> list[Job]:
+    same = Spec(bootstrap=brokers.bootstrap, topic=topic, count=given.count, partitions=PARTITIONS)
+    jobs = []
+    for protocol in filter(given.wanted, PROTOCOLS):
+        for subject in given.chosen(MEMBERS):
+            if protocol in subject.protocols:
+                group = f"{topic}-{subject.family}-{protocol}"
+                jobs.append(Job(subject, replace(same, mode=protocol, group=group), protocol))
+    return jobs
+
+
+def measure(given: Options, brokers: Brokers) -> Report:
+    # Both numbers of members have to share the partitions evenly.
+    given = replace(given, count=COUNT)
+    topic = brokers.new_topic(PARTITIONS)
+    jobs, gate = jobs_for(given, brokers, topic), Gate()
+    newer = [job.spec.group for job in jobs if job.label == KIP_848]
+    if newer:
+        asyncio.run(shorten_sessions(brokers.bootstrap, newer))
+    with Ticker(brokers.bootstrap, topic, PARTITIONS), ThreadPoolExecutor(AT_A_TIME) as threads:
+        lives = list(threads.map(lambda job: live(job, given.runs, gate), jobs))
+    report = Report(__doc__)
+    for event in EVENTS:
+        found: Found = {
+            (job.subject.name, job.label): events[event]
+            for job, events in zip(jobs, lives, strict=True)
+        }
+        report.add(f"rebalance: {event.lower()}", found, table_of(event, found))
+    brokers.delete(topic)
+    return report
+
+
+def table_of(event: str, found: Found) -> Table:
+    table = Table(event, ["client", "protocol", *FIGURES])
+    for (name, protocol), row in found.items():
+        if row.runs:
+            cells = [number(row.figure(key), 0) for key in FIGURES.values()]
+        else:
+            cells = [f"not measured: {row.missing}", *[""] * (len(FIGURES) - 1)]
+        table.rows.append([name, protocol, *cells])
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(options.main(options.this(__name__)))

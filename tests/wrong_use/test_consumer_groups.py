@@ -1,0 +1,327 @@
+"""Groups of consumers used wrongly, on both clusters: errors that say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from sharing import Sharing
+
+from aiokclient import Assignor, Consumer, GroupMember, Producer, TopicPartition
+from aiokclient.consumer.assignors import (
+    AssignmentCluster,
+    MemberAssignment,
+    MemberSubscription,
+    Range,
+)
+from aiokclient.errors import (
+    AssignmentFailedError,
+    ConfigError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    IllegalStateError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+)
+
+PROTOCOLS: Mapping[str, dict[str, Any]] = {
+    "classic": {"heartbeat_interval_ms": 100},
+    "kip848": {"group_protocol": "consumer"},
+}
+PATIENCE_S = 60
+
+
+class Site:
+    """A topic of two partitions with a record in each, and a group."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap, self.topic = bootstrap, topic
+        self.group = f"g-{uuid.uuid4().hex[:8]}"
+
+    def member(self, protocol: str = "classic", **options: Any) -> Consumer[Any, Any]:
+        options = {**PROTOCOLS[protocol], "auto_offset_reset": "earliest", **options}
+        options = {"group_id": self.group, **options}
+        return Consumer(self.topic, bootstrap_servers=self.bootstrap, **options)
+
+    def tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(self.topic, partition)
+
+
+@pytest.fixture
+async def site(cluster_servers: Any) -> Site:
+    site = Site(str(cluster_servers.bootstrap), await cluster_servers.new_topic(partitions=2))
+    async with Producer(bootstrap_servers=site.bootstrap) as producer:
+        for partition in range(2):
+            await producer.send(site.topic, b"v", partition=partition)
+    return site
+
+
+async def until_it_raises(consumer: Consumer[Any, Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            await consumer.poll()
+
+
+async def until_read(consumer: Consumer[Any, Any], count: int) -> list[Any]:
+    records: list[Any] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while len(records) < count:
+            records += await consumer.poll()
+    return records
+
+
+# -- refused when it is made ---------------------------------------------------------------------
+
+OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"group_id": ""}, "group_id: it is empty; name a group, or leave it out"),
+    ({"group_instance_id": ""}, "group_instance_id: '' is not allowed; it must be 1 to 249"),
+    ({"heartbeat_interval_ms": 50_000}, r"not below session_timeout_ms \(45000\); a third of it"),
+    ({"partition_assignment_strategy": "best"}, "'best' is no strategy; it must be one of 'range'"),
+    ({"partition_assignment_strategy": []}, "must be one of 'range'"),
+    ({"partition_assignment_strategy": ["range", Range()]}, "a name may be there once"),
+    ({"partition_assignment_strategy": 5}, "5 is no strategy; it must be one of 'range'"),
+    ({"group_protocol": "kip848"}, "it must be one of 'classic' and 'consumer'"),
+    ({"group_protocol": "consumer", "heartbeat_interval_ms": 1}, "the brokers decide it"),
+    ({"max_poll_interval_ms": 0}, "max_poll_interval_ms: 0 is not allowed"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), OPTIONS)
+async def test_options(options: dict[str, Any], said: str, servers: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        await begin({"bootstrap_servers": servers, "group_id": "g", **options})
+
+
+async def begin(options: dict[str, Any]) -> None:
+    async with Consumer("t", **options):
+        pass
+
+
+async def test_nothing_to_subscribe_to(servers: str) -> None:
+    async with Consumer(bootstrap_servers=servers, group_id="g") as consumer:
+        consumer.subscribe([])
+        assert await consumer.poll(0.01) == []
+        assert consumer.group_metadata().generation_id == -1
+
+
+# -- calls that need a group, or another one -----------------------------------------------------
+
+
+async def test_without_a_group(consumer: Consumer[Any, Any]) -> None:
+    tp = TopicPartition("orders", 0)
+    with pytest.raises(IllegalStateError, match="no group_id; keep offsets yourself"):
+        await consumer.commit()
+    with pytest.raises(IllegalStateError, match=r"committed\(\) needs a group"):
+        await consumer.committed([tp])
+    with pytest.raises(IllegalStateError, match=r"group_metadata\(\) needs a group"):
+        consumer.group_metadata()
+    with pytest.raises(IllegalStateError, match=r"rewind_group\(\) needs a group"):
+        await consumer.rewind_group({tp: 0})
+
+
+async def test_tracked_without_a_group_counts_for_consumed(site: Site) -> None:
+    async with site.member(group_id=None) as consumer:
+        async with asyncio.timeout(PATIENCE_S):
+            async for record in consumer.tracked():
+                consumer.done(record)
+                break
+        assert consumer.consumed()[site.tp(record.partition)].offset == 1
+
+
+async def test_done_with_what_others_read_is_ignored(site: Site) -> None:
+    async with site.member(group_id=None) as other, site.member() as consumer:
+        theirs = {record.partition: record for record in await until_read(other, 2)}
+        async with asyncio.timeout(PATIENCE_S):
+            async for record in consumer.tracked():
+                tp = site.tp(record.partition)
+                consumer.done(theirs[record.partition])
+                assert consumer.consumed()[tp].offset == 0
+                for _ in range(2):
+                    consumer.done(record)
+                    assert consumer.consumed()[tp].offset == 1
+                break
+
+
+async def test_rewinding_what_cannot_be(site: Site) -> None:
+    async with site.member() as consumer:
+        with pytest.raises(IllegalStateError, match="-1 is no offset: that is a number from 0"):
+            await consumer.rewind_group({site.tp(0): -1})
+        with pytest.raises(IllegalStateError, match="is no partition"):
+            await consumer.rewind_group({(site.topic, -1): 0})  # type: ignore[dict-item]
+        consumer.unsubscribe()
+        with pytest.raises(IllegalStateError, match=r"subscribe\(\) to its topics first"):
+            await consumer.rewind_group({site.tp(0): 0})
+    async with site.member("kip848", group_id=f"{site.group}-newer") as consumer:
+        with pytest.raises(UnsupportedVersionError, match="needs group_protocol='classic'"):
+            await consumer.rewind_group({site.tp(0): 0})
+
+
+# -- what the group refuses ----------------------------------------------------------------------
+
+
+async def test_a_strategy_that_no_other_member_has(site: Site) -> None:
+    async with site.member(partition_assignment_strategy="range") as first:
+        await until_read(first, 2)
+        async with site.member(partition_assignment_strategy=["roundrobin", "sticky"]) as other:
+            with pytest.raises(InconsistentGroupProtocolError) as caught:
+                await until_it_raises(other)
+            said = str(caught.value)
+            assert "The group of type 'consumer' uses 'range'" in said
+            assert "This member offers roundrobin, sticky" in said
+            assert "Give all members one common partition_assignment_strategy" in said
+            assert other.group_metadata().generation_id == -1
+        assert len(first.assignment()) == 2
+
+
+async def test_a_group_of_another_kind(site: Site) -> None:
+    options: dict[str, Any] = {"bootstrap_servers": site.bootstrap}
+    member = GroupMember(site.group, protocol_type="test", protocols=[Sharing("a")], **options)
+    async with member, await anext(member.generations()), site.member() as consumer:
+        with pytest.raises(InconsistentGroupProtocolError, match="type 'test' uses 'sharing'"):
+            await until_it_raises(consumer)
+
+
+async def test_a_session_timeout_out_of_range(site: Site) -> None:
+    async with site.member(session_timeout_ms=100_000_000) as consumer:
+        with pytest.raises(InvalidSessionTimeoutError) as caught:
+            await until_it_raises(consumer)
+        assert "session_timeout_ms is 100000000" in str(caught.value)
+        assert "group.max.session.timeout.ms" in str(caught.value)
+
+
+async def test_a_remote_assignor_that_the_brokers_do_not_have(site: Site) -> None:
+    with pytest.raises(UnsupportedAssignorError, match=r"Choose .* group\.consumer\.assignors"):
+        async with site.member("kip848", group_remote_assignor="best") as consumer:
+            await until_it_raises(consumer)
+
+
+async def test_an_instance_id_that_another_member_takes(site: Site) -> None:
+    first = await site.member(group_instance_id="one")
+    await until_read(first, 2)
+    async with site.member(group_instance_id="one") as second:
+        with pytest.raises(FencedInstanceIdError, match="Give every process a group_instance_id"):
+            await until_it_raises(first)
+        await first.close()
+        assert len(second.assignment()) == 2
+
+
+async def test_an_instance_id_that_another_member_has(site: Site) -> None:
+    async with site.member("kip848", group_instance_id="one") as first:
+        await until_read(first, 2)
+        with pytest.raises(UnreleasedInstanceIdError, match="ids must be unique"):
+            async with site.member("kip848", group_instance_id="one") as second:
+                await until_it_raises(second)
+        assert len(first.assignment()) == 2
+
+
+# -- assignors of the user's ---------------------------------------------------------------------
+
+
+class Mine(Assignor):
+    name = "mine"
+
+    def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
+        raise NotImplementedError
+
+    def assign(
+        self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, MemberAssignment]:
+        (topic,) = cluster.topics
+        return self.give(cluster, topic, sorted(members))  # type: ignore[no-any-return]
+
+
+class TooMany(Mine):
+    """Gives a partition that does not exist."""
+
+    def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
+        return {names[0]: MemberAssignment((TopicPartition(topic, 7),))}
+
+
+class ToAll(Mine):
+    """Gives each partition to every member, and does not say so."""
+
+    def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
+        return {name: MemberAssignment(tuple(cluster.partitions(topic))) for name in names}
+
+
+class Lists(Mine):
+    """Gives something else than assignments."""
+
+    def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
+        return {name: cluster.partitions(topic) for name in names}
+
+
+class Broken(Mine):
+    """Raises."""
+
+    def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
+        raise ZeroDivisionError("no members with weight")
+
+
+@pytest.mark.parametrize(
+    ("assignor", "members", "leaders", "said"),
+    [
+        (TooMany, 1, AssignmentFailedError, r"-7 to .* has 2 partitions\. Give what cluster"),
+        (ToAll, 2, AssignmentFailedError, "to one of them, or set `overlapping = True`"),
+        (Lists, 1, AssignmentFailedError, "Give a MemberAssignment: a tuple of TopicPartition"),
+        (Broken, 2, ZeroDivisionError, "no members with weight"),
+    ],
+)
+async def test_an_assignor_that_does_wrong(
+    site: Site, assignor: type[Mine], members: int, leaders: type[Exception], said: str
+) -> None:
+    """The leader's program sees the error itself, those of the others that the leader failed."""
+    consumers = [site.member(partition_assignment_strategy=assignor()) for _ in range(members)]
+    for consumer in consumers:
+        await consumer.start()
+    try:
+        polls = [asyncio.create_task(until_it_raises(consumer)) for consumer in consumers]
+        await asyncio.wait(polls, timeout=PATIENCE_S)
+        errors = [poll.exception() for poll in polls]
+    finally:
+        for consumer in consumers:
+            await consumer.close()
+    assert any(isinstance(error, leaders) for error in errors)
+    assert all(isinstance(error, leaders | AssignmentFailedError) for error in errors)
+    for error in errors:
+        with pytest.raises(type(error), match=said):
+            raise error
+
+
+# -- commits of what is another's ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_commit_after_the_partition_was_lost(site: Site, protocol: str) -> None:
+    """A record that was handed out before another member took its partition."""
+    async with site.member(protocol, enable_auto_commit=False) as consumer:
+        records = await until_read(consumer, 2)
+        async with site.member(protocol, enable_auto_commit=False) as other:
+            keeps_on = asyncio.create_task(until_it_raises(consumer))
+            async with asyncio.timeout(PATIENCE_S):
+                await other.poll(PATIENCE_S)
+            (lost,) = [r for r in records if site.tp(r.partition) in other.assignment()]
+            with pytest.raises(IllegalGenerationError, match="do not commit for them") as caught:
+                await consumer.commit(lost)
+            assert caught.value.topic_partition == site.tp(lost.partition)
+            with pytest.raises(IllegalGenerationError):
+                await consumer.commit({site.tp(lost.partition): 1})
+            with pytest.raises(IllegalGenerationError):
+                await consumer.commit([site.tp(lost.partition)])
+            (kept,) = [r for r in records if r is not lost]
+            await consumer.commit(kept)
+            keeps_on.cancel()
+            await asyncio.wait([keeps_on])
+
+
+async def test_a_commit_of_what_no_group_reads(site: Site) -> None:
+    async with site.member() as consumer:
+        for wrong in (5, [site.tp(0), "orders"], {site.tp(0): -1}, {site.tp(0): "1"}, site.tp(0)):
+            with pytest.raises(IllegalStateError):
+                await consumer.commit(wrong)
