@@ -1,0 +1,105 @@
+"""The books of who owns what catch what they are there to catch: members that do it wrong."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from group_world import QUICK, committed, fill
+from ownership import BrokenOwnershipError, Member, Ownership
+from world import World, simulate
+
+from aiokclient import TopicPartition
+
+
+def member(world: World, listener: Member, **options: Any) -> Any:
+    return world.consumer("t", **{**QUICK, "listener": listener, **options})
+
+
+def test_a_member_that_commits_what_it_has_not_processed() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        books = Ownership(lambda: world.now)
+        me = books.member("careless")
+        async with member(world, me) as consumer:
+            for record in await consumer.poll(max_records=5):
+                me.handed(record)
+                (me.dropped if record.offset == 2 else me.ended)(record)
+            await consumer.commit()
+            with pytest.raises(BrokenOwnershipError, match="5 is committed, 2 not processed"):
+                books.check_committed(world.cluster.committed("g"))
+            with pytest.raises(BrokenOwnershipError, match="t-0 of careless: 0"):
+                books.check()
+
+    simulate(scenario)
+
+
+def test_a_member_that_goes_on_with_what_it_gave_up() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        books = Ownership(lambda: world.now)
+        me = books.member("greedy")
+        async with member(world, me) as consumer:
+            kept = await consumer.poll(max_records=5)
+            await consumer.poll(timeout=0)
+            consumer.unsubscribe()
+            await books.until(lambda: not me.owned)
+            with pytest.raises(BrokenOwnershipError, match=r"greedy is handed t-0@0, .* not"):
+                me.handed(kept[0])
+
+    simulate(scenario)
+
+
+def test_a_handler_that_outlives_the_record_it_was_for() -> None:
+    """It says that it is done when it is not: on_revoked comes while it is at work."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        books = Ownership(lambda: world.now)
+        me = books.member("liar")
+        consumer = member(world, me)
+        await consumer.start()
+        record = await anext(consumer.tracked())
+        me.handed(record)
+        consumer.done(record)
+        consumer.unsubscribe()
+        await asyncio.sleep(1)
+        with pytest.raises(BrokenOwnershipError, match="liar still works on t-0"):
+            await consumer.poll(timeout=10)
+        await consumer.close()
+        assert books.breaches
+
+    simulate(scenario)
+
+
+def test_two_that_believe_they_own_the_same() -> None:
+    books = Ownership(lambda: 0.0)
+    one, two = books.member("one"), books.member("two")
+    tp = TopicPartition("t", 0)
+    one.on_assigned([tp])
+    two.on_assigned([tp])
+
+    class Record:
+        topic, partition, offset = "t", 0, 7
+
+    with pytest.raises(BrokenOwnershipError, match="one is handed t-0@7; by now: t-0 of two"):
+        one.handed(Record())
+    two.handed(Record())
+
+
+def test_a_member_without_fault_passes() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        books = Ownership(lambda: world.now)
+        me = books.member("good")
+        async with member(world, me, auto_commit_interval_ms=100) as consumer:
+            async for record in consumer.until_end():
+                me.handed(record)
+                await asyncio.sleep(0.2)
+                books.check_committed(world.cluster.committed("g"))
+                me.ended(record)
+        books.check_committed(world.cluster.committed("g"))
+        books.check()
+        assert committed(world) == 10
+        assert str(books.intervals[0]).endswith("(revoked)")
+
+    simulate(scenario)
