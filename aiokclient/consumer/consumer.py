@@ -67,8 +67,9 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
 
     It can be made anywhere, and starts by `async with`, `await consumer.start()` or
     `await consumer`. Once started its positions are known, but for partitions whose brokers do not
-    answer: with "latest", what is sent from then on is read. One task reads at a time. A record
-    handed out is processed once the next one is asked for.
+    answer: with "latest", what is sent from then on is read. A group's first assignment is waited
+    for as well, three seconds at most. One task reads at a time. A record handed out is processed
+    once the next one is asked for.
 
     `client` shares connections and metadata; `listener` is told of partitions by the methods
     `on_assigned(partitions)`, `on_revoked(partitions)` (only with a group) and

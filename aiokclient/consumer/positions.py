@@ -51,6 +51,7 @@ class Withheld(IntFlag):
     LISTENER = auto()  # the listener has not been told of it yet
     START = auto()  # where the group begins in it is not committed yet
     LEAVING = auto()  # it is about to be given up
+    UNWANTED = auto()  # it is not subscribed to any more
     REWINDING = auto()  # the group goes back
     UNCONFIRMED = auto()  # the coordinator has not answered for the session timeout
 

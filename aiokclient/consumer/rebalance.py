@@ -203,7 +203,7 @@ class Rebalancer:
         # What is assigned by hand as well stays, and goes on.
         partitions = self._subscription.partitions
         kept = [state for state in states if partitions.get(state.tp) is state]
-        self._subscription.withhold(kept, Withheld.LEAVING, False)
+        self._subscription.withhold(kept, Withheld.LEAVING | Withheld.UNWANTED, False)
 
     async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
         """Tells the listener with which each partition came."""

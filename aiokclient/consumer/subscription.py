@@ -115,7 +115,7 @@ class SubscriptionState:
         if self.grouped:
             for tp in self._subscribed:
                 wanted = subscription.matches(tp.topic, internal=False)
-                self.withhold([self.partitions[tp]], Withheld.LEAVING, not wanted)
+                self.withhold([self.partitions[tp]], Withheld.UNWANTED, not wanted)
         self.changed()
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
