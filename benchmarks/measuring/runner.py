@@ -118,7 +118,7 @@ def _execute(job: Job, execute: Execute, measurement: Measurement) -> Run:
             measurement.failures += 1
             if measurement.failures > FAILURES:
                 raise
-            print(f"FAILED, once more: {error}", file=sys.stderr, flush=True)
+            print(f"FAILED, once more: {job.label} {error}", file=sys.stderr, flush=True)
 
 
 def shown(measurement: Measurement) -> str:
