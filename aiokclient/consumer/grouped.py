@@ -66,6 +66,7 @@ class Grouped:
         self._reader = reader
         self._spawn = spawn
         self._changes = Signal()
+        self._left_behind = False
 
         def report(error: Exception) -> None:
             reader.report(error)
@@ -129,7 +130,7 @@ class Grouped:
         self._subscription.confirmed_until = lambda: self.membership.confirmed_until
         self._subscription.confirm()
         self._subscription.listen(self._subscribed)
-        self._reader.turnstile.entered = self.membership.asked
+        self._reader.turnstile.entered = self._asked
         for run, name in (
             (self._follow, "subscription"),
             (self._live, "membership"),
@@ -198,10 +199,15 @@ class Grouped:
             await self._changes.wait()
 
     def _overdue(self, text: str) -> None:
-        if not self._subscription.subscription:
+        if self._left_behind or not self._subscription.subscription:
             return  # What is assigned by hand is nobody else's to wait for.
+        self._left_behind = True
         logger.error("%s: the consumer leaves its group until it is asked for records", text)
         self.membership.left_behind(text)
+
+    def _asked(self) -> None:
+        self._left_behind = False
+        self.membership.asked()
 
     def _renamed(self) -> None:
         self.commits.renamed.set()
