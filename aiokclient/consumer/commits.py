@@ -97,6 +97,7 @@ class Commits:
             return refused
         deadline = self._cluster.clock.monotonic() + timeout
         left = dict(offsets)
+        held = {tp: self._state(tp) for tp in left}
         last: list[KafkaError] = []
         try:
             async with asyncio.timeout(None if timeout == math.inf else timeout), self._turn:
@@ -105,7 +106,7 @@ class Commits:
                 while left:
                     if rising:
                         self._drop_old(left)
-                    await self._store(left, refused, attempt, deadline, last)
+                    await self._store(left, held, refused, attempt, deadline, last)
                     attempt += 1
                     if attempt >= attempts:
                         refused.update(dict.fromkeys(left, last[-1]) if left else {})
@@ -125,18 +126,21 @@ class Commits:
     async def _store(
         self,
         left: dict[TopicPartition, OffsetAndMetadata],
+        held: Mapping[TopicPartition, PartitionState | None],
         refused: Errors,
         attempt: int,
         deadline: float,
         last: list[KafkaError],
     ) -> None:
         """One attempt: takes out of `left` what is stored or refused for good, then backs off."""
-        for tp in [tp for tp in left if self._is_lost(tp)]:
-            refused[tp] = lost(tp)
-            del left[tp]
+        self._drop_lost(left, held, refused)
         if not left:
             return
         member = await self._name()
+        # A new name is that of a new membership: what was owned in the one before is gone.
+        self._drop_lost(left, held, refused)
+        if not left:
+            return
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
         failed = await self._send(self._with_notes(left), member)
         for tp in [tp for tp in left if tp not in failed]:
@@ -156,6 +160,16 @@ class Commits:
                 del left[tp]
         if left:
             await self.renamed.wait(asyncio.get_running_loop().time() + delay)
+
+    def _drop_lost(
+        self,
+        left: dict[TopicPartition, OffsetAndMetadata],
+        held: Mapping[TopicPartition, PartitionState | None],
+        refused: Errors,
+    ) -> None:
+        for tp in [tp for tp in left if self._is_lost(tp, held[tp])]:
+            refused[tp] = lost(tp)
+            del left[tp]
 
     def _drop_old(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
         for tp in list(left):
@@ -288,9 +302,11 @@ class Commits:
     def _state(self, tp: TopicPartition) -> PartitionState | None:
         return self._subscription.partitions.get(tp)
 
-    def _is_lost(self, tp: TopicPartition) -> bool:
+    def _is_lost(self, tp: TopicPartition, held: PartitionState | None) -> bool:
+        """Whether it is not owned, or was lost and given back since: others had it meanwhile."""
         subscription = self._subscription
-        if tp in subscription.partitions:
+        state = self._state(tp)
+        if state is not None and (state is held or not subscription.is_shared(tp)):
             return False
         return subscription.subscription.matches(tp.topic, internal=False)
 

@@ -179,7 +179,10 @@ class Reader:
     def stretch(self) -> float:
         """For how long, in seconds, an iteration may go through what it has before it asks."""
         left = self._subscription.confirmed_until() - self._time()
-        return min(GIVE_WAY_S, left) if left > 0 else GIVE_WAY_S
+        state = self.exposed_state()
+        if state is None or not self._subscription.is_shared(state.tp):
+            return GIVE_WAY_S
+        return min(GIVE_WAY_S, max(left, 0.0))
 
     async def _wait(self, until: float) -> None:
         await self._arrived.wait(until)

@@ -1,0 +1,27 @@
+"""A process is suspended just when it hands records out: one at most comes out afterwards."""
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from group_world import fill, member
+from world import World, simulate
+
+
+@pytest.mark.fault(18)
+@pytest.mark.parametrize("how", ["__aiter__", "tracked"])
+def test_the_session_ends_between_a_look_and_the_records(how: str) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 50)
+        async with member(world) as consumer:
+            records: Any = getattr(consumer, how)()
+            await anext(records)
+            await asyncio.sleep(0.02)  # It asks again after that.
+            looks = iter([math.inf])
+            consumer._reader()._subscription.confirmed_until = lambda: next(looks, -math.inf)
+            assert (await anext(records)).offset == 1
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(records), 5.0)
+
+    simulate(scenario, topics={"t": 1})
