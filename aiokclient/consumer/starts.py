@@ -106,7 +106,7 @@ class Starts:
     async def _place(self, states: Sequence[PartitionState]) -> None:
         found, failed = await self._commits.ask([state.tp for state in states])
         nothing = [state for state in states if state.tp in found and found[state.tp] is None]
-        siblings, unclear = await self._ask_for_siblings(nothing)
+        siblings, unclear = await self._ask_for_siblings(list(filter(self._matters, nothing)))
         for state in states:
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:
                 continue  # The program has said where, or it is somebody else's by now.
@@ -124,12 +124,16 @@ class Starts:
                 self._reset(state, siblings)
         self._subscription.changed()
 
+    def _matters(self, state: PartitionState) -> bool:
+        """Whether what is committed for other partitions decides where this one begins."""
+        if not self._follows or self._subscription.reset == EARLIEST:
+            return False  # It is the same place in any case, and topics may be large.
+        return not self._topics.has_appeared(state.tp, self._cluster.metadata)
+
     async def _ask_for_siblings(
         self, states: Sequence[PartitionState]
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[str, KafkaError]]:
         """What is committed for the other partitions of these topics; or why that is unknown."""
-        if not self._follows or not states:
-            return {}, {}
         metadata = self._cluster.metadata
         asked = dict.fromkeys(state.tp for state in states)
         others = [

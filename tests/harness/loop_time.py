@@ -15,8 +15,12 @@ LIMIT_S = 0.050
 
 
 @contextmanager
-def held_times() -> Iterator[list[float]]:
-    """A list that grows by the CPU seconds of each callback that runs in this thread."""
+def held_times(collecting: bool = True) -> Iterator[list[float]]:
+    """A list that grows by the CPU seconds of each callback that runs in this thread.
+
+    Without `collecting` the garbage collector rests meanwhile: it goes through all objects of the
+    process, in whichever thread makes the next one, and a large process has many.
+    """
     times: list[float] = []
     run, here = asyncio.Handle._run, threading.get_ident()
 
@@ -32,9 +36,14 @@ def held_times() -> Iterator[list[float]]:
     # What other tests have left behind is not to be looked through while this one is measured.
     gc.collect()
     gc.freeze()
+    enabled = gc.isenabled()
+    if not collecting:
+        gc.disable()
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(asyncio.Handle, "_run", measured)
             yield times
     finally:
+        if enabled:
+            gc.enable()
         gc.unfreeze()

@@ -1,0 +1,132 @@
+"""A group of 200 members in one process, over a thousand partitions."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from loop_time import LIMIT_S, held_times
+
+from aiokclient import Client, Consumer, TopicPartition
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+MEMBERS, PARTITIONS = 200, 1_000
+BEAT_MS, SESSION_MS = 500, 30_000
+TIMES = {"heartbeat_interval_ms": BEAT_MS, "session_timeout_ms": SESSION_MS}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {"partition_assignment_strategy": "range", **TIMES},
+    "cooperative": {"partition_assignment_strategy": "cooperative-sticky", **TIMES},
+    "kip848": {"group_protocol": "consumer"},
+}
+BEATS = (ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+PATIENCE_S = 60
+"""For what takes a second or two when nobody else is at work."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    configs = {
+        "group.consumer.heartbeat.interval.ms": BEAT_MS,
+        "group.consumer.session.timeout.ms": SESSION_MS,
+    }
+    with EmbeddedCluster(brokers=1, topics={"t": PARTITIONS}, configs=configs) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def modules() -> None:
+    """What a first consumer imports is imported."""
+
+    async def consume(servers: str, options: dict[str, Any]) -> None:
+        async with Consumer("t", bootstrap_servers=servers, group_id="g", **options):
+            pass
+
+    with EmbeddedCluster(brokers=1, topics={"t": 1}) as cluster:
+        for options in PROTOCOLS.values():
+            asyncio.run(consume(cluster.bootstrap_servers, options))
+
+
+class Changes:
+    """A listener of all members: `until` looks again after each assignment."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def on_assigned(self, tps: Sequence[TopicPartition]) -> None:
+        self._changed.set()
+
+    async def until(self, right: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not right():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def is_shared(members: Sequence[Consumer[Any, Any]]) -> bool:
+    """Whether each partition is somebody's, none is two's, and all have about as many."""
+    sizes = [len(member.assignment()) for member in members]
+    owned = {tp for member in members for tp in member.assignment()}
+    return sum(sizes) == len(owned) == PARTITIONS and max(sizes) - min(sizes) <= 1
+
+
+class Beats:
+    """Whether by now each member has sent so many heartbeats since this was made."""
+
+    def __init__(self, cluster: EmbeddedCluster, count: int) -> None:
+        self._cluster, self._count = cluster, count
+        self._before = Counter(self._senders())
+        self._next_look = 0.0
+
+    def _senders(self) -> list[str]:
+        requests = self._cluster.requests
+        return [request.message.member_id for request in requests if request.api in BEATS]
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if now < self._next_look:  # It is asked whenever a request comes, and there are many.
+            return False
+        self._next_look = now + BEAT_MS / 1000 / 2
+        since = Counter(self._senders()) - self._before
+        return sum(number >= self._count for number in since.values()) == MEMBERS
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_it_settles_and_its_heartbeats_hold(cluster: EmbeddedCluster, protocol: str) -> None:
+    servers = cluster.bootstrap_servers
+    async with Client(bootstrap_servers=servers) as client, AsyncExitStack() as stack:
+        options = {"client": client, "auto_offset_reset": "earliest", **PROTOCOLS[protocol]}
+        members: list[Consumer[Any, Any]] = []
+        changes = Changes()
+        with held_times(collecting=False) as held:
+            for _ in range(MEMBERS):
+                members.append(Consumer("t", group_id="g", listener=changes, **options))
+                await asyncio.sleep(0)
+            await asyncio.gather(*(stack.enter_async_context(member) for member in members))
+            await changes.until(lambda: is_shared(members))
+            before = cluster.groups["g"]
+            owned = [member.assignment() for member in members]
+            assert before.state == "Stable"
+            assert len(before.members) == MEMBERS
+            # What is committed for a partition is asked by whom it belongs to alone.
+            assert fetched(cluster) <= 2 * PARTITIONS
+            await cluster.until(Beats(cluster, 3), PATIENCE_S)
+        after = cluster.groups["g"]
+        assert (after.state, after.generation) == (before.state, before.generation)
+        assert list(after.members) == list(before.members)
+        assert [member.assignment() for member in members] == owned
+        assert max(held) < LIMIT_S
+
+
+def fetched(cluster: EmbeddedCluster) -> int:
+    """Of how many partitions the committed offsets were asked for."""
+    return sum(
+        len(topic.partition_indexes)
+        for request in cluster.requests
+        if request.api == ApiKey.OFFSET_FETCH
+        for group in request.message.groups
+        for topic in group.topics
+    )
