@@ -1,57 +1,140 @@
-"""One group of ours, librdkafka's and Java's members, on both clusters: the same must hold."""
+"""A group of this library's consumers, librdkafka's and Java's: each leads it once."""
 
-import importlib.util
+import asyncio
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from churn import Crowd, Nursery, Settings
+from kafka_harness.tools import JavaTool
 
-PARTITIONS = 12
-JAVA = "org.apache.kafka.clients.consumer."
-STRATEGIES = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
+from aiokclient import Admin, Consumer, Producer, ProducerRecord
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("confluent_kafka") is None, reason="confluent-kafka is not installed"
+JAVA = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+
+
+class Site:
+    def __init__(self, servers: Any, topic: str) -> None:
+        self.bootstrap, self.topic = str(servers.bootstrap), topic
+        self.group = f"mixed-{topic}"
+
+    def ours(self, strategy: str) -> Consumer[Any, Any]:
+        return Consumer(
+            self.topic,
+            group_id=self.group,
+            bootstrap_servers=self.bootstrap,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=200,
+            partition_assignment_strategy=strategy,
+        )
+
+    async def fill(self) -> None:
+        async with Producer(bootstrap_servers=self.bootstrap) as producer:
+            records = [ProducerRecord(self.topic, b"%d" % i, partition=i % 4) for i in range(40)]
+            await producer.gather(producer.send_many(self.topic, records))
+
+    @contextmanager
+    def java(self, strategy: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Kafka's console consumer in the group, until the end of the block."""
+        settings = {
+            "group.id": self.group,
+            "heartbeat.interval.ms": "200",
+            "partition.assignment.strategy": JAVA[strategy],
+        }
+        pairs = [f"--command-property={name}={value}" for name, value in settings.items()]
+        arguments = ["--bootstrap-server", self.bootstrap, "--topic", self.topic, *pairs]
+        command = JavaTool("console-consumer", *arguments).command
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+
+    async def until_members(self, count: int) -> None:
+        async with Admin(bootstrap_servers=self.bootstrap) as admin, asyncio.timeout(60):
+            while True:
+                found = await admin.describe_groups([self.group])
+                described = found.get(self.group)
+                if len(getattr(described, "members", ())) == count:
+                    return
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def site(cluster_servers: Any) -> Site:
+    site = Site(cluster_servers, await cluster_servers.new_topic(partitions=4))
+    await site.fill()
+    return site
+
+
+async def half_each(consumer: Consumer[Any, Any]) -> list[Any]:
+    """Reads until it has two of the four partitions, and what there is in them."""
+    records: list[Any] = []
+    async with asyncio.timeout(60):
+        while len(consumer.assignment()) != 2:
+            records += await consumer.poll(timeout=0.1)
+        while records_left(consumer, records):
+            records += await consumer.poll(timeout=0.1)
+    return records
+
+
+def records_left(consumer: Consumer[Any, Any], records: list[Any]) -> bool:
+    consumed = consumer.consumed()
+    return any(tp not in consumed or consumed[tp].offset < 10 for tp in consumer.assignment())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "leader"),
+    [("range", "java"), ("cooperative-sticky", "java"), ("cooperative-sticky", "ours")],
 )
+async def test_with_java(site: Site, strategy: str, leader: str) -> None:
+    if leader == "java":
+        with site.java(strategy):
+            await site.until_members(1)
+            async with site.ours(strategy) as consumer:
+                assert await half_each(consumer) is not None
+                assert len(consumer.assignment()) == 2
+    else:
+        async with site.ours(strategy) as consumer:
+            await consumer.poll(timeout=0)
+            with site.java(strategy):
+                assert await half_each(consumer) is not None
+            async with asyncio.timeout(60):
+                while len(consumer.assignment()) != 4:  # Java leaves when it is terminated.
+                    await consumer.poll(timeout=0.1)
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
+@pytest.mark.parametrize("strategy", JAVA)
+async def test_with_librdkafka(site: Site, strategy: str) -> None:
+    from confluent_kafka import Consumer as Foreign
 
-
-@pytest.mark.java
-@pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_with_librdkafka_and_java(
-    cluster_servers: Any, nursery: Nursery, strategy: str
-) -> None:
-    topic = await cluster_servers.new_topic(partitions=PARTITIONS)
-    settings = Settings(
-        str(cluster_servers.bootstrap),
-        topic,
-        PARTITIONS,
-        f"group-of-{topic}",
-        options={"partition_assignment_strategy": strategy},
-        foreign={"java": {"partition_assignment_strategy": JAVA + STRATEGIES[strategy]}},
+    foreign = Foreign(
+        {
+            "bootstrap.servers": site.bootstrap,
+            "group.id": site.group,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": 200,
+            "partition.assignment.strategy": strategy,
+        }
     )
-    async with Crowd(f"{cluster_servers.kind}, {strategy}, mixed", settings, nursery) as crowd:
-        java, ours = crowd.join("java"), crowd.join("process")
-        await crowd.until(lambda: crowd.log.of(java, "assigned"))
-        await crowd.settled()
-        librdkafka, other = crowd.join("librdkafka"), crowd.join("task")
-        await crowd.settled()
-        await crowd.progress(100)
-        # Each kind leads the group or follows, as its members come and go.
-        await crowd.kill(ours)
-        await crowd.progress(20)
-        await crowd.leave(java)
-        crowd.join("process")
-        await crowd.settled()
-        await crowd.kill(librdkafka)
-        await crowd.leave(other)
-        crowd.join("librdkafka")
-        await crowd.settled()
-        (await crowd.end()).check()
+    foreign.subscribe([site.topic])
+    loop = asyncio.get_running_loop()
+
+    async def run(until: Any) -> None:
+        while not until():
+            await loop.run_in_executor(None, foreign.poll, 0.05)
+
+    async with asyncio.timeout(60):
+        await run(lambda: len(foreign.assignment()) == 4)
+        async with site.ours(strategy) as consumer:
+            reading = asyncio.create_task(half_each(consumer))
+            await run(lambda: reading.done() and len(foreign.assignment()) == 2)
+            assert reading.result() is not None
+        await run(lambda: len(foreign.assignment()) == 4)
+    await loop.run_in_executor(None, foreign.close)
