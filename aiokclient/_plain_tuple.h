@@ -15,7 +15,7 @@ watched: -DAIOK_NO_SPARES. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_TUPLES 0
 #else
-#define AIOK_TUPLES 16384
+#define AIOK_TUPLES 8192
 #endif
 
 typedef struct {

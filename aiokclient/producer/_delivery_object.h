@@ -25,7 +25,7 @@ be watched: -DAIOK_NO_SPARES. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_DELIVERIES 0
 #else
-#define AIOK_DELIVERIES 16384
+#define AIOK_DELIVERIES 8192
 #endif
 
 typedef struct {
