@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from measuring.comparison import SAME, cores_busy
+from measuring.comparison import SAME
 from measuring.report import Report, Table, ratio
 
 CALLBACKS, CONSUME = "confluent-kafka callbacks", "confluent-kafka consume(5000)"
@@ -108,11 +108,11 @@ def reached(target: Target, reports: Sequence[Report]) -> tuple[float, dict[str,
 def verdict(target: Target, value: float, figures: Mapping[str, float]) -> str:
     """Reached, or missed by how much; for messages a second, what the machine had left."""
     text = "yes" if value >= target.least else f"no, by a factor of {target.least / value:.2f}"
-    busy = cores_busy(figures) if target.figure == "rate" else None
-    if busy is None:
+    if target.figure != "rate" or "broker" not in figures or not target.work.startswith("produce"):
         return text
-    share = figures["broker"] * figures["rate"] / 1e3
-    return f"{text}; {busy:.1f} of {os.cpu_count()} cores busy, {share:.1f} by the broker"
+    broker, client = (figures[name] * figures["rate"] / 1e3 for name in ("broker", "cpu"))
+    busy = f"{client + broker:.1f} of {os.cpu_count()} cores busy"
+    return f"{text}; {busy}, {broker:.1f} by the broker"
 
 
 def table(reports: Sequence[Report]) -> Table:

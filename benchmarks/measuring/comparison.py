@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from measuring.report import Table, number, ratios
@@ -28,11 +28,16 @@ class Case:
     """It is also measured with each client's own settings."""
 
 
-def cores_busy(numbers: Mapping[str, float]) -> float | None:
-    """How many cores the client and its broker kept busy together: near all is the limit."""
-    if not all(name in numbers for name in ("cpu", "rate", "broker")):
+def cores_busy(found: Measurement) -> float | None:
+    """How many cores the client and its broker kept busy together: near all is the limit.
+
+    None where the wall clock began later than what CPU is counted of."""
+    if any(run.counts.at_once for run in found.runs):
         return None
-    return (numbers["cpu"] + numbers["broker"]) * numbers["rate"] / 1e3
+    client, broker, rate = found.cpu, found.broker, found.rate
+    if client is None or broker is None or rate is None:
+        return None
+    return (client + broker) * rate / 1e3
 
 
 def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence[str]) -> Table:
@@ -40,7 +45,8 @@ def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence
     with_same = [m for (_, label), m in found.items() if label == SAME]
     with_own = {m.name: m for (_, label), m in found.items() if label == DEFAULTS}
     peers = [peer for peer in peers if any(m.name == peer and m.runs for m in with_same)]
-    head = ["client", "CPU s/M", "k msg/s", "broker CPU s/M", "cores busy"]
+    busy = any(m.runs and cores_busy(m) is not None for m in with_same)
+    head = ["client", "CPU s/M", "k msg/s", "broker CPU s/M", *["cores busy"] * busy]
     head += [f"{peer} ÷" for peer in peers]
     if with_own:
         head += ["CPU s/M, defaults", "k msg/s, defaults", *(f"{peer} ÷" for peer in peers[:1])]
@@ -50,7 +56,8 @@ def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence
             table.rows.append([row.name, f"not measured: {row.missing}", *[""] * (len(head) - 2)])
             continue
         cells = [row.name, number(row.cpu), number(row.rate), number(row.broker)]
-        cells += [number(cores_busy(row.numbers()))]
+        if busy:
+            cells.append(number(cores_busy(row)))
         cells += ratios(row, with_same, peers)
         other = with_own.get(row.name)
         if other is not None:

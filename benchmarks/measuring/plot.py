@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,8 +19,11 @@ def draw(reports: Sequence[Report], file: Path) -> bool:
     panels = [work for work in PANELS if work in found]
     if not panels:
         return False
-    import matplotlib
-
+    try:
+        import matplotlib
+    except ImportError:
+        print("no plot: matplotlib is not installed", file=sys.stderr)
+        return False
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
