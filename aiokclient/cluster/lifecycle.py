@@ -112,6 +112,8 @@ class Lifecycle:
         self._thread = 0
         self._starting: asyncio.Task[None] | None = None
         self._start_waiters = 0
+        self._relied_on = False
+        """Whether a start has been answered: somebody uses this, and sees to its end."""
         self._closing: asyncio.Task[None] | None = None
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
@@ -266,13 +268,14 @@ class Lifecycle:
         is cancelled leaves nothing open and may be tried again.
         """
         if self._state in (State.RUNNING, State.FAILED):
+            self._relied_on = True
             return self._check()
         if self._state is State.CLOSED or self._closing is not None:
             self._refuse()
         loop = asyncio.get_running_loop()
         if self._starting is None:
             self._loop, self._thread = loop, threading.get_ident()
-            self._state = State.STARTING
+            self._state, self._relied_on = State.STARTING, False
             self._starting = loop.create_task(self._start())
         elif loop is not self._loop:
             self._refuse_caller()
@@ -286,12 +289,29 @@ class Lifecycle:
             if self._start_waiters == 1:
                 task.cancel()
                 await _ended(task)
+                await self._take_back()
             raise
         finally:
             self._start_waiters -= 1
         if task.cancelled():
             raise ClosedError(f"this {type(self).__name__} was closed while it started")
         task.result()
+        self._relied_on = True
+
+    async def _take_back(self) -> None:
+        """Undoes a start that had just ended when the last who waited for it was cancelled."""
+        started = self._state in (State.RUNNING, State.FAILED)
+        if started and self._closing is None and not self._relied_on:
+            self._state, self._usable = State.STARTING, False
+            self._starting = asyncio.get_running_loop().create_task(self._fall_back())
+            await _ended(self._starting)
+
+    async def _fall_back(self) -> None:
+        try:
+            await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+        finally:
+            self._state, self._failure, self._starting = State.NEW, None, None
+        raise asyncio.CancelledError  # Whoever waits for a start meanwhile has none.
 
     async def _start(self) -> None:
         try:

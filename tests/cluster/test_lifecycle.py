@@ -168,6 +168,37 @@ async def test_a_cancelled_start_goes_on_for_those_who_still_wait(thing: Thing) 
     assert thing.use() == "used"
 
 
+@pytest.mark.fault(35)
+async def test_a_start_that_is_cancelled_just_when_it_has_ended_is_undone(thing: Thing) -> None:
+    thing.opening.clear()
+    starting = asyncio.create_task(thing.start())
+    while "open" not in thing.log:  # noqa: ASYNC110 - set by the code under test
+        await asyncio.sleep(0)
+    assert thing._starting is not None
+    thing._starting.add_done_callback(lambda _: starting.cancel())
+    thing.opening.set()
+    await asyncio.wait([starting])
+    assert starting.cancelled()
+    assert thing.state is State.NEW
+    assert thing.log == ["open", "abort", "done", "abandon"]
+    await thing.start()
+    assert thing.use() == "used"
+
+
+@pytest.mark.fault(35)
+async def test_it_is_not_undone_under_those_who_have_it(thing: Thing) -> None:
+    thing.opening.clear()
+    one, other = asyncio.create_task(thing.start()), asyncio.create_task(thing.start())
+    while "open" not in thing.log:  # noqa: ASYNC110 - set by the code under test
+        await asyncio.sleep(0)
+    assert thing._starting is not None
+    thing._starting.add_done_callback(lambda _: other.cancel())
+    thing.opening.set()
+    await one
+    await asyncio.wait([other])
+    assert thing.use() == "used"
+
+
 @pytest.mark.fault(36)
 async def test_a_close_ends_a_start(thing: Thing) -> None:
     thing.opening.clear()
