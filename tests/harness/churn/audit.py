@@ -45,6 +45,7 @@ class Audit:
         self.generations: dict[int, list[str]] = {}
         self.overlaps: list[tuple[Interval, Interval]] = []
         self.refused: list[str] = []
+        self.gone: set[str] = set()
         for event in self.events:
             self._replay(event)
         for old, new in self.overlaps:
@@ -58,6 +59,8 @@ class Audit:
         self.now = event.time
         if event.who not in self.members:
             self.members[event.who] = self.books.member(event.who)
+        if event.who in self.gone and event.what != "warning":
+            self._breach(f"{event.who} has left, and tells: {event.what} {event.data}")
         step = getattr(self, f"_{event.what}", None)
         if step is not None:
             with contextlib.suppress(BrokenOwnershipError):  # It is in the books.
@@ -92,6 +95,11 @@ class Audit:
 
     def _killed(self, member: Member) -> None:
         member.kill()
+
+    def _left(self, member: Member) -> None:
+        self.gone.add(member.name)
+        for tp in member.owned:
+            self._breach(f"{member.name} has left with {tp}")
 
     def _handed(self, member: Member, asked: float, places: list[tuple[int, int]]) -> None:
         for partition, offset in places:
