@@ -51,6 +51,7 @@ cdef struct Row:
     PyObject *queue
     PyObject *key
     PyObject *value
+    PyObject *partition
     Py_ssize_t size
     int64_t time
 
@@ -264,15 +265,13 @@ cdef QueueState choose(
     cdef QueueState queue
     cdef list queues = place.queues
     cdef Py_ssize_t count = len(queues), number
+    if not may_choose(self, partition, count):
+        return None
     if partition is not None:
-        if not PyLong_CheckExact(partition) or not 0 <= partition < count:
-            return None
         number = partition
         return queues[number]
-    if not self._chooses:
-        return None
     if key.size >= 0 and self._hashes:
-        return queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count] if count else None
+        return queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
     queue = place.sticky
     if queue is None or place.sticky_left <= 0 or queue.unsendable:
         queue = self._advance(place)
@@ -304,7 +303,9 @@ cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
     if rows == NULL:
         raise MemoryError
     try:
-        needs = look(self, place, items, rows)
+        if not look(self, place, items, rows):
+            return None
+        needs = settle(self, place, rows, count)
         if needs is None:
             return None
         self._reserve(needs)
@@ -313,20 +314,15 @@ cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
         PyMem_Free(rows)
 
 
-cdef dict look(SendPath self, TopicState place, tuple items, Row *rows):
-    """What each queue is to take, in bytes and records."""
-    global serials
-    cdef Py_ssize_t count = PyTuple_GET_SIZE(items), i
+cdef bint look(SendPath self, TopicState place, tuple items, Row *rows) except -1:
+    """Whether all is well with all of them; nothing is chosen, so that Python finds all as it was.
+    """
+    cdef Py_ssize_t count = PyTuple_GET_SIZE(items), partitions = len(place.queues), i
     cdef int64_t time = now(self)
     cdef Part key, value
-    cdef QueueState queue
-    cdef list queues = []
-    cdef uint64_t serial
-    serials += 1
-    serial = serials
     for i in range(count):
         item = <object>PyTuple_GET_ITEM(items, i)
-        partition = None
+        rows[i].partition = <PyObject *>None
         rows[i].time = time
         if type(item) is tuple and PyTuple_GET_SIZE(item) == 2:
             rows[i].key = PyTuple_GET_ITEM(item, 0)
@@ -334,18 +330,35 @@ cdef dict look(SendPath self, TopicState place, tuple items, Row *rows):
         elif type(item) is RECORD and PyTuple_GET_SIZE(item) == 6:
             rows[i].value = PyTuple_GET_ITEM(item, 1)
             rows[i].key = PyTuple_GET_ITEM(item, 2)
-            partition = <object>PyTuple_GET_ITEM(item, 3)
+            rows[i].partition = PyTuple_GET_ITEM(item, 3)
             if not same_topic(place, item) or not time_of(item, &rows[i].time):
-                return None
+                return False
         else:
             rows[i].key = <PyObject *>None
             rows[i].value = <PyObject *>item
         if not take(<object>rows[i].key, &key) or not take(<object>rows[i].value, &value):
-            return None
+            return False
         rows[i].size = RECORD_OVERHEAD + max(key.size, 0) + max(value.size, 0)
         if rows[i].size > self._largest:
-            return None
-        queue = choose(self, place, &key, partition, rows[i].size)
+            return False
+        if not may_choose(self, <object>rows[i].partition, partitions):
+            return False
+    return True
+
+
+cdef dict settle(SendPath self, TopicState place, Row *rows, Py_ssize_t count):
+    """Choose the partition of each, and add up what each queue is to take, in bytes and records."""
+    global serials
+    cdef Part key
+    cdef QueueState queue
+    cdef list queues = []
+    cdef uint64_t serial
+    cdef Py_ssize_t i
+    serials += 1
+    serial = serials
+    for i in range(count):
+        take(<object>rows[i].key, &key)
+        queue = choose(self, place, &key, <object>rows[i].partition, rows[i].size)
         if queue is None:
             return None
         rows[i].queue = <PyObject *>queue
@@ -355,6 +368,13 @@ cdef dict look(SendPath self, TopicState place, tuple items, Row *rows):
         queue.need += rows[i].size
         queue.needed += 1
     return {queue: ((<QueueState>queue).need, (<QueueState>queue).needed) for queue in queues}
+
+
+cdef inline bint may_choose(SendPath self, object partition, Py_ssize_t count) except -1:
+    """Whether `choose` has an answer here."""
+    if partition is None:
+        return self._chooses and count > 0
+    return PyLong_CheckExact(partition) and 0 <= partition < count
 
 
 cdef bint same_topic(TopicState place, object record) except -1:
