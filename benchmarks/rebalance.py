@@ -11,7 +11,6 @@ the brokers decide both. Four groups live at a time, on one Kafka, and read the 
     python benchmarks/rebalance.py [--runs N] [--cases eager,cooperative,KIP-848] [--only ...]
 """
 
-import asyncio
 import sys
 import threading
 import time
@@ -30,6 +29,7 @@ from measuring.group import (
     NotSettledError,
     Ticker,
     Trail,
+    set_times,
 )
 from measuring.options import Options
 from measuring.report import Report, Table, number
@@ -128,20 +128,6 @@ def live(job: Job, runs: int, gate: Gate) -> Events:
     return found
 
 
-async def shorten_sessions(bootstrap: str, groups: list[str]) -> None:
-    """The session timeout of KIP-848 is the brokers', and may be set for a group."""
-    from aiokclient import Admin
-    from aiokclient.admin import ConfigResource
-
-    wanted = {
-        "consumer.session.timeout.ms": str(SESSION_MS),
-        "consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
-    }
-    async with Admin(bootstrap_servers=bootstrap) as admin:
-        changes = {ConfigResource.group(group): wanted for group in groups}
-        (await admin.alter_configs(changes)).raise_for_errors()
-
-
 def jobs_for(given: Options, brokers: Brokers, topic: str) -> list[Job]:
     same = Spec(bootstrap=brokers.bootstrap, topic=topic, count=given.count, partitions=PARTITIONS)
     jobs = []
@@ -160,7 +146,7 @@ def measure(given: Options, brokers: Brokers) -> Report:
     jobs, gate = jobs_for(given, brokers, topic), Gate()
     newer = [job.spec.group for job in jobs if job.label == KIP_848]
     if newer:
-        asyncio.run(shorten_sessions(brokers.bootstrap, newer))
+        set_times(brokers.bootstrap, newer, SESSION_MS, HEARTBEAT_MS)
     with Ticker(brokers.bootstrap, topic, PARTITIONS), ThreadPoolExecutor(AT_A_TIME) as threads:
         lives = list(threads.map(lambda job: live(job, given.runs, gate), jobs))
     report = Report(__doc__)

@@ -14,6 +14,7 @@ import codec
 import concurrency
 import consume
 import latency
+import members
 import produce
 import rebalance
 import scale
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "startup": startup,
     "scale": scale,
     "rebalance": rebalance,
+    "members": members,
 }
 
 

@@ -223,3 +223,19 @@ class Group:
     def __exit__(self, *_: object) -> None:
         for member in self._made:
             member.close()
+
+
+def set_times(bootstrap: str, groups: Sequence[str], session_ms: int, heartbeat_ms: int) -> None:
+    """With KIP-848 the brokers decide these, and may be told to for a group."""
+
+    async def change() -> None:
+        from aiokclient import Admin
+        from aiokclient.admin import ConfigResource
+
+        times = {"session.timeout": session_ms, "heartbeat.interval": heartbeat_ms}
+        wanted = {f"consumer.{name}.ms": str(value) for name, value in times.items()}
+        changes = {ConfigResource.group(group): wanted for group in groups}
+        async with Admin(bootstrap_servers=bootstrap) as admin:
+            (await admin.alter_configs(changes)).raise_for_errors()
+
+    asyncio.run(change())

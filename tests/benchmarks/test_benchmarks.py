@@ -21,7 +21,8 @@ SMALL = {
     "codec": ["--count", "2000", "--cases", "100 B lz4"],
     "startup": [],
     "scale": ["--count", "20", "--only", "send_many,lists"],
-    "rebalance": ["--cases", "eager"],
+    "rebalance": ["--cases", "eager,KIP-848", "--only", "aiokclient,aiokafka"],
+    "members": ["--count", "4", "--cases", "eager"],
 }
 
 
