@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,9 +21,15 @@ class Site:
         self.seen: Counter[tuple[int, int]] = Counter()
         self.changed = asyncio.Event()
 
+    def on_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.changed.set()
+
+    on_revoked = on_lost = on_assigned
+
     def member(self, **options: Any) -> Consumer[Any, Any]:
         return Consumer(
             self.topic,
+            listener=self,
             group_id=f"group-of-{self.topic}",
             bootstrap_servers=self.bootstrap,
             auto_offset_reset="earliest",
@@ -43,8 +50,14 @@ class Site:
 
     async def until(self, times: dict[int, int]) -> None:
         """Until record 0 to 9 of each partition were seen so often."""
+        await self.so_that(
+            lambda: all(self.seen[p, o] >= n for p, n in times.items() for o in range(10))
+        )
+
+    async def so_that(self, right: Callable[[], bool]) -> None:
+        """Until something is so; looked at with each record and each change of owners."""
         async with asyncio.timeout(60):
-            while any(self.seen[p, o] < n for p, n in times.items() for o in range(10)):
+            while not right():
                 self.changed.clear()
                 await self.changed.wait()
 
@@ -74,9 +87,8 @@ async def test_all_owners_go_back_once(site: Site, strategy: str) -> None:
         third = site.member(partition_assignment_strategy=strategy)
         async with third:
             tasks.create_task(site.read(third))
-            async with asyncio.timeout(60):
-                while sum(len(c.assignment()) == 1 for c in (*consumers, third)) < 3:
-                    await asyncio.sleep(0.02)
+            members = (*consumers, third)
+            await site.so_that(lambda: all(len(c.assignment()) == 1 for c in members))
             stored = await third.committed([site.tp(p) for p in range(3)])
             assert [s and s.offset for s in stored.values()] == [10, 10, 10]
         for consumer in consumers:

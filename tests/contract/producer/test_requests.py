@@ -98,8 +98,8 @@ class TestRequest:
         assert response.topics[0].error_code == UnknownTopicOrPartitionError.code
 
     async def test_an_api_that_the_broker_has_not(self, client: Client) -> None:
-        with pytest.raises(UnsupportedVersionError, match="ListGroups"):
-            await client.request(messages.ListGroupsRequest(), to=AnyBroker())
+        with pytest.raises(UnsupportedVersionError, match="CreateDelegationToken"):
+            await client.request(messages.CreateDelegationTokenRequest(), to=AnyBroker())
 
     async def test_timeouts(self, client: Client, cluster: EmbeddedCluster) -> None:
         await client.request(DESCRIBE, AnyBroker(), timeout=math.inf)
