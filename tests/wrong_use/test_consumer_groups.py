@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -225,6 +226,7 @@ async def test_an_instance_id_that_another_member_has(site: Site) -> None:
 
 class Mine(Assignor):
     name = "mine"
+    calls = 0
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         raise NotImplementedError
@@ -233,6 +235,7 @@ class Mine(Assignor):
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, MemberAssignment]:
         (topic,) = cluster.topics
+        self.calls += 1
         return self.give(cluster, topic, sorted(members))  # type: ignore[no-any-return]
 
 
@@ -277,21 +280,22 @@ async def test_an_assignor_that_does_wrong(
     site: Site, assignor: type[Mine], members: int, leaders: type[Exception], said: str
 ) -> None:
     """The leader's program sees the error itself, those of the others that the leader failed."""
-    consumers = [site.member(partition_assignment_strategy=assignor()) for _ in range(members)]
+    assignors = [assignor() for _ in range(members)]
+    consumers = [site.member(partition_assignment_strategy=one) for one in assignors]
     for consumer in consumers:
         await consumer.start()
     try:
         polls = [asyncio.create_task(until_it_raises(consumer)) for consumer in consumers]
         await asyncio.wait(polls, timeout=PATIENCE_S)
         errors = [poll.exception() for poll in polls]
+        if members == 1:  # It is told at once, not after some more tries.
+            assert assignors[0].calls <= 2
     finally:
         for consumer in consumers:
             await consumer.close()
     assert any(isinstance(error, leaders) for error in errors)
     assert all(isinstance(error, leaders | AssignmentFailedError) for error in errors)
-    for error in errors:
-        with pytest.raises(type(error), match=said):
-            raise error
+    assert all(re.search(said, str(error)) for error in errors)
 
 
 # -- commits of what is another's ----------------------------------------------------------------
@@ -302,8 +306,8 @@ async def test_a_commit_after_the_partition_was_lost(site: Site, protocol: str) 
     """A record that was handed out before another member took its partition."""
     async with site.member(protocol, enable_auto_commit=False) as consumer:
         records = await until_read(consumer, 2)
+        keeps_on = asyncio.create_task(until_it_raises(consumer))
         async with site.member(protocol, enable_auto_commit=False) as other:
-            keeps_on = asyncio.create_task(until_it_raises(consumer))
             async with asyncio.timeout(PATIENCE_S):
                 await other.poll(PATIENCE_S)
             (lost,) = [r for r in records if site.tp(r.partition) in other.assignment()]

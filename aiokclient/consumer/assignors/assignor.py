@@ -146,6 +146,7 @@ class Assignor(Protocol):
 
     def on_assignment(self, assignment: MemberAssignment, metadata: GroupMetadata) -> None:
         """Called on each member with what it got, before the partitions are taken over."""
+        return  # Type checkers take a method without a body for an abstract one.
 
 
 class RebalanceProtocol(IntEnum):
