@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokclient.consumer.positions import PartitionState, Withheld
 from aiokclient.errors import KafkaError
+from aiokclient.policy import Decision, Scope, decide
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class AutoCommit:
                 logger.info("automatic commit: %s", failure)
             else:
                 for tp, error in list(refused.items())[:1]:
-                    logger.warning("automatic commit of %s: %s", tp, error)
+                    logger.log(_gravity(error), "automatic commit of %s: %s", tp, error)
 
     async def commit(
         self, states: Iterable[PartitionState], timeout: float, *, attempts: float = math.inf
@@ -80,3 +82,11 @@ class AutoCommit:
             and state.processed > state.committed
             and not state.withheld & Withheld.START
         }
+
+
+def _gravity(error: KafkaError) -> int:
+    """A group that rebalances meanwhile is everyday life: what is left out is committed when the
+    partition goes, or with the next round; what no new attempt mends has to be seen."""
+    chance = random.Random(0)  # for the backoff, which is not used
+    decision = decide(error, Scope.OFFSET_COMMIT, 0, math.inf, chance).decision
+    return logging.WARNING if decision is Decision.FAIL else logging.INFO
