@@ -41,9 +41,9 @@ async def test_the_coordinator_dies_meanwhile(
     topic = await asyncio.to_thread(kafka3.create_topic, None, PARTITIONS, 3)
     group_id, bootstrap = f"group-of-{topic}", kafka3.bootstrap
     options = {**PROTOCOLS[protocol], "request_timeout_ms": 3000}
-    settings = Settings(bootstrap, topic, PARTITIONS, group_id, options, session_ms=3000)
+    settings = Settings(bootstrap, topic, PARTITIONS, group_id, options, session_ms=2000)
     if protocol == "kip848":
-        await configure(bootstrap, group_id, session_timeout_ms=3000, heartbeat_interval_ms=200)
+        await configure(bootstrap, group_id, session_timeout_ms=2000, heartbeat_interval_ms=200)
     async with Crowd(f"three brokers, {protocol}", settings, nursery) as crowd:
         first, second = crowd.join("process"), crowd.join("process")
         await crowd.settled()

@@ -41,7 +41,7 @@ class Settings:
     group_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
     foreign: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    session_ms: int = 1500
+    session_ms: int = 1200
     rate: int = 500
     work_s: float = 0.001
 
