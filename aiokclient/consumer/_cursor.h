@@ -6,6 +6,8 @@
 #include <Python.h>
 #include <stdint.h>
 
+#include "_stop_iteration.h"
+
 #ifdef _WIN32
 #include <windows.h>
 #else
@@ -126,39 +128,6 @@ aiok_send(PyObject *awaitable, PyObject *value, PyObject **result)
         return PYGEN_ERROR;
     }
     return aiok_slow_send(awaitable, value, result);
-}
-
-/* Raises StopIteration(value), taking over the reference. From 3.12 to 3.14 a native awaitable can
-answer `await` in no other way, and making an exception would be the dearest part of a record; so
-one is kept in `stop` and used again as long as nobody else has it. */
-static void
-aiok_stop_iteration(PyObject **stop, PyObject *value)
-{
-#if PY_VERSION_HEX >= 0x030C0000
-    PyStopIterationObject *kept = (PyStopIterationObject *)*stop;
-    if (kept == NULL || Py_REFCNT(kept) != 1 || kept->traceback != NULL || kept->context != NULL) {
-        PyObject *made = PyObject_CallNoArgs(PyExc_StopIteration);
-        if (made == NULL) {
-            Py_DECREF(value);
-            return;
-        }
-        Py_XSETREF(*stop, made);
-        kept = (PyStopIterationObject *)made;
-    }
-    PyObject *old = kept->value;
-    kept->value = value;
-    /* Before the old one goes: what is run then may come here, too. */
-    Py_INCREF(kept);
-    Py_XDECREF(old);
-    PyErr_SetRaisedException((PyObject *)kept);
-#else
-    PyObject *made = PyObject_CallOneArg(PyExc_StopIteration, value);
-    Py_DECREF(value);
-    if (made != NULL) {
-        PyErr_SetObject(PyExc_StopIteration, made);
-        Py_DECREF(made);
-    }
-#endif
 }
 
 /* `tp_iternext`, which Python 3.12 and later call to await something. */

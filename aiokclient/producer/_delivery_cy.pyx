@@ -34,7 +34,7 @@ cdef extern from "Python.h":
 
 
 cdef extern from "_delivery.h":
-    void aiok_stop_with(PyObject **stop, PyObject *value)
+    void aiok_stop_iteration(PyObject **stop, PyObject *value)
     int aiok_awaiting_type(PyTypeObject *type, sendfunc send, iternextfunc next) except -1
 
 
@@ -246,8 +246,7 @@ cdef PyObject *ended_next(PyObject *awaited) except? NULL:
     """`tp_iternext`, which stands for `am_send` in Python 3.12 and later."""
     cdef PyObject *result = NULL
     ended_send(awaited, <PyObject *>None, &result)
-    aiok_stop_with(&stop, result)
-    _decref(result)
+    aiok_stop_iteration(&stop, result)  # which takes the reference over
     return NULL
 
 
@@ -351,8 +350,7 @@ cdef PyObject *waiting_next(PyObject *awaited) except? NULL:
     cdef PyObject *result = NULL
     if waiting_send(awaited, <PyObject *>None, &result) == PYGEN_NEXT:
         return result
-    aiok_stop_with(&stop, result)
-    _decref(result)
+    aiok_stop_iteration(&stop, result)  # which takes the reference over
     return NULL
 
 
