@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from aiokclient.metrics import Metrics
@@ -16,6 +18,8 @@ logger = logging.getLogger("aiokclient.group")
 TICK_S = 0.5
 LATE_S = 1.0
 """A tick that is so late was held up by the program."""
+told: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
+"""When it was last logged, for each loop: of the many groups in one the first says it for all."""
 
 
 class LoopWatch:
@@ -34,7 +38,10 @@ class LoopWatch:
             late = loop.time() - due
             if late >= LATE_S:
                 self._held.observe(late)
-                logger.warning(
+                first = told.get(loop, -math.inf) < due
+                told[loop] = loop.time()
+                logger.log(
+                    logging.WARNING if first else logging.DEBUG,
                     "the event loop stood still for %.1f s: something in the program does not "
                     "await; group %s got no heartbeat meanwhile",
                     late,
