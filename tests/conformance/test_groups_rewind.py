@@ -83,6 +83,7 @@ async def test_all_owners_go_back_once(site: Site, strategy: str) -> None:
         await consumers[1].commit()
         await consumers[0].rewind_group({site.tp(0): 0, site.tp(1): 5, site.tp(2): 0})
         await site.until({0: 2, 2: 2})
+        await site.so_that(lambda: all(site.seen[1, o] == 2 for o in range(5, 10)))
         # What made the group rebalance does not make it go back again.
         third = site.member(partition_assignment_strategy=strategy)
         async with third:

@@ -158,10 +158,11 @@ class TestBrokers:
         moved = cluster.move_coordinator("group")
         assert moved == cluster.coordinator("group") != before
 
-    def test_what_groups_will_bring(self, cluster: EmbeddedCluster) -> None:
-        for call in (cluster.committed, cluster.rebalance):
-            with pytest.raises(IllegalStateError):
-                call("group")
+    def test_a_group_that_is_not_there(self, cluster: EmbeddedCluster) -> None:
+        assert cluster.committed("group") == {}
+        assert "group" not in cluster.groups
+        with pytest.raises(ValueError, match="no group .group."):
+            cluster.rebalance("group")
 
 
 class TestRecords:
