@@ -161,7 +161,7 @@ class TestBrokers:
     def test_a_group_that_is_not_there(self, cluster: EmbeddedCluster) -> None:
         assert cluster.committed("group") == {}
         assert "group" not in cluster.groups
-        with pytest.raises(ValueError, match="no group .group."):
+        with pytest.raises(ValueError, match="no group"):
             cluster.rebalance("group")
 
 
