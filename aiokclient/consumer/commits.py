@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokclient.consumer import offset_messages as messages
+from aiokclient.consumer import orders
 from aiokclient.consumer.signal import Signal
 from aiokclient.errors import ApiTimeoutError, IllegalGenerationError, KafkaError
 from aiokclient.network.pool import Purpose
@@ -96,7 +97,7 @@ class Commits:
         if not offsets:
             return refused
         deadline = self._cluster.clock.monotonic() + timeout
-        left = dict(offsets)
+        left = self._with_notes(offsets)
         held = {tp: self._state(tp) for tp in left}
         last: list[KafkaError] = []
         try:
@@ -142,7 +143,7 @@ class Commits:
         if not left:
             return
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
-        failed = await self._send(self._with_notes(left), member)
+        failed = await self._send(left, member)
         for tp in [tp for tp in left if tp not in failed]:
             offset = left.pop(tp).offset
             state = self._state(tp)
@@ -177,13 +178,17 @@ class Commits:
             if state is not None and state.committed >= left[tp].offset:
                 del left[tp]
 
-    def _with_notes(self, offsets: Offsets) -> Offsets:
-        """What a partition is to be remembered by goes with every commit that says nothing else."""
+    def _with_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a partition is to be remembered by goes with every commit.
+
+        As it is when the commit is asked for: one that waits for its turn while the partition is
+        rewound must not say so.
+        """
         noted = dict(offsets)
         for tp, to in offsets.items():
             state = self._state(tp)
-            if state is not None and state.note and not to.metadata:
-                noted[tp] = to._replace(metadata=state.note)
+            if state is not None and state.note:
+                noted[tp] = to._replace(metadata=orders.annotated(to.metadata, state.note))
         return noted
 
     async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:

@@ -9,7 +9,7 @@ from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.commit_forms import to_commit
 from aiokclient.consumer.commits import lost
-from aiokclient.consumer.orders import OWN
+from aiokclient.consumer.orders import plain
 from aiokclient.errors import IllegalStateError
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -68,7 +68,9 @@ class GroupCalls(Lifecycle):
 
         The members that own the partitions wait for what they have in hand, seek and commit; it
         returns when all have. Each does it once, even if owners, leader or coordinator change
-        meanwhile. Only with the classic protocol, and only if all members are of this library.
+        meanwhile. Only with the classic protocol, and only if all members are of this library. Of
+        several orders that reach an owner together the latest decides, by the clocks of those who
+        called; one that comes later is carried out when it comes.
 
         The task that reads may call it, too: what it has in hand then counts as put down, not as
         processed, and is handed out again to whoever owns its partition.
@@ -114,5 +116,4 @@ class GroupCalls(Lifecycle):
 
 def _plain(stored: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
     """Without what the library has written into the metadata for itself."""
-    own = stored is not None and stored.metadata.startswith(OWN)
-    return stored._replace(metadata="") if stored is not None and own else stored
+    return None if stored is None else stored._replace(metadata=plain(stored.metadata))

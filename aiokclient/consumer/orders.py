@@ -7,7 +7,9 @@ clients leave alone what they do not know, as newer versions only append.
 
 What follows begins with MARK, in every subscription: so a member tells by which others it would be
 understood. Owners that have carried an order out commit with a note that has its id, so that no
-other does it again.
+other does it again. What the program writes into the metadata of its commits stands before it.
+
+Ids begin with the time, so that their order is that of the calls, as far as clocks agree.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ __all__ = [
     "NOTE",
     "OWN",
     "Orders",
+    "annotated",
     "append",
     "is_ours",
     "merged",
+    "note_in",
     "noted",
+    "plain",
     "read",
     "with_note",
 ]
@@ -36,7 +41,7 @@ MARK: Final = b"\x00aiokclient\x01"
 OWN: Final = "aiokclient: "
 """What the metadata of a commit begins with that the library wrote for itself."""
 NOTE: Final = f"{OWN}rewound by "
-NOTED: Final = 8
+NOTED: Final = 16
 """A note has so many ids at most, the latest."""
 
 Orders: TypeAlias = dict[str, dict[TopicPartition, int]]
@@ -84,10 +89,25 @@ def with_note(note: str, order: str) -> str:
     return NOTE + " ".join(ids[-NOTED:])
 
 
-def noted(note: str, order: str) -> bool:
-    """Whether the note says that the order was carried out."""
-    return order in _ids(note)
+def note_in(metadata: str) -> str:
+    """The note in the metadata of a commit; empty if it has none."""
+    return "".join(metadata.partition(NOTE)[1:])
 
 
-def _ids(note: str) -> list[str]:
-    return note.removeprefix(NOTE).split() if note.startswith(NOTE) else []
+def plain(metadata: str) -> str:
+    """The metadata of a commit without what the library wrote for itself."""
+    return metadata.partition(OWN)[0]
+
+
+def annotated(metadata: str, note: str) -> str:
+    """The metadata with this note instead of any older one."""
+    return metadata.partition(NOTE)[0] + note if note else metadata
+
+
+def noted(metadata: str, order: str) -> bool:
+    """Whether the note in the metadata says that the order was carried out."""
+    return order in _ids(metadata)
+
+
+def _ids(metadata: str) -> list[str]:
+    return metadata.partition(NOTE)[2].split()

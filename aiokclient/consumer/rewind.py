@@ -6,7 +6,11 @@ carried out: whoever leads or owns by then, it reaches them.
 
 An owner hands out nothing more of the partition, waits for what is in hand, seeks, and commits with
 a note. The note stays with the commits for this partition, whoever makes them: it tells the member
-that has ordered it that it is done, and a later owner that it must not be done again.
+that has ordered it that it is done, and a later owner that it must not be done again. Nothing is
+handed out before it is stored: a later owner that knew nothing of it would hand the same out again.
+
+Orders that are there at the same time are carried out as one: the latest says where to, and the
+note names all of them.
 """
 
 from __future__ import annotations
@@ -71,7 +75,8 @@ class Rewinds:
         self._in_hand = in_hand
         self._patience_s = patience_s
         self._spawn = spawn
-        self._busy: dict[tuple[str, TopicPartition], None] = {}
+        # By partition as it is owned now: lost and given back, it is another one.
+        self._due: dict[PartitionState, dict[str, int]] = {}
 
     # -- who wants it
 
@@ -85,12 +90,13 @@ class Rewinds:
         left = list(offsets)
         if not left:
             return
-        order = f"{self._cluster.clock.rng.getrandbits(64):016x}"
+        clock, order = self._cluster.clock, ""
         try:
             async with asyncio.timeout(timeout):
                 while not self._commits.member().member_id:
                     await self._commits.renamed.wait()
                 await self._refuse_foreigners()
+                order = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
                 self.wanted[order] = dict(offsets)
                 rejoin("the group is to be rewound")
                 await self._until_done(order, left)
@@ -118,6 +124,8 @@ class Rewinds:
                 action = decide(error, Scope.OFFSET_FETCH, 0, 1.0, self._cluster.clock.rng)
                 if action.decision is Decision.FAIL:
                     raise error
+                if action.decision is Decision.REFRESH_AND_RETRY:
+                    self._cluster.coordinators.forget("group", self._commits.group_id)
 
     async def _refuse_foreigners(self) -> None:
         """Raises if a member would not understand the order."""
@@ -161,25 +169,25 @@ class Rewinds:
         for order, offsets in wanted.items():
             for tp, offset in offsets.items():
                 state = self._subscription.partitions.get(tp)
-                done = state is None or orders.noted(state.note, order)
-                if state is None or done or (order, tp) in self._busy:
+                if state is None or orders.noted(state.note, order):
                     continue
-                self._busy[order, tp] = None
-                self._spawn(self._rewind, state, order, offset, name=f"rewind {tp}")
+                if state not in self._due:
+                    self._due[state] = {}
+                    self._subscription.withhold([state], Withheld.REWINDING, True)
+                    self._spawn(self._rewind, state, name=f"rewind {tp}")
+                self._due[state][order] = offset
 
-    async def _rewind(self, state: PartitionState, order: str, offset: int) -> None:
-        self._subscription.withhold([state], Withheld.REWINDING, True)
+    async def _rewind(self, state: PartitionState) -> None:
         try:
-            if await self._may(state, order):
-                await self._do(state, order, offset)
+            while await self._may(state):
+                await self._do(state)
         finally:
+            del self._due[state]
             self._subscription.withhold([state], Withheld.REWINDING, False)
-            self._busy.pop((order, state.tp), None)
 
-    async def _may(self, state: PartitionState, order: str) -> bool:
-        """Waits for what is in hand, and for what the group knows of the partition."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience_s
+    async def _may(self, state: PartitionState) -> bool:
+        """Waits for what is in hand, and for what the group knows; False if nothing is due."""
+        until = asyncio.get_running_loop().time() + self._patience_s
         self._subscription.settle()
         while self._in_hand.holds([state]):
             if not await self._in_hand.relieved.wait(until):
@@ -189,21 +197,37 @@ class Rewinds:
         except KafkaError as error:
             logger.warning("%s cannot be rewound: %s", state.tp, error)
             return False
-        if stored is not None and not state.note and stored.metadata.startswith(orders.NOTE):
-            state.note = stored.metadata
-        return self._is_ours(state) and not orders.noted(state.note, order)
+        if stored is not None and not state.note:
+            state.note = orders.note_in(stored.metadata)
+        due = self._due[state]
+        for order in [order for order in due if orders.noted(state.note, order)]:
+            del due[order]
+        return self._is_ours(state) and bool(due)
 
-    async def _do(self, state: PartitionState, order: str, offset: int) -> None:
+    async def _do(self, state: PartitionState) -> None:
+        due = self._due[state]
+        latest = sorted(due)
+        offset = due[latest[-1]]
         logger.warning("%s goes back to %d: the group is rewound", state.tp, offset)
         self._subscription.seek(state.tp, offset, NO_EPOCH)
         state.withheld &= ~Withheld.START
-        state.note = orders.with_note(state.note, order)
-        try:
-            await self._commits.commit(
-                {state.tp: OffsetAndMetadata(offset, state.note)}, self._patience_s
-            )
-        except KafkaError as error:
-            logger.warning("%s is rewound, which could not be committed: %s", state.tp, error)
+        for order in latest:
+            state.note = orders.with_note(state.note, order)
+        due.clear()
+        await self._store(state, OffsetAndMetadata(offset, state.note))
+
+    async def _store(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
+        """Commits, as long as the partition is owned and there is hope."""
+        rng = self._cluster.clock.rng
+        for attempt in range(1 << 62):
+            try:
+                return await self._commits.commit({state.tp: offset}, self._patience_s)
+            except KafkaError as error:
+                logger.warning("%s is rewound, which was not committed: %s", state.tp, error)
+                action = decide(error, Scope.OFFSET_COMMIT, 0, 1.0, rng)
+                if action.decision is Decision.FAIL or not self._is_ours(state):
+                    return
+            await asyncio.sleep(LOOK.delay(attempt, rng))
 
     def _is_ours(self, state: PartitionState) -> bool:
         return self._subscription.partitions.get(state.tp) is state

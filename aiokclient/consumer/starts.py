@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiokclient.consumer.orders import NOTE, OWN
+from aiokclient.consumer.orders import OWN, note_in
 from aiokclient.consumer.positions import PartitionState, Phase, Withheld
 from aiokclient.consumer.resets import EARLIEST, NONE
 from aiokclient.consumer.signal import Signal
@@ -108,18 +108,18 @@ class Starts:
         nothing = [state for state in states if state.tp in found and found[state.tp] is None]
         siblings, unclear = await self._ask_for_siblings(list(filter(self._matters, nothing)))
         for state in states:
+            stored = found.get(state.tp)
+            if stored is not None and not state.note:
+                state.note = note_in(stored.metadata)
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:
                 continue  # The program has said where, or it is somebody else's by now.
             error = failed.get(state.tp) or unclear.get(state.tp.topic)
-            stored = found.get(state.tp)
             if error is not None:
                 self._failed(state, error, Scope.OFFSET_FETCH)
             elif stored is not None:
                 epoch = -1 if stored.leader_epoch is None else stored.leader_epoch
                 state.seek(stored.offset, epoch)
                 state.committed = stored.offset
-                if stored.metadata.startswith(NOTE):
-                    state.note = stored.metadata
             else:
                 self._reset(state, siblings)
         self._subscription.changed()

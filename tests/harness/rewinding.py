@@ -1,0 +1,322 @@
+"""A group that is rewound while its members fail, and books of what is read again.
+
+Each order names an offset of its own, so that a member that goes back says by which order. Beside
+F and G (see `ownership`) the books hold, for each partition:
+
+    a member begins where the group has committed, and goes on without a gap;
+    it jumps only to where it was ordered to, by each order once, whichever members come and go.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ownership import Member, Ownership
+from world import World
+
+from aiokclient import Consumer, OffsetAndMetadata, TopicPartition
+from aiokclient.consumer import orders
+from aiokclient.errors import KafkaError
+from aiokclient.protocol import ApiKey
+
+COUNT, PARTITIONS = 40, 4
+TPS = [TopicPartition("t", partition) for partition in range(PARTITIONS)]
+
+
+@dataclass
+class Order:
+    """One call of `rewind_group`: when it was made, and how it ended."""
+
+    offsets: dict[TopicPartition, int]
+    called: float
+    ended: float | None = None
+    error: BaseException | None = None
+
+    @property
+    def returned(self) -> bool:
+        return self.ended is not None and self.error is None
+
+
+@dataclass
+class Books(Ownership):
+    """Of a group whose consumers read in one loop each."""
+
+    world: World = field(kw_only=True)
+    calls: list[Order] = field(default_factory=list)
+    due: set[tuple[TopicPartition, int]] = field(default_factory=set)
+    jumps: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    last: dict[tuple[TopicPartition, int], float] = field(default_factory=dict)
+    times: Counter[tuple[TopicPartition, int]] = field(default_factory=Counter)
+    ids: orders.Orders = field(default_factory=dict)
+
+    def start(self, tp: TopicPartition) -> int:
+        """Where whoever gets the partition now has to begin; what is noted is done."""
+        stored = self.world.cluster.committed("g").get(tp)
+        if stored is None:
+            return 0
+        for request in self.world.requests(ApiKey.JOIN_GROUP):
+            for protocol in request.message.protocols:
+                self.ids.update(orders.read(bytes(protocol.metadata)))
+        for order, offsets in self.ids.items():
+            if orders.noted(stored.metadata, order) and tp in offsets:
+                self.due.discard((tp, offsets[tp]))
+        return stored.offset
+
+    def jumped(self, name: str, tp: TopicPartition, expected: int, offset: int) -> None:
+        if (tp, offset) not in self.due:
+            self.breach(f"{name} jumps in {tp} from {expected} to {offset}")
+        self.due.remove((tp, offset))
+        self.jumps.append((tp, offset))
+
+    def check_calls(self) -> None:
+        """What returned was read again, unless another order was there at the same time."""
+        for call in self.calls:
+            for tp, target in call.offsets.items():
+                if not call.returned or self._disputed(call, tp):
+                    continue
+                for offset in range(target, COUNT):
+                    at = self.last.get((tp, offset), -1.0)
+                    if at < call.called:
+                        self.breach(f"{tp}@{offset} is not read after the order of {call.called}")
+
+    def check_times(self, *all_of: Mapping[TopicPartition, int]) -> None:
+        """Where nobody died: each record was read once, and once more for each of these orders."""
+        for tp in TPS:
+            for offset in range(COUNT):
+                due = 1 + sum(tp in each and offset >= each[tp] for each in all_of)
+                if self.times[tp, offset] != due:
+                    self.breach(f"{tp}@{offset} was read {self.times[tp, offset]} times, not {due}")
+
+    def _disputed(self, call: Order, tp: TopicPartition) -> bool:
+        return any(
+            other is not call
+            and tp in other.offsets
+            # One that failed may be carried out still.
+            and (not other.returned or (other.ended or 0.0) >= call.called)
+            for other in self.calls
+            if other.called <= (call.ended or 0.0)
+        )
+
+
+class Reader(Member):
+    """The listener of a member, which also knows how far it is."""
+
+    books: Books
+
+    def __init__(self, name: str, books: Books) -> None:
+        super().__init__(name, books)
+        self.next: dict[TopicPartition, int] = {}
+
+    def on_assigned(self, tps: Any) -> None:
+        self.next.update({tp: self.books.start(tp) for tp in tps})
+        super().on_assigned(tps)
+
+    def handed(self, record: Any) -> None:
+        super().handed(record)
+        tp, offset = TopicPartition(record.topic, record.partition), record.offset
+        if offset != self.next[tp]:
+            self.books.jumped(self.name, tp, self.next[tp], offset)
+        self.next[tp] = offset + 1
+        self.books.last[tp, offset] = self.books.clock()
+        self.books.times[tp, offset] += 1
+
+
+class Herd:
+    """The members of group "g" in a world; each reads topic "t" in a loop, with pauses."""
+
+    def __init__(self, world: World, strategy: str, seed: int = 1, **options: Any) -> None:
+        self.world, self.rng = world, random.Random(seed)
+        self.options = {"partition_assignment_strategy": strategy, **options}
+        self.books = Books(lambda: world.now, world=world)
+        self.members: dict[str, tuple[Consumer[Any, Any], asyncio.Task[None], Reader]] = {}
+        self.ending: list[asyncio.Task[Any]] = []
+        self.pause_s = 0.0
+        self.says = ""
+        self.made = 0
+        for tp in TPS:
+            world.cluster.produce("t", [b"%d" % i for i in range(COUNT)], tp.partition)
+
+    # -- members
+
+    def join(self, **options: Any) -> str:
+        self.made += 1
+        name = f"m{self.made}"
+        reader = Reader(name, self.books)
+        consumer = self.world.consumer(
+            "t",
+            group_id="g",
+            connector=self.world.network.connector(name),
+            listener=reader,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=500,
+            max_poll_interval_ms=20_000,
+            **{"auto_commit_interval_ms": 300, **self.options, **options},
+        )
+        self.members[name] = consumer, asyncio.create_task(self._read(consumer, reader)), reader
+        return name
+
+    async def _read(self, consumer: Consumer[Any, Any], reader: Reader) -> None:
+        async with consumer:
+            async for record in consumer:
+                reader.handed(record)
+                try:
+                    await asyncio.sleep(self.pause_s)
+                except asyncio.CancelledError:
+                    reader.dropped(record)
+                    raise
+                reader.ended(record)
+                if self.says:
+                    tp = TopicPartition(record.topic, record.partition)
+                    await consumer.commit({tp: OffsetAndMetadata(record.offset + 1, self.says)})
+
+    async def leave(self, name: str) -> None:
+        consumer, task, _ = self.members.pop(name)
+        consumer.stop()
+        await task
+
+    def kill(self, name: str) -> None:
+        """The process dies: nothing comes from it any more, nor what was on its way. Plain."""
+        _, task, reader = self.members.pop(name)
+        reader.kill()
+        self.world.network.part([name], self.places)
+        self.world.network.cut(name)
+        task.cancel()
+        self.ending.append(task)
+
+    @property
+    def places(self) -> list[str]:
+        return [self.world.place(broker) for broker in self.world.cluster.brokers]
+
+    def owner(self, tp: TopicPartition) -> str:
+        return next(name for name, (_, _, reader) in self.members.items() if tp in reader.owned)
+
+    def id_of(self, name: str) -> str:
+        return self.members[name][0].group_metadata().member_id
+
+    def at_work(self) -> int:
+        """How many members have a record in hand."""
+        return sum(any(reader.at_work.values()) for _, _, reader in self.members.values())
+
+    def leader(self) -> str:
+        leader = self.world.cluster.groups["g"].leader
+        return next(name for name in self.members if self.id_of(name) == leader)
+
+    # -- orders
+
+    def order(
+        self, name: str, offsets: Mapping[TopicPartition, int], timeout: float = 60.0
+    ) -> asyncio.Task[Order]:
+        """Has a member order it; the task ends when the call does."""
+        call = Order(dict(offsets), self.world.now)
+        self.books.calls.append(call)
+        self.books.due.update(offsets.items())
+        consumer = self.members[name][0]
+
+        async def run() -> Order:
+            try:
+                await consumer.rewind_group(offsets, timeout)
+            except (KafkaError, asyncio.CancelledError) as error:
+                call.error = error
+            call.ended = self.world.now
+            return call
+
+        return asyncio.create_task(run())
+
+    async def group_is(self, state: str) -> None:
+        await self.world.cluster.until(lambda: self.world.cluster.groups["g"].state == state)
+
+    # -- what comes of it
+
+    async def whole(self) -> None:
+        """Until all partitions are owned, read to their ends, and committed."""
+        complete = dict.fromkeys(TPS, COUNT)
+        async with asyncio.timeout(600):
+            while True:
+                self.check()
+                stored = self.world.cluster.committed("g")
+                live = [tp for _, _, reader in self.members.values() for tp in reader.owned]
+                if {tp: s.offset for tp, s in stored.items()} == complete and set(live) == set(TPS):
+                    return
+                await asyncio.sleep(0.25)
+
+    async def end(self) -> None:
+        """All is read in the end, the orders were obeyed, and everybody leaves."""
+        await self.whole()
+        assert self.books.count() == COUNT * PARTITIONS
+        self.books.check_calls()
+        for name in list(self.members):
+            await self.leave(name)
+        self.check()
+        await asyncio.gather(*self.ending, return_exceptions=True)
+
+    def check(self) -> None:
+        self.books.check_committed(self.world.cluster.committed("g"))
+        self.books.check()
+        for _, task, _ in self.members.values():
+            if task.done():
+                task.result()
+
+
+async def herd(
+    world: World, strategy: str, count: int = 3, *, says: str = "", **options: Any
+) -> Herd:
+    """A group of so many that has read everything; it commits each record by hand if it `says`."""
+    group = Herd(world, strategy, **options)
+    group.says = says
+    for _ in range(count):
+        group.join()
+    await group.whole()
+    return group
+
+
+def fail_over(world: World) -> None:
+    """The coordinator dies with its connections; another takes over what was persisted."""
+    coordinator = world.cluster.coordinator("g")
+    world.cluster.move_coordinator("g")
+    world.cluster.disconnect(coordinator)
+
+
+def rewinds(request: Any) -> bool:
+    """Whether the OffsetCommit is one of an owner that has gone back."""
+    return any(
+        each.committed_offset < COUNT and (each.committed_metadata or "").startswith(orders.NOTE)
+        for topic in request.topics
+        for each in topic.partitions
+    )
+
+
+def noted(request: Any) -> bool:
+    """Whether the OffsetCommit says that something was rewound."""
+    return any(
+        orders.note_in(each.committed_metadata or "")
+        for topic in request.topics
+        for each in topic.partitions
+    )
+
+
+def orders_in(request: Any) -> bool:
+    """Whether the JoinGroup, or the leader's SyncGroup, has orders with it."""
+    parts = [p.metadata for p in getattr(request, "protocols", ())]
+    parts += [a.assignment for a in getattr(request, "assignments", ())]
+    return any(orders.read(bytes(part)) for part in parts)
+
+
+def at(
+    world: World,
+    api: ApiKey,
+    when: str,
+    which: Callable[[Any], bool],
+    then: Callable[[], object],
+) -> None:
+    """Does something at the first such request, which loses its connection, "before" or "after"."""
+
+    def where(request: Any) -> bool:
+        if not which(request):
+            return False
+        asyncio.get_running_loop().call_soon(then)
+        return True
+
+    world.cluster.drop(api, when=when, times=1, where=where)  # type: ignore[arg-type]
