@@ -22,7 +22,7 @@ from aiokclient.consumer import orders
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import ApiKey
 
-COUNT, PARTITIONS = 40, 4
+COUNT, PARTITIONS = 30, 4
 TPS = [TopicPartition("t", partition) for partition in range(PARTITIONS)]
 
 

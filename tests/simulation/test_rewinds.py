@@ -39,7 +39,7 @@ BACK = {tp: 5 + tp.partition for tp in TPS}
 
 
 def play(scenario: Any, seed: int = 1) -> None:
-    simulate(scenario, seed=seed, brokers=3, topics={"t": PARTITIONS})
+    simulate(scenario, seed=seed, brokers=2, topics={"t": PARTITIONS})
 
 
 def jumps(group: Herd) -> list[Any]:
@@ -114,7 +114,7 @@ def test_the_coordinator_moves_in_a_state(strategy: str, state: str, persisted: 
             group.books.check_times(BACK)
 
     topics = {"t": PARTITIONS}
-    simulate(scenario, brokers=3, topics=topics, persist_groups=persisted)
+    simulate(scenario, brokers=2, topics=topics, persist_groups=persisted)
 
 
 @STRATEGIES
