@@ -83,13 +83,25 @@ class TestNotes:
         assert all(isinstance(offset, int) for part in found.values() for offset in part.values())
 
     def test_a_note_keeps_the_latest_orders(self) -> None:
-        note = ""
-        for i in range(20):
-            note = orders.with_note(note, f"{i:016x}")
-        assert orders.noted(note, f"{19:016x}")
-        assert orders.noted(note, f"{12:016x}")
-        assert not orders.noted(note, f"{11:016x}")
+        note, many = "", orders.NOTED + 12
+        for i in range(many):
+            note = orders.with_note(note, f"{i:020x}")
+        assert orders.noted(note, f"{many - 1:020x}")
+        assert orders.noted(note, f"{12:020x}")
+        assert not orders.noted(note, f"{11:020x}")
         assert not orders.noted("mine 0000", "0000")
+
+    @pytest.mark.parametrize("mine", ["", "mine", "a b\nc"])
+    def test_a_note_stands_behind_what_the_program_wrote(self, mine: str) -> None:
+        older, newer = orders.with_note("", "1"), orders.with_note("", "2")
+        both = orders.annotated(orders.annotated(mine, older), newer)
+        assert both == mine + newer
+        assert orders.plain(both) == mine
+        assert orders.note_in(both) == newer
+        assert orders.noted(both, "2")
+        assert not orders.noted(both, "1")
+        assert orders.annotated(mine, "") == mine
+        assert orders.note_in(mine) == ""
 
 
 @pytest.mark.parametrize("version", range(2, 11))
