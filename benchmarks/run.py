@@ -73,7 +73,8 @@ def main() -> int:
             for table in report.tables:
                 print(table.text(), flush=True)
             reports.append(report)
-        about = [*machine.describe(brokers.version), ("runs of each", str(given.runs))]
+        runs = f"{given.runs}, of {given.scale:g} times the usual messages"
+        about = [*machine.describe(brokers.version), ("runs of each", runs)]
     print(targets.table(reports).text())
     picture = given.output.with_suffix(".png")
     drawn = plot.draw(reports, picture)

@@ -16,7 +16,7 @@ LIBRARIES = ("aiokclient", "confluent-kafka", "aiokafka", "kafka-python", "uvloo
 def describe(kafka: str) -> list[tuple[str, str]]:
     """Names and values, for a table."""
     found = [("CPU", _cpu()), ("cores", str(os.cpu_count())), ("memory", _memory())]
-    found += [("system", f"{platform.system()} {platform.release()}")]
+    found += [("system", f"{platform.system()} {platform.release().split('-')[0]}")]
     found += [("Python", f"{platform.python_implementation()} {platform.python_version()}")]
     found += [(name, _version(name)) for name in LIBRARIES]
     found += [("aiokclient's records", _records()), ("librdkafka", _librdkafka())]
