@@ -100,7 +100,7 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
         }
         if retention_bytes is not None:
             defaults["log.retention.bytes"] = str(retention_bytes)
-        self._state.configs.change(defaults)
+        self._state.static_configs.change(defaults)
         for index in range(brokers):
             self._state.brokers[index + 1] = Broker(
                 self._state,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from aiokclient.testing.codes import Code
+
 
 class ConfigType(IntEnum):
     """What DescribeConfigs says of a value; the numbers are Kafka's."""
@@ -42,6 +44,8 @@ class Option(NamedTuple):
     default: str
     type: ConfigType
     valid: Callable[[str], bool]
+    fixed: bool = False
+    """What only a broker's start decides."""
 
 
 class Synonym(NamedTuple):
@@ -54,6 +58,14 @@ class Synonym(NamedTuple):
 
 class ConfigError(ValueError):
     """A name that is not known or a value that is not allowed."""
+
+    code = Code.INVALID_CONFIG
+
+
+class ConfigRequestError(ConfigError):
+    """A change that can never be: of nothing, or of what a running broker does not change."""
+
+    code = Code.INVALID_REQUEST
 
 
 def _at_least(least: int) -> Callable[[str], bool]:
@@ -86,6 +98,10 @@ def _long(default: int, least: int) -> Option:
     return Option(str(default), ConfigType.LONG, _at_least(least))
 
 
+def _fixed(option: Option) -> Option:
+    return option._replace(fixed=True)
+
+
 _FOREVER = (1 << 63) - 1
 _CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
@@ -115,40 +131,42 @@ TOPIC_OPTIONS: Mapping[str, Option] = {
 }
 
 BROKER_OPTIONS: Mapping[str, Option] = {
-    "auto.create.topics.enable": _boolean(False),
+    "auto.create.topics.enable": _fixed(_boolean(False)),
     "background.threads": _int(10, 1),
-    "default.replication.factor": _int(1, 1),
+    "default.replication.factor": _fixed(_int(1, 1)),
     # Kafka: at most once in 1000 ms.
     "group.consumer.assignment.interval.ms": _int(0, 0),
-    "group.consumer.assignors": Option(
-        "uniform,range", ConfigType.LIST, _list_of("uniform", "range")
+    "group.consumer.assignors": _fixed(
+        Option("uniform,range", ConfigType.LIST, _list_of("uniform", "range"))
     ),
     # Kafka: 5000.
-    "group.consumer.heartbeat.interval.ms": _int(500, 1),
-    "group.consumer.max.size": _int((1 << 31) - 1, 1),
-    "group.consumer.migration.policy": Option(
-        "bidirectional",
-        ConfigType.STRING,
-        _one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+    "group.consumer.heartbeat.interval.ms": _fixed(_int(500, 1)),
+    "group.consumer.max.size": _fixed(_int((1 << 31) - 1, 1)),
+    "group.consumer.migration.policy": _fixed(
+        Option(
+            "bidirectional",
+            ConfigType.STRING,
+            _one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+        )
     ),
-    "group.consumer.session.timeout.ms": _int(45_000, 1),
+    "group.consumer.session.timeout.ms": _fixed(_int(45_000, 1)),
     # Kafka waits for 3 s for more members before the first rebalance of a group.
-    "group.initial.rebalance.delay.ms": _int(0, 0),
-    "group.max.session.timeout.ms": _int(1_800_000, 1),
-    "group.max.size": _int((1 << 31) - 1, 1),
-    "group.min.session.timeout.ms": _int(6_000, 1),
+    "group.initial.rebalance.delay.ms": _fixed(_int(0, 0)),
+    "group.max.session.timeout.ms": _fixed(_int(1_800_000, 1)),
+    "group.max.size": _fixed(_int((1 << 31) - 1, 1)),
+    "group.min.session.timeout.ms": _fixed(_int(6_000, 1)),
     "log.retention.bytes": _long(256 << 20, -1),
     "log.segment.bytes": _int(16 << 20, 14),
-    "max.incremental.fetch.session.cache.slots": _int(1_000, 0),
+    "max.incremental.fetch.session.cache.slots": _fixed(_int(1_000, 0)),
     "message.max.bytes": _int(1_048_588, 0),
     "min.insync.replicas": _int(1, 1),
-    "num.partitions": _int(1, 1),
-    "offset.metadata.max.bytes": _int(4096, 0),
+    "num.partitions": _fixed(_int(1, 1)),
+    "offset.metadata.max.bytes": _fixed(_int(4096, 0)),
 }
 
 # Those of one group, under the new consumer protocol.
 GROUP_OPTIONS: Mapping[str, Option] = {
-    name.removeprefix("group."): BROKER_OPTIONS[name]
+    name.removeprefix("group."): BROKER_OPTIONS[name]._replace(fixed=False)
     for name in (
         "group.consumer.assignment.interval.ms",
         "group.consumer.heartbeat.interval.ms",
@@ -253,7 +271,7 @@ class Configs:
         if operation is ConfigOperation.DELETE:
             return None
         if value is None:
-            raise ConfigError("a value is needed")
+            raise ConfigRequestError("Null value not supported.")
         if operation is ConfigOperation.SET:
             return value
         old, given = [each for each in now.split(",") if each], value.split(",")

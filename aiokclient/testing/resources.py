@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 
 from aiokclient.testing.call import Call
 from aiokclient.testing.codes import Code
-from aiokclient.testing.configs import ConfigError, Configs
+from aiokclient.testing.configs import ConfigError, ConfigRequestError, Configs
 from aiokclient.testing.state import ClusterState, Refused
+from aiokclient.types import is_topic_name
 
 
 class ResourceType(IntEnum):
@@ -22,6 +23,8 @@ class ResourceType(IntEnum):
 def find_configs(cluster: ClusterState, resource_type: int, name: str) -> Configs:
     """The configs of a resource; raises Refused for one that is not there."""
     if resource_type == ResourceType.TOPIC:
+        if not is_topic_name(name):
+            raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
         topic = cluster.topics.get(name)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
@@ -52,8 +55,9 @@ def change_configs(
     if code:
         return code, None
     try:
-        configs = find_configs(call.cluster, resource_type, name)
+        configs = _changeable(call.cluster, resource_type, name)
         wanted = changes(configs)
+        _check_fixed(configs, wanted)
         if call.request.validate_only:
             for option, value in wanted.items():
                 configs.check(option, value)
@@ -62,5 +66,17 @@ def change_configs(
     except Refused as refused:
         return refused.code, refused.message
     except ConfigError as error:
-        return Code.INVALID_CONFIG, str(error)
+        return error.code, str(error)
     return Code.NONE, None
+
+
+def _changeable(cluster: ClusterState, resource_type: int, name: str) -> Configs:
+    if resource_type == ResourceType.TOPIC and not name:
+        raise Refused(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
+    return find_configs(cluster, resource_type, name)
+
+
+def _check_fixed(configs: Configs, changes: Iterable[str]) -> None:
+    fixed = [name for name in changes if name in configs.options and configs.options[name].fixed]
+    if fixed:
+        raise ConfigRequestError(f"Cannot update these configs dynamically: {fixed}")

@@ -59,7 +59,10 @@ class ClusterState:
     def __init__(self, rng: random.Random, post: Callable[[Callable[[], None]], None]) -> None:
         self.rng = rng
         self.cluster_id = base64.urlsafe_b64encode(self.new_id().bytes).decode().rstrip("=")
-        self.configs = Configs(BROKER_OPTIONS, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        self.static_configs = Configs(BROKER_OPTIONS, ConfigSource.STATIC_BROKER)
+        self.configs = Configs(
+            BROKER_OPTIONS, ConfigSource.DYNAMIC_DEFAULT_BROKER, self.static_configs
+        )
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}

@@ -29,7 +29,7 @@ def make(wire_to):
     entered = []
 
     def made(*sizes, brokers=1, configs=(), **options):
-        configs = {f"group.consumer.{name}.ms": value for name, value in dict(configs).items()}
+        configs = {f"group.consumer.{name}": value for name, value in dict(configs).items()}
         cluster = EmbeddedCluster(brokers=brokers, configs=configs, **options)
         entered.append(cluster)
         cluster.__enter__()
@@ -48,7 +48,7 @@ def view(cluster):
 
 
 def test_a_silent_member_is_out_when_its_session_ends(make):
-    cluster, group = make(4, configs={"session.timeout": 60})
+    cluster, group = make(4, configs={"session.timeout.ms": 60})
     group.join("a")
     assert list(view(cluster).members) == ["a"]
     cluster.wait_for(lambda: not view(cluster).members)
@@ -91,14 +91,14 @@ def test_a_classic_member_that_does_not_join_anew_is_out(make):
 
 
 def test_the_session_of_a_static_member_that_left_goes_on(make):
-    cluster, group = make(2, configs={"session.timeout": 60})
+    cluster, group = make(2, configs={"session.timeout.ms": 60})
     group.join("a", instance_id="i")
     assert group.beat("a", -2, instance_id="i").epoch == -2
     cluster.wait_for(lambda: not view(cluster).members)
 
 
 def test_a_coordinator_that_takes_over_knows_all(make):
-    cluster, group = make(4, brokers=2, configs={"session.timeout": LONG_MS})
+    cluster, group = make(4, brokers=2, configs={"session.timeout.ms": LONG_MS})
     group.join("a")
     group.join("b")
     a = group.beat("a", 2)
@@ -115,7 +115,7 @@ def test_a_coordinator_that_takes_over_knows_all(make):
 
 
 def test_sessions_begin_anew_with_a_coordinator_that_takes_over(make):
-    cluster, group = make(4, brokers=2, configs={"session.timeout": 60})
+    cluster, group = make(4, brokers=2, configs={"session.timeout.ms": 60})
     group.join("a")
     cluster.move_coordinator("g")
     cluster.wait_for(lambda: not view(cluster).members)
@@ -147,7 +147,7 @@ def test_refusals_that_a_test_wants(make):
 
 
 def test_targets_wait_for_the_interval(make):
-    _, group = make(4, configs={"assignment.interval": LONG_MS})
+    _, group = make(4, configs={"assignment.interval.ms": LONG_MS})
     configure(group, "consumer.assignment.interval.ms", None)
     assert group.join("a").given == [(0, [0, 1, 2, 3])]
     assert group.join("b") == ("ok", 2, [])
@@ -194,8 +194,7 @@ def test_brokers_of_the_first_version_give_member_ids(make):
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade"])
 def test_migration_that_is_not_wanted(make, policy):
-    cluster, group = make(2)
-    set_policy(group, policy)
+    cluster, group = make(2, configs={"migration.policy": policy})
     old, topic = Classic(group), group.names[0]
     old.join(subscription(topic))
     old.sync(assignment((topic, [0, 1])))
@@ -206,17 +205,6 @@ def test_migration_that_is_not_wanted(make, policy):
         return
     assert group.beat("new", -1).code == "ok"
     assert view(cluster).kind.value == "consumer"
-
-
-def set_policy(group, policy):
-    config = messages.incremental_alter_configs.AlterableConfig(
-        name="group.consumer.migration.policy", config_operation=0, value=policy
-    )
-    resource = messages.incremental_alter_configs.AlterConfigsResource(
-        resource_type=4, resource_name="", configs=[config]
-    )
-    request = messages.IncrementalAlterConfigsRequest(resources=[resource])
-    assert group.place.request(request).responses[0].error_code == 0
 
 
 def test_a_group_that_is_converted_while_it_rebalances(make):

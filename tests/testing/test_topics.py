@@ -71,7 +71,7 @@ class TestMetadata:
             refused = metadata(broker, "new").topics[0].error_code
             assert refused == errors.UnknownTopicOrPartitionError.code
             first = metadata(broker, "new", auto=True).topics[0].error_code
-            assert first == errors.LeaderNotAvailableError.code
+            assert first == errors.UnknownTopicOrPartitionError.code
             assert metadata(broker, "new").topics[0].error_code == 0
 
     def test_a_broker_down(self, cluster, broker):
@@ -156,8 +156,9 @@ class TestCreateTopics:
     def test_one_of_two(self, cluster, broker):
         good, twice = new_topic("good"), new_topic("twice")
         results = create(broker, good, twice, twice)
-        codes = {each.name: each.error_code for each in results}
-        assert codes == {"good": 0, "twice": errors.InvalidRequestError.code}
+        answers = {each.name: (each.error_code, each.error_message) for each in results}
+        twice_code = errors.InvalidRequestError.code
+        assert answers == {"good": (0, None), "twice": (twice_code, "Duplicate topic name.")}
         assert "good" in cluster.topics
         assert "twice" not in cluster.topics
 
@@ -393,10 +394,14 @@ class TestFindCoordinator:
         assert before in cluster.brokers
 
     def test_bad_types(self, broker):
-        request = messages.FindCoordinatorRequest(coordinator_keys=["a"], key_type=2)
-        assert broker.request(request).coordinators[0].error_code == 0
+        def find(key, version=6):
+            request = messages.FindCoordinatorRequest(coordinator_keys=[key], key_type=2)
+            return broker.request(request, version).coordinators[0].error_code
+
+        share = f"group:{uuid.uuid4()}:0"
+        assert find(share) == 0
         invalid = errors.InvalidRequestError.code
-        assert broker.request(request, 5).coordinators[0].error_code == invalid
+        assert [find(share, 5), find("a"), find("a:b:c"), find(":b:0")] == [invalid] * 4
 
 
 class TestInitProducerId:

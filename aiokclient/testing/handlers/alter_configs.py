@@ -1,7 +1,8 @@
 """AlterConfigs 0 to 2: replace all values that a topic or a broker has of its own.
 
 What is not named goes back to its default. Each resource changes as a whole or, with
-INVALID_CONFIG for an unknown name or a bad value, not at all.
+INVALID_CONFIG for an unknown name or a bad value, not at all. A null value is INVALID_REQUEST,
+and so is a broker's config that is read-only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from aiokclient.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
 )
 from aiokclient.testing.call import Call, Reply
-from aiokclient.testing.configs import Configs
+from aiokclient.testing.configs import ConfigRequestError, Configs
 from aiokclient.testing.resources import change_configs
 
 
@@ -24,7 +25,10 @@ def handle(call: Call) -> Reply:
 def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
     def replaced(configs: Configs) -> dict[str, str | None]:
         values: dict[str, str | None] = dict.fromkeys(configs.values)
-        values.update((each.name, each.value) for each in wanted.configs)
+        for each in wanted.configs:
+            if each.value is None:
+                raise ConfigRequestError("Null value not supported.")
+            values[each.name] = each.value
         return values
 
     code, message = change_configs(call, wanted.resource_type, wanted.resource_name, replaced)

@@ -2,10 +2,12 @@
 
 The number asked for is the new total; as many or fewer than there are is INVALID_PARTITIONS.
 New replicas are spread over the brokers, as many as the topic's first partition has, or go
-where the request assigns them.
+where the request assigns them. A topic named twice is INVALID_REQUEST.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from aiokclient.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from aiokclient.protocol.messages.create_partitions import (
@@ -20,7 +22,20 @@ from aiokclient.testing.topics import Topic
 
 def handle(call: Call) -> Reply:
     request: CreatePartitionsRequest = call.request
-    return CreatePartitionsResponse(results=[_create(call, each) for each in request.topics])
+    counts = Counter(each.name for each in request.topics)
+    wanted = {each.name: each for each in request.topics}
+    return CreatePartitionsResponse(
+        results=[
+            _create(call, each) if counts[name] == 1 else _duplicate(name)
+            for name, each in wanted.items()
+        ]
+    )
+
+
+def _duplicate(name: str) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=name, error_code=Code.INVALID_REQUEST, error_message="Duplicate topic name."
+    )
 
 
 def _create(call: Call, wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from uuid import UUID
 
 from aiokclient.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from aiokclient.protocol.messages.create_topics import (
@@ -29,25 +28,29 @@ def handle(call: Call) -> Reply:
     names = Counter(topic.name for topic in request.topics)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
-        code = call.refused(topic.name)
-        if names[topic.name] > 1:
-            code = code or Code.INVALID_REQUEST
+        code, message = call.refused(topic.name), None
+        if not code and names[topic.name] > 1:
+            code, message = Code.INVALID_REQUEST, "Duplicate topic name."
         if code:
-            results.append(CreatableTopicResult(name=topic.name, error_code=code))
+            results.append(_result(topic.name, code, message))
         else:
             results.append(_create(call.cluster, topic, request.validate_only))
     return CreateTopicsResponse(topics=results)
 
 
+def _result(name: str, code: int = 0, message: str | None = None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
 def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> CreatableTopicResult:
-    result = CreatableTopicResult(name=wanted.name)
+    result = _result(wanted.name)
     values = {each.name: each.value for each in wanted.configs if each.value is not None}
     try:
         assignment = _assignment(cluster, wanted)
         if only_look:
             cluster.check_new_topic(wanted.name, assignment, values)
             configs = Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, cluster.configs, values)
-            result.topic_id = UUID(int=0)
+            result.topic_id = cluster.new_id()
         else:
             topic = cluster.create_topic(wanted.name, assignment, values)
             configs = topic.configs

@@ -30,12 +30,21 @@ def handle(call: Call) -> Reply:
 def _delete(call: Call, name: str | None, topic_id: UUID) -> DeletableTopicResult:
     cluster = call.cluster
     if name is not None and topic_id != _NO_ID:
-        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=Code.INVALID_REQUEST)
+        return _refused(name, topic_id, Code.INVALID_REQUEST, "Both the name and the id are given.")
     topic = cluster.topics_by_id.get(topic_id) if name is None else cluster.topics.get(name)
     code = call.refused(name if topic is None else topic.name)
-    if not code and topic is None:
+    if code:
+        return _refused(name, topic_id, code)
+    if topic is None:
         code = Code.UNKNOWN_TOPIC_ID if name is None else Code.UNKNOWN_TOPIC_OR_PARTITION
-    if code or topic is None:
-        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code)
+        return _refused(name, topic_id, code, "This server does not host such a topic.")
     cluster.delete_topic(topic)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _refused(
+    name: str | None, topic_id: UUID, code: int, message: str | None = None
+) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=code, error_message=message
+    )

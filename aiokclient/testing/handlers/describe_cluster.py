@@ -11,6 +11,7 @@ from aiokclient.protocol.messages import DescribeClusterRequest, DescribeCluster
 from aiokclient.protocol.messages.describe_cluster import DescribeClusterBroker
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
+from aiokclient.testing.operations import ON_CLUSTERS
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -18,14 +19,14 @@ _BROKERS, _CONTROLLERS = 1, 2
 def handle(call: Call) -> Reply:
     request: DescribeClusterRequest = call.request
     cluster = call.cluster
-    code = call.refused()
+    code, message = call.refused(), None
     if not code and request.endpoint_type != _BROKERS:
         mismatched = request.endpoint_type == _CONTROLLERS
         code = Code.MISMATCHED_ENDPOINT_TYPE if mismatched else Code.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"A broker does not describe endpoints of type {request.endpoint_type}."
     if code:
-        return DescribeClusterResponse(error_code=code, endpoint_type=request.endpoint_type)
-    return DescribeClusterResponse(
-        endpoint_type=request.endpoint_type,
+        return DescribeClusterResponse(error_code=code, error_message=message)
+    response = DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,
         brokers=[
@@ -40,3 +41,6 @@ def handle(call: Call) -> Reply:
             if broker.alive or (request.include_fenced_brokers and call.version >= 2)
         ],
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ON_CLUSTERS
+    return response

@@ -1,7 +1,7 @@
 """DescribeConfigs 1 to 4: the configs of topics (2), brokers (4) and groups (32).
 
 All options, or those named; each with where its value comes from, and its synonyms if asked
-for. Brokers by their id, or by the empty name for the values that hold for all of them.
+for. Brokers by their id, or by the empty name for what was set for all of them while they ran.
 Documentation is never given. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION, a broker
 or a type of resource that is not there INVALID_REQUEST. A group need not exist.
 """
@@ -40,7 +40,8 @@ def _describe(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResu
         result.error_code, result.error_message = refused.code, refused.message
         return result
     keys = asked.configuration_keys
-    names = [name for name in configs.options if keys is None or name in keys]
+    known = configs.values if configs is call.cluster.configs else configs.options
+    names = [name for name in configs.options if name in known and (not keys or name in keys)]
     result.configs = [_option(configs, name, call.request.include_synonyms) for name in names]
     return result
 
@@ -52,6 +53,7 @@ def _option(configs: Configs, name: str, synonyms: bool) -> DescribeConfigsResou
         value=configs[name],
         config_source=chain[0].source,
         config_type=configs.options[name].type,
+        read_only=configs.options[name].fixed,
         documentation=None,
         synonyms=[
             DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)

@@ -10,10 +10,9 @@ from aiokclient.protocol.messages import DescribeGroupsRequest, DescribeGroupsRe
 from aiokclient.protocol.messages.describe_groups import DescribedGroup
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
+from aiokclient.testing.operations import ON_GROUPS
 
 _NOT_FOUND = 6
-# Read, delete, describe, describe configs, alter configs: all there is without authorization.
-_ALLOWED = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
 def handle(call: Call) -> Reply:
@@ -35,5 +34,5 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
             what = "not found" if group is None else "not a classic group"
             found.error_message = f"Group {group_id} is {what}."
     if call.request.include_authorized_operations and not found.error_code:
-        found.authorized_operations = _ALLOWED
+        found.authorized_operations = ON_GROUPS
     return found

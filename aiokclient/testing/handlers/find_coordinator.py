@@ -2,8 +2,9 @@
 partition (2, version 6 on).
 
 One key up to version 3, several from 4 on. Each key has its broker by a hash; if that one is
-down, the next one that is up. `move_coordinator` gives a key to another. An unknown type, or
-an empty key, is INVALID_REQUEST.
+down, the next one that is up. `move_coordinator` gives a key to another. An unknown type is
+INVALID_REQUEST, and so is the key of a share partition that is not group:topic id:partition.
+One key has a message without an error too, the word NONE.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from aiokclient.testing.codes import Code
 
 _SHARE = 2
 _SHARE_SINCE = 6
+_NOT_FOUND = "The coordinator could not be found."
 
 
 def handle(call: Call) -> Reply:
@@ -26,7 +28,7 @@ def handle(call: Call) -> Reply:
     found = _find(call, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message or (_NOT_FOUND if found.error_code else "NONE"),
         node_id=found.node_id,
         host=found.host,
         port=found.port,
@@ -35,12 +37,21 @@ def handle(call: Call) -> Reply:
 
 def _find(call: Call, key: str) -> Coordinator:
     kind = call.request.key_type
-    code = call.refused()
-    last = _SHARE if call.version >= _SHARE_SINCE else _SHARE - 1
-    if not code and not 0 <= kind <= last:
+    code, message = call.refused(), ""
+    if not code and not 0 <= kind <= _SHARE:
+        code, message = Code.INVALID_REQUEST, f"Unknown coordinator type {kind}."
+    too_old = call.version < _SHARE_SINCE
+    if not code and kind == _SHARE and (too_old or not _names_share_partition(key)):
         code = Code.INVALID_REQUEST
     broker = None if code else call.cluster.coordinator_of(key)
     if broker is None:
         code = code or Code.COORDINATOR_NOT_AVAILABLE
-        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code)
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
+        )
     return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port)
+
+
+def _names_share_partition(key: str) -> bool:
+    parts = key.rsplit(":", 2)
+    return len(parts) == 3 and all(parts) and parts[2].isdecimal()

@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs 0 and 1: set, delete, append to and subtract from single values.
 
 Each resource changes as a whole or, with INVALID_CONFIG for an unknown name, a bad value or a
-list operation on what is no list, not at all.
+list operation on what is no list, not at all. A null value that is to be set is
+INVALID_REQUEST, and so is a broker's config that is read-only.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@
   it that have a name only are left out.
 * A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, or made, where both the cluster
   (`auto.create.topics.enable`, off by default) and the request allow it; the first answer is
-  then LEADER_NOT_AVAILABLE, as in Kafka. A name that is not legal is INVALID_TOPIC_EXCEPTION.
+  UNKNOWN_TOPIC_OR_PARTITION even then, as in Kafka. A name that is not legal is
+  INVALID_TOPIC_EXCEPTION.
+* From version 8 on the operations that are allowed are told on request: all there are.
 * Refusals by a test come for each topic, or at the top from version 13 on when no topic is
   in question.
 """
@@ -26,6 +28,7 @@ from aiokclient.protocol.messages.metadata import (
 )
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
+from aiokclient.testing.operations import ON_CLUSTERS, ON_TOPICS
 from aiokclient.testing.state import Refused
 from aiokclient.testing.topics import NO_LEADER, Partition, Topic
 from aiokclient.types import is_topic_name
@@ -48,6 +51,11 @@ def handle(call: Call) -> Reply:
     )
     if not response.topics:
         response.error_code = call.refused()
+    if call.request.include_topic_authorized_operations:
+        for topic in response.topics:
+            topic.topic_authorized_operations = ON_TOPICS
+    if call.request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ON_CLUSTERS
     return response
 
 
@@ -89,7 +97,7 @@ def _missing(call: Call, name: str) -> Code:
         call.cluster.create_topic(name, call.cluster.assign(-1, -1))
     except Refused as refused:
         return refused.code
-    return Code.LEADER_NOT_AVAILABLE
+    return Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _known(call: Call, topic: Topic) -> MetadataResponseTopic:

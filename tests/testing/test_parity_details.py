@@ -1,0 +1,210 @@
+"""The same raw requests to the embedded cluster and to a real Kafka: messages and flags.
+
+Clients tell a message that is null from one that is empty, and print what they are told.
+"""
+
+import time
+import uuid
+
+import pytest
+
+from aiokclient.errors import ERRORS_BY_CODE
+from aiokclient.protocol import messages
+from aiokclient.protocol.messages import alter_configs, create_partitions, create_topics
+from aiokclient.protocol.messages import describe_configs as describing
+from aiokclient.protocol.messages import incremental_alter_configs as incremental
+from aiokclient.protocol.messages.delete_topics import DeleteTopicState
+from aiokclient.protocol.messages.metadata import MetadataRequestTopic
+
+TOPIC, BROKER = 2, 4
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def told(answer):
+    """The error, and whether its message is null, empty or a text."""
+    name = ERRORS_BY_CODE[answer.error_code].name if answer.error_code else "ok"
+    return name, answer.error_message and "text"
+
+
+def fresh():
+    return f"details-{uuid.uuid4().hex[:8]}"
+
+
+@scenario
+def topics_created(place):
+    def create(*topics, version, **options):
+        request = messages.CreateTopicsRequest(topics=list(topics), **options)
+        return [
+            (*told(each), each.topic_id.int != 0) for each in place.request(request, version).topics
+        ]
+
+    def topic(name, replication=1):
+        return create_topics.CreatableTopic(
+            name=name, num_partitions=1, replication_factor=replication
+        )
+
+    seen = []
+    for version in range(2, 8):
+        name = fresh()
+        seen.append(create(topic(name), version=version, validate_only=True))
+        seen.append(create(topic(name), version=version))
+        seen.append(create(topic(name), version=version))
+        seen.append(create(topic(fresh(), replication=9), version=version))
+        twice = topic(fresh())
+        seen.append(create(twice, twice, version=version))
+    return seen
+
+
+@scenario
+def topics_deleted(place):
+    seen = []
+    for version in (4, 5):
+        request = messages.DeleteTopicsRequest(topic_names=[place.topic()[0]], timeout_ms=5000)
+        for _ in range(2):
+            seen += [told(each) for each in place.request(request, version).responses]
+    for state in (
+        DeleteTopicState(name=None, topic_id=uuid.uuid4()),
+        DeleteTopicState(name="nothing"),
+    ):
+        request = messages.DeleteTopicsRequest(topics=[state], timeout_ms=5000)
+        seen += [told(each) for each in place.request(request).responses]
+    return seen
+
+
+@scenario
+def partitions_added(place):
+    name, _ = place.topic()
+
+    def add(*topics):
+        wanted = [
+            create_partitions.CreatePartitionsTopic(name=each, count=count, assignments=None)
+            for each, count in topics
+        ]
+        request = messages.CreatePartitionsRequest(topics=wanted, timeout_ms=5000)
+        return [told(each) for each in place.request(request).results]
+
+    return [add((name, 2)), add((name, 2)), add(("nothing", 2)), add((name, 3), (name, 4))]
+
+
+@scenario
+def coordinators_found(place):
+    def find(version, kind, key):
+        request = messages.FindCoordinatorRequest(key_type=kind)
+        if version < 4:
+            request.key = key
+            return place.request(request, version)
+        request.coordinator_keys = [key]
+        return place.request(request, version).coordinators[0]
+
+    deadline = time.monotonic() + 20
+    while any(find(6, kind, "a").error_code for kind in (0, 1)):
+        assert time.monotonic() < deadline
+    return [
+        (version, kind, key, *told(found), found.node_id)
+        for version in range(1, 7)
+        for kind in (0, 1, 2, 3)
+        for key in ("a", "")
+        for found in [find(version, kind, key)]
+    ]
+
+
+@scenario
+def clusters_described(place):
+    seen = []
+    for version in range(3):
+        for kind in (1, 2, 3) if version else (1,):
+            request = messages.DescribeClusterRequest(
+                endpoint_type=kind, include_cluster_authorized_operations=True
+            )
+            response = place.request(request, version)
+            seen.append((*told(response), response.endpoint_type))
+            seen.append(response.cluster_authorized_operations)
+    return seen
+
+
+@scenario
+def operations_on_topics(place):
+    name, _ = place.topic()
+    seen = []
+    for version in range(8, 14):
+        for wanted in (True, False):
+            request = messages.MetadataRequest(
+                topics=[MetadataRequestTopic(name=each) for each in (name, "nothing", "a b")],
+                include_topic_authorized_operations=wanted,
+                include_cluster_authorized_operations=wanted and version < 11,
+                allow_auto_topic_creation=False,
+            )
+            response = place.request(request, version)
+            seen.append({each.topic_authorized_operations for each in response.topics})
+            seen.append(response.cluster_authorized_operations)
+    return seen
+
+
+@scenario
+def configs_described(place):
+    name, _ = place.topic(retention_ms=4000)
+
+    def describe(kind, resource, keys):
+        wanted = describing.DescribeConfigsResource(
+            resource_type=kind, resource_name=resource, configuration_keys=keys
+        )
+        request = messages.DescribeConfigsRequest(resources=[wanted])
+        (result,) = place.request(request).results
+        code = ERRORS_BY_CODE[result.error_code].name if result.error_code else "ok"
+        return code, result.configs
+
+    def flags(kind, resource, *keys):
+        code, found = describe(kind, resource, list(keys))
+        return code, sorted((each.name, each.read_only, each.is_sensitive) for each in found)
+
+    seen = [(code, bool(found)) for code, found in (describe(TOPIC, name, []),)]
+    seen += [flags(TOPIC, each, "retention.ms") for each in (name, "nothing", "a b", "")]
+    seen.append(flags(BROKER, "1", "num.partitions", "message.max.bytes", "group.max.size"))
+    seen.append(flags(BROKER, "", "message.max.bytes", "num.partitions"))
+    return seen
+
+
+@scenario
+def configs_refused(place):
+    name, _ = place.topic(retention_ms=4000)
+
+    def change(kind, resource, key, value, operation=0):
+        config = incremental.AlterableConfig(name=key, value=value, config_operation=operation)
+        wanted = incremental.AlterConfigsResource(
+            resource_type=kind, resource_name=resource, configs=[config]
+        )
+        request = messages.IncrementalAlterConfigsRequest(resources=[wanted])
+        return told(place.request(request).responses[0])
+
+    def replace(key, value):
+        wanted = alter_configs.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[alter_configs.AlterableConfig(name=key, value=value)],
+        )
+        return told(place.request(messages.AlterConfigsRequest(resources=[wanted])).responses[0])
+
+    return [
+        change(TOPIC, name, "retention.ms", None),
+        change(TOPIC, name, "retention.ms", None, operation=1),
+        change(TOPIC, name, "retention.ms", "x"),
+        change(TOPIC, name, "retention.ms", "1", operation=2),
+        change(BROKER, "1", "num.partitions", "3"),
+        change(BROKER, "", "num.partitions", "3"),
+        change(TOPIC, "nothing", "retention.ms", "3"),
+        change(TOPIC, "a b", "retention.ms", "3"),
+        change(TOPIC, "", "retention.ms", "3"),
+        replace("retention.ms", None),
+        replace("retention.ms", "x"),
+        replace("retention.ms", "7"),
+    ]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_answers_as_kafka_does(name, parity):
+    parity(SCENARIOS[name])
