@@ -116,7 +116,7 @@ class GroupOffsets(GroupsSubject):
             items: dict[TopicPartition, OffsetAndMetadata], remaining: float
         ) -> Answers[TopicPartition, None]:
             topics = list(dict.fromkeys(tp.topic for tp in items))
-            snapshot = await self._cluster.updater.refresh(topics, timeout=remaining)
+            snapshot = await self._cluster.updater.refresh(topics, timeout=remaining, at_once=True)
             answers: dict[TopicPartition, KafkaError | None] = {
                 tp: error for tp in items if (error := _unknown(snapshot, tp)) is not None
             }

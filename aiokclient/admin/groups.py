@@ -60,24 +60,27 @@ class GroupsSubject(AdminBase):
         what a broker that is there goes on answering, or its timeout.
         """
         self._check()
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        request = ListGroupsRequest(states_filter=group_ids(states), types_filter=group_ids(types))
         clock = self._cluster.clock
         deadline = clock.monotonic() + self._seconds(timeout)
         found: dict[str, GroupListing] = {}
         asked: dict[int, None] = {}
-        while True:
+        failed = True
+        while failed:
             remaining = max(deadline - clock.monotonic(), 0.0)
-            snapshot = await self._cluster.updater.refresh(timeout=remaining)
+            snapshot = await self._cluster.updater.refresh(timeout=remaining, at_once=not asked)
             left = {node: broker for node, broker in snapshot.brokers.items() if node not in asked}
-            if not left:
-                return dict(sorted(found.items()))
             answers = await self._ask_brokers(left, request, min(remaining, self._patience_s))
+            failed = False
             for node, answer in answers.items():
                 if isinstance(answer, ListGroupsResponse):
                     asked[node] = None
                     found.update(_listed(answer, _described_broker(left[node])))
                 elif not answer.retriable or clock.monotonic() >= deadline:
                     raise answer
+                else:
+                    failed = True
+        return dict(sorted(found.items()))
 
     @property
     def _patience_s(self) -> float:
@@ -202,7 +205,12 @@ class GroupsSubject(AdminBase):
                     for name in items
                 ],
             )
-            response = await self._request(request, Coordinator("group", group), remaining)
+            try:
+                response = await self._request(request, Coordinator("group", group), remaining)
+            except UnsupportedVersionError:
+                if static:
+                    raise
+                return await self._remove_each(group, items, remaining)
             return {
                 (member.group_instance_id or "") if static else member.member_id: failure(
                     member.error_code, None, "LeaveGroup", f"group {group}"
@@ -211,6 +219,18 @@ class GroupsSubject(AdminBase):
             }
 
         return await self._each(dict.fromkeys(group_ids(members)), ask, timeout)
+
+    async def _remove_each(
+        self, group: str, members: Iterable[str], remaining: float
+    ) -> Answers[str, None]:
+        """For brokers before 2.4, to which a request names one member."""
+
+        async def ask(items: dict[str, None], member: str) -> Answers[str, None]:
+            request = LeaveGroupRequest(group_id=group, member_id=member)
+            await self._request(request, Coordinator("group", group), remaining)
+            return items
+
+        return await self._spread({member: {member: None} for member in members}, ask)
 
     async def _by_coordinator(
         self,

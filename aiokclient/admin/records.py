@@ -38,7 +38,7 @@ class Records(AdminBase):
             items: dict[TopicPartition, int], remaining: float
         ) -> Answers[TopicPartition, int]:
             topics = list(dict.fromkeys(partition.topic for partition in items))
-            snapshot = await self._cluster.updater.refresh(topics, timeout=remaining)
+            snapshot = await self._cluster.updater.refresh(topics, timeout=remaining, at_once=True)
             there = {p: _not_there(snapshot, p) for p in items}
             groups: dict[int, dict[TopicPartition, int]] = {}
             for partition, offset in items.items():

@@ -12,7 +12,7 @@ from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Controller
-from aiokclient.errors import IllegalStateError
+from aiokclient.errors import IllegalStateError, UnsupportedVersionError
 from aiokclient.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -162,11 +162,16 @@ class Topics(AdminBase):
             names = [topic for topic in items if isinstance(topic, str)]
             request = DeleteTopicsRequest(
                 topics=[_state(topic) for topic in items],
-                # An id cannot be said to older brokers, so nothing is sent to them then.
-                topic_names=names if len(names) == len(items) else [],
                 timeout_ms=self._broker_timeout_ms(remaining),
             )
-            response = await self._request(request, Controller(), remaining)
+            try:
+                response = await self._request(request, Controller(), remaining)
+            except UnsupportedVersionError:
+                # An id cannot be said to older brokers, so nothing is sent to them then.
+                if len(names) < len(items):
+                    raise
+                request = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
+                response = await self._request(request, Controller(), remaining)
             return {
                 key: failure(
                     result.error_code, result.error_message, "DeleteTopics", f"topic {key}"

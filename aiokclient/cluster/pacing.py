@@ -36,6 +36,10 @@ class Pacing:
         self._next[subject] = (now + self._backoff.delay(streak, self._rng), streak + 1)
         self._sweep(now)
 
+    def forget(self, subject: Hashable) -> None:
+        """It may be asked for at once."""
+        self._next.pop(subject, None)
+
     def _sweep(self, now: float) -> None:
         # Old entries are equal to none at all; looked at only once in a while.
         if len(self._next) > 1000:

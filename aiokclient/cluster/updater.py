@@ -140,16 +140,21 @@ class MetadataUpdater:
         self._wake.set()
 
     async def refresh(
-        self, topics: Iterable[str] | None = None, *, timeout: float
+        self, topics: Iterable[str] | None = None, *, timeout: float, at_once: bool = False
     ) -> ClusterMetadata:
         """The snapshot after an update that began after this call.
 
-        `timeout` is in seconds. Raises ApiTimeoutError, whose cause is what the last update met,
-        or an error that trying again would not mend. Cancelling it leaves nothing behind. A topic
-        that does not exist is no error of the call: see `errors` and the topic's own.
+        `timeout` is in seconds. `at_once` is for what a program itself asks for, once for each of
+        its calls: how often it was asked for before does not matter then. Raises ApiTimeoutError,
+        whose cause is what the last update met, or an error that trying again would not mend.
+        Cancelling it leaves nothing behind. A topic that does not exist is no error of the call:
+        see `errors` and the topic's own.
         """
         waiter = _Waiter(topics)
         self._waiters.append(waiter)
+        if at_once:
+            for subject in (None,) if waiter.left is None else waiter.left:
+                self._pacing.forget(subject)
         self.request_update(waiter.left, reason="refresh")
         try:
             async with asyncio.timeout(timeout):

@@ -465,7 +465,9 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         ApiTimeoutError.
         """
         engine = self._running
-        metadata = await engine.cluster.updater.refresh((topic,), timeout=self._timeout(timeout))
+        metadata = await engine.cluster.updater.refresh(
+            (topic,), timeout=self._timeout(timeout), at_once=True
+        )
         info = metadata.topic(topic)
         if info is None:
             raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)

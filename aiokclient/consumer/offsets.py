@@ -224,7 +224,8 @@ class Offsets:
             )
         request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
         connection = await self._cluster.connect(node_id, Purpose.CONTROL)
-        if connection.version_of(OffsetForLeaderEpochRequest) < FOR_CONSUMERS:
+        offered = connection.api_versions.get(OffsetForLeaderEpochRequest.api_key)
+        if offered is None or offered[1] < FOR_CONSUMERS:
             outcome.found.update((tp, EpochEnd(epoch, NO_END)) for tp, epoch in epochs.items())
             return
         response = await connection.send(request, timeout_s=self._timeout_s)

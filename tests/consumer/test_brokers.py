@@ -129,6 +129,22 @@ def test_every_way_to_name_topics_and_leaders(limits: tuple[int, int]) -> None:
     simulate(scenario, brokers=3)
 
 
+@pytest.mark.parametrize("offered", [None, (0, 2), (2, 2), (3, 2)])
+def test_brokers_that_cannot_say_where_epochs_end(offered: tuple[int, int] | None) -> None:
+    """The position is not validated then, and reading goes on."""
+
+    async def scenario(world: World) -> None:
+        world.cluster.limit_versions({ApiKey.OFFSET_FOR_LEADER_EPOCH: offered})
+        async with world.consumer("t", metadata_max_age_ms=1_000) as consumer:
+            for first in range(0, 40, 10):
+                fill(world)
+                assert await offsets(consumer, 10) == list(range(first, first + 10))
+                world.cluster.move_leader("t")
+            assert world.requests(ApiKey.OFFSET_FOR_LEADER_EPOCH) == []
+
+    simulate(scenario, brokers=3)
+
+
 def test_a_broker_that_is_gone_holds_up_no_other() -> None:
     async def scenario(world: World) -> None:
         fill(world)
