@@ -15,16 +15,16 @@ watched: -DAIOK_NO_SPARES. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_TUPLES 0
 #else
-#define AIOK_TUPLES 8192
+#define AIOK_TUPLES 16384
 #endif
 
 typedef struct {
-    PyObject *first; /* The next one is its first item. */
+    PyObject *first; /* The next one is its first item; all keep their type. */
     int count;
 } AiokTuples;
 
-/* A new one of that type, which derives from the one in _plain_tuple_type.h. Steals offset and timestamp, also when
-it fails. */
+/* A new one of that type, which is the one in _plain_tuple_type.h. Steals offset and timestamp, also
+when it fails. */
 static inline PyObject *
 aiok_plain_tuple(AiokTuples *spares, PyTypeObject *type, PyObject *topic, PyObject *partition,
                  PyObject *offset, PyObject *timestamp)
@@ -35,7 +35,7 @@ aiok_plain_tuple(AiokTuples *spares, PyTypeObject *type, PyObject *topic, PyObje
         if (made != NULL) {
             spares->first = PyTuple_GET_ITEM(made, 0);
             spares->count--;
-            (void)PyObject_InitVar((PyVarObject *)made, type, AIOK_FIELDS);
+            _Py_NewReference(made);
         }
         else {
             made = type->tp_alloc(type, AIOK_FIELDS);

@@ -25,8 +25,8 @@ aiok_plain_dealloc(PyObject *self)
     }
     else {
         type->tp_free(self);
+        Py_DECREF(type);
     }
-    Py_DECREF(type);
 }
 
 /* tuple.__new__ would take for granted that the collector knows the type. */

@@ -182,7 +182,7 @@ cdef PyObject *outcome(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp)
     """The metadata of a record that is done, owned by the caller; raises what it failed of."""
     if batch.error is not None:
         raise batch.retrieve(index).with_traceback(None)
-    return metadata(batch, index, timestamp, NULL)
+    return metadata(batch, index, timestamp)
 
 
 @cython.no_gc

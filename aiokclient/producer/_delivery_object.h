@@ -25,7 +25,7 @@ be watched: -DAIOK_NO_SPARES. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_DELIVERIES 0
 #else
-#define AIOK_DELIVERIES 8192
+#define AIOK_DELIVERIES 16384
 #endif
 
 typedef struct {
@@ -42,7 +42,7 @@ aiok_delivery_new(AiokDeliveries *all, PyObject *batch, Py_ssize_t index, int64_
     if (delivery != NULL) {
         all->spare = (AiokDelivery *)delivery->batch;
         all->spares--;
-        (void)PyObject_Init((PyObject *)delivery, all->type);
+        _Py_NewReference((PyObject *)delivery);
     }
     else {
         delivery = PyObject_GC_New(AiokDelivery, all->type);

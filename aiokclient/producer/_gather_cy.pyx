@@ -3,21 +3,22 @@
 
 from aiokclient.producer._delivery_py import Run as RunTuple
 
-from cpython.list cimport PyList_Append
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t, uint64_t
 
 from aiokclient.producer._delivery_cy cimport Delivery, aiok_delivery_new, deliveries
-from aiokclient.producer._state_cy cimport DeliveryBatch, locate, metadata
+from aiokclient.producer._state_cy cimport DeliveryBatch, locate, placed
 
 __all__ = ["DeliveryRuns", "Gathering"]
 
 
 cdef extern from "Python.h":
     PyObject *_new_long "PyLong_FromLongLong"(long long) except NULL
+    PyTypeObject *_type "Py_TYPE"(PyObject *)
     PyObject *_item "PySequence_Fast_GET_ITEM"(object sequence, Py_ssize_t index)
     Py_ssize_t _size "PySequence_Fast_GET_SIZE"(object sequence)
+    int _append "PyList_Append"(PyObject *, PyObject *) except -1
     void _decref "Py_DECREF"(PyObject *)
     void _xdecref "Py_XDECREF"(PyObject *)
 
@@ -175,19 +176,24 @@ cdef class Gathering:
     def demand(self, Py_ssize_t limit):
         """Have the batches sent, as somebody waits for them."""
         cdef Py_ssize_t at = self._demanded, end
+        cdef object items = self._items
+        cdef PyObject *item
+        cdef PyObject *last = NULL if self._last is None else <PyObject *>self._last
         cdef DeliveryBatch batch
         if self._runs is not None:
             for batch in self._runs._batches:
                 demand(batch)
             return None
-        end = min(_size(self._items), at + limit)
+        end = min(_size(items), at + limit)
         while at < end:
-            batch = delivery_at(self._items, at)._batch
+            item = _item(items, at)
             at += 1
-            if batch is not self._last:
-                self._last = batch
-                demand(batch)
-                end = min(_size(self._items), end)  # A call of Python may have changed the list.
+            if is_delivery(item) and batch_of(item) == last:
+                continue
+            self._last = batch = delivery_at(items, at - 1)._batch
+            last = <PyObject *>batch
+            demand(batch)
+            end = min(_size(items), end)  # A call of Python may have changed the list.
         self._demanded = at
         return True if at < _size(self._items) else None
 
@@ -198,17 +204,28 @@ cdef class Gathering:
         return self._collect_list(limit)
 
     cdef object _collect_list(self, Py_ssize_t limit):
-        cdef Py_ssize_t end = min(_size(self._items), self._seen + limit)
+        cdef object items = self._items
+        cdef Py_ssize_t end = min(_size(items), self._seen + limit)
+        cdef PyObject *item
+        cdef PyObject *written = NULL
         cdef Delivery delivery
-        cdef DeliveryBatch pending
+        cdef DeliveryBatch batch, pending
         while self._seen < end:
-            delivery = delivery_at(self._items, self._seen)
+            item = _item(items, self._seen)
+            if is_delivery(item) and batch_of(item) == written:
+                # As the one before: written, and nobody was called since.
+                self._note(batch, (<Delivery>item)._index, (<Delivery>item)._timestamp)
+                self._seen += 1
+                continue
+            delivery = delivery_at(items, self._seen)
             pending = self._take(delivery._batch, delivery._index, delivery._timestamp)
             if pending is not None:
                 return pending
             self._seen += 1
-            end = min(_size(self._items), end)
-        return True if self._seen < _size(self._items) else None
+            end = min(_size(items), end)
+            batch = delivery._batch
+            written = <PyObject *>batch if is_written(batch) else NULL
+        return True if self._seen < _size(items) else None
 
     cdef object _collect_runs(self, Py_ssize_t limit):
         cdef DeliveryRuns runs = self._runs
@@ -221,6 +238,10 @@ cdef class Gathering:
             run = runs._runs + self._run
             batch = runs._batches[run.number]
             while self._seen < run.end and self._seen < end:
+                if is_written(batch):
+                    self._note(batch, run.first + self._seen - start, run.timestamp)
+                    self._seen += 1
+                    continue
                 pending = self._take(batch, run.first + self._seen - start, run.timestamp)
                 if pending is not None:
                     return pending
@@ -232,7 +253,6 @@ cdef class Gathering:
 
     cdef DeliveryBatch _take(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp):
         """Append the outcome of one record; the batch to wait for, if it has none."""
-        cdef PyObject *result
         if index < batch.moved:
             batch = locate(batch, &index)
         if not batch.done:
@@ -244,17 +264,38 @@ cdef class Gathering:
                 self.failure = error
             self.results.append(error)
             return None
+        self._note(batch, index, timestamp)
+        return None
+
+    cdef int _note(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except -1:
+        """Append where a written record is. Nothing of Python is called."""
+        cdef PyObject *result
+        cdef int failed
+        if batch.append_time >= 0:
+            timestamp = batch.append_time
         if self._time == NULL or self._time_is != timestamp:
             _xdecref(self._time)
             self._time = NULL
             self._time = _new_long(timestamp)
             self._time_is = timestamp
-        result = metadata(batch, index, timestamp, self._time)
+        result = placed(batch, index, self._time)
         try:
-            PyList_Append(self.results, <object>result)
+            return _append(<PyObject *>self.results, result)
         finally:
             _decref(result)
-        return None
+
+
+cdef inline bint is_delivery(PyObject *item) noexcept:
+    return _type(item) == <PyTypeObject *>Delivery
+
+
+cdef inline PyObject *batch_of(PyObject *delivery) noexcept:
+    return <PyObject *>(<Delivery>delivery)._batch
+
+
+cdef inline bint is_written(DeliveryBatch batch) noexcept:
+    """Whether all of its records are, and are still in it."""
+    return batch.done and not batch.moved and batch.error is None
 
 
 cdef inline Delivery delivery_at(object items, Py_ssize_t index):

@@ -1,8 +1,9 @@
-/* What _send_cy.pyx needs of C: the time. */
+/* What _send_cy.pyx needs of C: the time, and a short way to call. */
 
 #ifndef AIOKCLIENT_SEND_H
 #define AIOKCLIENT_SEND_H
 
+#include <Python.h>
 #include <stdint.h>
 
 #ifdef _WIN32
@@ -25,6 +26,16 @@ aiok_time_ms(void)
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 #endif
+}
+
+/* Calls a function without arguments; one of C directly. */
+static inline PyObject *
+aiok_call(PyObject *function)
+{
+    if (PyCFunction_CheckExact(function) && PyCFunction_GET_FLAGS(function) == METH_NOARGS) {
+        return PyCFunction_GET_FUNCTION(function)(PyCFunction_GET_SELF(function), NULL);
+    }
+    return PyObject_CallNoArgs(function);
 }
 
 #endif

@@ -35,6 +35,7 @@ cdef extern from "Python.h":
 
 cdef extern from "_send.h":
     int64_t aiok_time_ms() nogil
+    object aiok_call(object function)
 
 
 cdef enum:
@@ -99,7 +100,7 @@ UnknownTopicOrPartitionError for a partition that a known topic does not have, B
 beyond the parking, WrongThreadError and WrongLoopError. All else comes through the delivery."""
         cdef Delivery delivery
         cdef TopicState place
-        if not self._usable or _get_running_loop() is not self._loop:
+        if not self._usable or aiok_call(_get_running_loop) is not self._loop:
             self._check()
         if topic is self._recent and self._topics is self._recent_of:
             place = self._recent_place
@@ -123,7 +124,7 @@ An item is a value, a (key, value), or a `ProducerRecord`, which may name anothe
 `send` raises; BufferExhaustedError, when they do not all fit, names `send_all()`, which waits for
 room."""
         cdef DeliveryRuns made = None
-        if not self._usable or _get_running_loop() is not self._loop:
+        if not self._usable or aiok_call(_get_running_loop) is not self._loop:
             self._check()
         if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
             found = self._topics.get(topic)
@@ -245,7 +246,7 @@ cdef Py_ssize_t pack_small(object headers, Part *packed, Py_ssize_t *bound):
     return count
 
 
-cdef int64_t now(SendPath self) except -1:
+cdef inline int64_t now(SendPath self) except -1:
     return aiok_time_ms() if self._real_time else self._clock.time_ms()
 
 
@@ -263,18 +264,22 @@ cdef QueueState choose(
 ):
     """The queue for a record of a known topic; None where Python has to say."""
     cdef QueueState queue
-    cdef list queues = place.queues
-    cdef Py_ssize_t count = len(queues), number
+    cdef Py_ssize_t count, number
+    if place.sticky is not None and partition is None and self._chooses:
+        if key.size < 0 or not self._hashes:
+            if place.sticky_left <= 0 or place.sticky.unsendable:
+                self._advance(place)
+            place.sticky_left -= size
+            return place.sticky
+    count = len(place.queues)
     if not may_choose(self, partition, count):
         return None
     if partition is not None:
         number = partition
-        return queues[number]
+        return place.queues[number]
     if key.size >= 0 and self._hashes:
-        return queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
-    queue = place.sticky
-    if queue is None or place.sticky_left <= 0 or queue.unsendable:
-        queue = self._advance(place)
+        return place.queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
+    queue = self._advance(place)
     place.sticky_left -= size
     return queue
 

@@ -57,10 +57,11 @@ cdef class TopicState:
 # The batch that a record is in now; `index` becomes the one there.
 cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index)
 
-# RecordMetadata, owned by the caller; `time` may be NULL, or is the timestamp as an object.
-cdef PyObject *metadata(
-    DeliveryBatch batch, Py_ssize_t index, int64_t timestamp, PyObject *time
-) except NULL
+# The RecordMetadata of a written record that was sent with that timestamp, owned by the caller.
+cdef PyObject *metadata(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL
+
+# The same with the timestamp to show, as an object.
+cdef PyObject *placed(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL
 
 # The object, whose reference was ours.
 cdef object owned(PyObject *made)

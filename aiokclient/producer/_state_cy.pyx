@@ -78,7 +78,7 @@ cdef class DeliveryBatch:
 
     def metadata(self, Py_ssize_t index, int64_t timestamp):
         """Where a written record is; `timestamp` is the one it was sent with."""
-        return owned(metadata(self, index, timestamp, NULL))
+        return owned(metadata(self, index, timestamp))
 
     def wake(self):
         """Let everybody who waits look again."""
@@ -202,22 +202,23 @@ cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index):
 
 
 cdef PyObject *metadata(
-    DeliveryBatch batch, Py_ssize_t index, int64_t timestamp, PyObject *time
+    DeliveryBatch batch, Py_ssize_t index, int64_t timestamp
 ) except NULL:
-    cdef int64_t offset = batch.base_offset + index if batch.base_offset >= 0 else -1
-    if batch.append_time >= 0:
-        time = _new_long(batch.append_time)
-    elif time != NULL:
-        time = _new_ref(time)
-    else:
-        time = _new_long(timestamp)
+    cdef PyObject *time = _new_long(batch.append_time if batch.append_time >= 0 else timestamp)
+    try:
+        return placed(batch, index, time)
+    finally:
+        _decref(time)
+
+
+cdef PyObject *placed(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL:
     return aiok_plain_tuple(
         spares,
         <PyTypeObject *>METADATA,
         <PyObject *>batch.topic,
         <PyObject *>batch.partition,
-        _new_long(offset),
-        time,
+        _new_long(batch.base_offset + index if batch.base_offset >= 0 else -1),
+        _new_ref(time),
     )
 
 

@@ -42,6 +42,10 @@ THREAD_BYTES = 64 * 1024
 """Batches from this size on are compressed in a thread."""
 EARLY_S = 0.0001
 """The loop rings timers early by the resolution of its clock."""
+PLENTY = 4
+"""A batch reserves at once what it is likely to need, if the buffer has room for so many of it."""
+STEP = 1023
+"""What is likely is rounded up to the next multiple of one more."""
 BATCH_OVERHEAD = 61
 """The header of a record batch."""
 
@@ -208,10 +212,16 @@ class Accumulator:
             place = self.memory.place(queue, need)
             if place is Place.NOWHERE and not forced:
                 raise self._exhausted(queue, need)
+        limit = queue.batch_limit if limit is None else limit + BATCH_OVERHEAD
+        likely = min(queue.likely, limit)
+        plenty = self.memory.buffer.free // PLENTY
+        if place is Place.BUFFER and not queue.unsendable and size < likely < plenty:
+            size = likely
         builder = RecordBatchBuilder(
             compression=self._compression,
             level=self._level,
-            limit=queue.batch_limit if limit is None else limit + BATCH_OVERHEAD,
+            limit=limit,
+            likely=size,
         )
         batch = ProducerBatch(queue.topic.name, queue, self, builder, self._clock.monotonic())
         batch.parked = place is not Place.BUFFER
@@ -320,6 +330,7 @@ class Accumulator:
 
     def _trim(self, batch: ProducerBatch) -> None:
         """Give back what was reserved and not used."""
+        batch.queue.likely = (batch.builder.size | STEP) + 1
         unused = batch.reserved - batch.builder.size
         if unused > 0:
             batch.reserved -= unused

@@ -37,40 +37,41 @@ class Account(QueueState):
 
 
 class Pool:
-    """One of the two: what sendable and what unsendable partitions hold of it."""
+    """One of the two: what partitions hold of it, in all and those that cannot be sent."""
 
-    __slots__ = ("half", "limit", "quarter", "sendable", "unsendable")
+    __slots__ = ("free", "half", "limit", "quarter", "total", "unsendable")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.half = limit // 2
         self.quarter = limit // 4
-        self.sendable = 0
-        self.unsendable = 0
-
-    @property
-    def total(self) -> int:
+        self.total = 0
         """All that is held."""
-        return self.sendable + self.unsendable
+        self.unsendable = 0
+        self.free = limit
+        """What a partition that can be sent may take."""
 
     @property
     def in_use(self) -> int:
         """What counts against a partition that can be sent."""
-        return self.sendable + min(self.unsendable, self.half)
+        return self.limit - self.free
 
     def room(self, unsendable: bool, held: int) -> int:
         """How much more a partition that holds `held` bytes may take."""
         if not unsendable:
-            return self.limit - self.in_use
+            return self.free
         shares = min(self.quarter - held, self.half - self.unsendable)
         return min(shares, self.limit - self.total)
 
     def add(self, unsendable: bool, size: int) -> None:
         """Account for more, or with a negative size for less."""
+        self.total += size
         if unsendable:
             self.unsendable += size
+            sendable = self.total - self.unsendable
+            self.free = self.limit - sendable - min(self.unsendable, self.half)
         else:
-            self.sendable += size
+            self.free -= size
 
 
 class Memory:
@@ -100,7 +101,7 @@ class Memory:
 
     def sendable_room(self) -> int:
         """How many bytes partitions that can be sent may take in both pools together."""
-        return self.buffer.room(False, 0) + self.parking.room(False, 0)
+        return self.buffer.free + self.parking.free
 
     def shared_room(self) -> int:
         """The same for partitions that cannot be sent, all of them together."""

@@ -80,8 +80,7 @@ class Partitioner:
             if found:
                 return found
         if len(queues) > 1:
-            queues = [q for q in queues if not q.unsendable] or queues
-            queues = self._usable(queues) or queues
+            queues = self._usable(queues) or [q for q in queues if not q.unsendable] or queues
         return queues
 
     def _usable(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
@@ -95,8 +94,9 @@ class Partitioner:
     def _draw(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
         if not self._adaptive:
             return queues[self._rng.randrange(len(queues))]
-        cumulated = list(accumulate(weights([queue.waiting for queue in queues])))
-        return queues[bisect_right(cumulated, self._rng.randrange(cumulated[-1]))]
+        loads = [queue.waiting for queue in queues]
+        cumulated = list(accumulate(weights(loads))) if any(loads) else range(1, len(queues) + 1)
+        return queues[bisect_right(cumulated, int(self._rng.random() * cumulated[-1]))]
 
     def _ask(
         self, function: PartitionerFunction, topic: Topic, key: bytes | None

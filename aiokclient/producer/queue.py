@@ -35,6 +35,7 @@ class PartitionQueue(Account):
         "blocked",
         "closed",
         "leader_epoch",
+        "likely",
         "parking",
         "partition",
         "sender",
@@ -56,6 +57,8 @@ class PartitionQueue(Account):
         self.sequences = PartitionSequences()
         self.sender: Sender | None = None
         self.leader_epoch = -1
+        self.likely = 0
+        """The size of the batch before: the next one will probably be as large."""
         self.blocked = False
         """Backing off after an error."""
 

@@ -1,5 +1,6 @@
 """For native modules that write into a batch without a Python call for each record."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 
 
@@ -22,12 +23,20 @@ cdef class RecordBatchBuilder:
     cdef uint8_t *_data
     cdef Py_ssize_t _room
     cdef Py_ssize_t _limit
+    cdef Py_ssize_t _likely
     cdef int64_t _base_timestamp
     cdef object _append(self, int64_t time, object key, object value, object headers)
 
 
-# Whether it is plain bytes or None, and then where they are: as long as the object lives.
-cdef bint take(object content, Part *part) noexcept
+cdef inline bint take(object content, Part *part) noexcept:
+    """Whether it is plain bytes or None, and then where they are: as long as the object lives."""
+    if PyBytes_CheckExact(content):
+        part.at = <const uint8_t *>PyBytes_AS_STRING(content)
+        part.size = PyBytes_GET_SIZE(content)
+        return True
+    part.at = NULL
+    part.size = -1
+    return content is None
 
 # The index of the record, or -1 if it does not fit; `headers` are those of `pack`, NULL for none.
 cdef Py_ssize_t write(

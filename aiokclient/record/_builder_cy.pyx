@@ -1,8 +1,9 @@
 """Writing a v2 batch, the native twin of `_builder_py`: same interface, same bytes.
 
-Records go straight into a bytearray that doubles as it fills. Nobody else sees it before the batch
-is sealed. What a record takes is computed before anything is written, so that the limit holds
-exactly and a record that is refused leaves no trace.
+Records go straight into a bytearray, which is as large at first as the batch is likely to be, and
+doubles when it is full. Nobody else sees it before the batch is sealed. What a record takes is
+computed before anything is written, so that the limit holds exactly and a record that is refused
+leaves no trace.
 """
 
 from aiokclient.record.compression import Compression, check_level, compress, decompress
@@ -63,13 +64,14 @@ cdef class RecordBatchBuilder:
         self._data = <uint8_t *>PyByteArray_AS_STRING(self._buffer)
         self._room = HEADER_SIZE
 
-    def __init__(self, *, compression=NONE, level=None, limit):
+    def __init__(self, *, compression=NONE, level=None, limit, likely=0):
         check_level(compression, level)
         if self.count or self.closed:
             raise ValueError("a builder is for one batch")
         self.compression = compression
         self._level = level
         self._limit = LARGEST if limit > LARGEST else limit
+        self._likely = likely
 
     def append(self, timestamp, key, value, headers=()):
         """Add a record and return its index in the batch, or -1 if it does not fit.
@@ -260,7 +262,7 @@ cdef int settle(RecordBatchBuilder builder) except -1:
 
 cdef int grow(RecordBatchBuilder builder, Py_ssize_t size) except -1:
     """Room for a batch of that size: twice what there was, but not far beyond the limit."""
-    cdef Py_ssize_t room = max(2 * builder._room, FIRST_ROOM)
+    cdef Py_ssize_t room = max(2 * builder._room, FIRST_ROOM, builder._likely)
     room = max(min(room, builder._limit), size)
     PyByteArray_Resize(builder._buffer, room)
     return settle(builder)
@@ -272,17 +274,6 @@ cdef inline int64_t time_of(object timestamp) except? -1:
     if overflow:
         raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
     return time
-
-
-cdef bint take(object content, Part *part) noexcept:
-    """Whether it is plain bytes or None, and then where they are."""
-    if PyBytes_CheckExact(content):
-        part.at = <const uint8_t *>PyBytes_AS_STRING(content)
-        part.size = PyBytes_GET_SIZE(content)
-        return True
-    part.at = NULL
-    part.size = -1
-    return content is None
 
 
 cdef object plain(object content):

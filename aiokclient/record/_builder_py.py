@@ -35,7 +35,8 @@ class RecordBatchBuilder:
     """One v2 batch in the making: `append`, then `close`, then `seal` as often as it is sent.
 
     `limit` is the size of the uncompressed batch in bytes, its header of 61 bytes included. Only a
-    first record may go past it. A builder belongs to one thread at a time.
+    first record may go past it. `likely` is the size that it will probably come to: memory for that
+    may be taken at once. A builder belongs to one thread at a time.
     """
 
     __slots__ = (
@@ -55,7 +56,12 @@ class RecordBatchBuilder:
     )
 
     def __init__(
-        self, *, compression: Compression = Compression.NONE, level: int | None = None, limit: int
+        self,
+        *,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+        limit: int,
+        likely: int = 0,
     ) -> None:
         check_level(compression, level)
         self.compression = compression

@@ -66,6 +66,12 @@ static inline int
 aiok_varint_size(int64_t number)
 {
     uint64_t zigzag = aiok_zigzag(number);
+    if (AIOK_LIKELY(zigzag < 1 << 7)) {
+        return 1;
+    }
+    if (AIOK_LIKELY(zigzag < 1 << 14)) {
+        return 2;
+    }
 #if defined(__GNUC__) || defined(__clang__)
     return ((63 - __builtin_clzll(zigzag | 1)) * 9 + 73) / 64;
 #else
@@ -83,6 +89,15 @@ static inline uint8_t *
 aiok_write_varint(uint8_t *at, int64_t number)
 {
     uint64_t zigzag = aiok_zigzag(number);
+    if (AIOK_LIKELY(zigzag < 1 << 7)) {
+        *at = (uint8_t)zigzag;
+        return at + 1;
+    }
+    if (AIOK_LIKELY(zigzag < 1 << 14)) {
+        at[0] = (uint8_t)(zigzag | 128);
+        at[1] = (uint8_t)(zigzag >> 7);
+        return at + 2;
+    }
     while (zigzag > 127) {
         *at++ = (uint8_t)(zigzag | 128);
         zigzag >>= 7;

@@ -75,13 +75,15 @@ async def test_it_fails_the_producer(
             bystander = await Producer(client=client)
             producer: Any = await Producer(
                 client=client,
-                delivery_timeout_ms=20_000 if name == "_listen" else 200,
+                delivery_timeout_ms=500 if name == "_ring" else 20_000,
                 request_timeout_ms=20_000,
-                max_block_ms=100,
+                max_block_ms=20_000,
                 compression_type="gzip" if name == "_compressed" else "none",
             )
             if name not in ("_designate", "_learn"):
                 await producer.gather([producer.send(topic, b"v") for topic in "tu"])
+            while producer._engine.accumulator._linger_timer is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)  # it would call what it was set with
             provoke(cluster, name)
             monkeypatch.setattr(owner, name, bug)
             errors = await until_it_breaks(producer, name)

@@ -129,7 +129,7 @@ class Model:
         for pool, name in ((self.memory.buffer, "buffered"), (self.memory.parking, "parked")):
             dead = sum(getattr(each, name) for each in self.accounts if each.unsendable)
             alive = sum(getattr(each, name) for each in self.accounts if not each.unsendable)
-            assert (pool.sendable, pool.unsendable) == (alive, dead)
+            assert (pool.total - pool.unsendable, pool.unsendable) == (alive, dead)
             # Beyond the limit only by what unsendable partitions held before.
             assert pool.total <= pool.limit + pool.half
 
