@@ -138,6 +138,8 @@ class GroupsSubject(AdminBase):
         try:
             response = await self._request(request, Broker(to.node_id), remaining)
         except UnsupportedVersionError:
+            if kind == CLASSIC:
+                raise
             # Before such groups there were none.
             return {}
         api, broker = request.api_key.api_name, _described_broker(to)

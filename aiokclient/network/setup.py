@@ -200,6 +200,17 @@ async def _negotiate(
     )
 
 
+def _refusal(body: bytes, code: int) -> ApiVersionsResponse:
+    """The answer to a version that the broker does not speak: in the form of version 0.
+
+    Not all brokers keep to that. Where nothing can be read the code alone says enough.
+    """
+    try:
+        return ApiVersionsResponse.decode(body, 0)
+    except ProtocolError:
+        return ApiVersionsResponse(error_code=code)
+
+
 async def _ask(
     connection: BrokerConnection, pipeline: ClientPipeline, version: int
 ) -> ApiVersionsResponse:
@@ -219,7 +230,8 @@ async def _ask(
         answered, code = _ANSWER.unpack_from(frame)
         if answered != correlation_id:
             raise ProtocolError(f"an answer to request {answered} instead of {correlation_id}")
-        form = 0 if _ANSWERS.get(code) is _Answer.LOWER else version
-        return ApiVersionsResponse.decode(frame[4:], form)
+        if _ANSWERS.get(code) is _Answer.LOWER:
+            return _refusal(frame[4:], code)
+        return ApiVersionsResponse.decode(frame[4:], version)
     except (ProtocolError, StructError) as error:
         raise diagnosis.not_kafka(connection.place, bytes(frame[:16])) from error

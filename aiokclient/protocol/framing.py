@@ -171,15 +171,12 @@ class InFlight(NamedTuple):
     version: int
 
     def decode(self, frame: Buffer) -> Any:
-        """Read its response; ProtocolError for anything malformed. It may run in any thread."""
-        cls, version = self.request.response_class, self.version
-        position = _after_header(frame, cls.header_version(version))
-        response, end = self.request.read_response(frame, position, version)
-        if end != len(frame):
-            raise ProtocolError(
-                f"{cls.__name__} v{version} is followed by {len(frame) - end} bytes"
-            )
-        return response
+        """Read its response; ProtocolError for anything malformed. It may run in any thread.
+
+        Bytes behind the response are ignored, as Kafka's own client does: some brokers leave some.
+        """
+        position = _after_header(frame, self.request.response_class.header_version(self.version))
+        return self.request.read_response(frame, position, self.version)[0]
 
 
 class ClientPipeline:

@@ -57,6 +57,15 @@ async def test_old_brokers_know_no_static_members(cluster: EmbeddedCluster, admi
     assert [type(error) for error in results.errors.values()] == [UnsupportedVersionError]
 
 
+@pytest.mark.parametrize("offered", [None, (0, 2)])
+async def test_groups_that_cannot_be_described(
+    cluster: EmbeddedCluster, admin: Admin, offered: tuple[int, int] | None
+) -> None:
+    cluster.limit_versions({ApiKey.DESCRIBE_GROUPS: offered})
+    results = await admin.describe_groups(["g"], include_authorized_operations=True)
+    assert [type(error) for error in results.errors.values()] == [UnsupportedVersionError]
+
+
 @pytest.mark.parametrize("option", ["states", "types"])
 async def test_a_text_is_no_collection_of_states(admin: Admin, option: str) -> None:
     wrong: Any = {option: "Stable"}

@@ -102,6 +102,31 @@ async def test_a_refusal_that_lists_nothing_leads_to_version_0(settings: Setting
         connection.close()
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        b"\x02\0\x12\0\0\0\2\0\0\0\0\0\0",
+        b"\x01\0\x12\0\0\0\2\0\0\0\0\0\0",
+        b"",
+    ],
+    ids=["in the form of the request", "miscounted", "with nothing"],
+)
+async def test_a_refusal_that_cannot_be_read_leads_to_version_0(
+    settings: Settings, keys: bytes
+) -> None:
+    """Brokers of other makers answer a version that they do not know in forms of their own."""
+    async with ScriptedBroker() as broker:
+        body = struct.pack(">ih", 0, 35) + keys
+        frame = struct.pack(">i", len(body)) + body
+        broker.handlers[ApiKey.API_VERSIONS] = lambda request, version: (
+            frame if version > 2 else broker.api_versions(request, version)
+        )
+        connection = await reach(broker, settings())
+        assert versions_asked(broker) == [5, 0]
+        assert connection.api_versions == broker.versions
+        connection.close()
+
+
 @pytest.mark.fault(34)
 async def test_a_broker_that_refuses_every_version(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
