@@ -253,7 +253,7 @@ class ServerFraming:
         """Read header and request; ProtocolError for anything malformed.
 
         Of a request that is not known only the header is read, as far as every
-        version has it.
+        version has it. What stands behind a request is ignored, as Kafka's brokers do.
         """
         if len(frame) < _HEADER_START.size:
             raise ProtocolError(f"a request of {len(frame)} bytes has no header")
@@ -267,11 +267,7 @@ class ServerFraming:
             header, _ = RequestHeader.decode_from(frame, 0, RequestHeader.min_version)
             return ReceivedRequest(header, None)
         header, position = RequestHeader.decode_from(frame, 0, cls.header_version(version))
-        request, end = cls.decode_from(frame, position, version)
-        if end != len(frame):
-            raise ProtocolError(
-                f"{cls.__name__} v{version} is followed by {len(frame) - end} bytes"
-            )
+        request, _ = cls.decode_from(frame, position, version)
         return ReceivedRequest(header, request)
 
     def encode_response(

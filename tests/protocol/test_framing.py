@@ -150,6 +150,14 @@ def test_what_stands_behind_a_response_is_ignored() -> None:
     assert (response.throttle_time_ms, response.error_code) == (7, 25)
 
 
+@pytest.mark.parametrize("version", [0, 4])
+def test_what_stands_behind_a_request_is_ignored(version: int) -> None:
+    """Some clients leave something there, and Kafka's brokers do not look."""
+    _, segments = ClientPipeline("me").send(messages.HeartbeatRequest(group_id="g"), version)
+    received = ServerFraming().decode_request(body(segments) + b"\1\0\0")
+    assert received.request == messages.HeartbeatRequest(group_id="g")
+
+
 def test_nothing_is_in_flight_after_a_request_that_cannot_be_encoded() -> None:
     client = ClientPipeline("me")
     with pytest.raises(UnsupportedVersionError):
