@@ -6,9 +6,10 @@ room (see `Memory`), the batch is closed and the next one is opened in the parki
 move into the buffer, the oldest of a queue first and the queues in turn, as memory becomes free.
 A batch gives its memory back when it has its outcome and no request holds its bytes any more.
 
-A batch is *due* when it has lingered, and closed when it is full. Large batches are compressed in
-a thread as soon as they are closed; the order within the queue keeps, as a sender only ever looks
-at the head.
+A batch is *due* when it has lingered, and closed when it is full. Batches that would hold the loop
+for more than a millisecond or so are compressed in a thread as soon as they are closed; the order
+within the queue keeps, as a sender only ever looks at the head. For smaller ones the thread would
+cost a third again of the work itself.
 """
 
 from __future__ import annotations
@@ -39,7 +40,14 @@ if TYPE_CHECKING:
 __all__ = ["Accumulator"]
 
 THREAD_BYTES = 64 * 1024
-"""Batches from this size on are compressed in a thread."""
+"""Batches from this size on are worked on in a thread: where the table below has no other size."""
+FAST = {
+    Compression.SNAPPY: 256 * 1024,
+    Compression.LZ4: 512 * 1024,
+    Compression.ZSTD: 256 * 1024,
+}
+"""The same for compressing with these codecs, at their default levels or faster ones."""
+DEFAULT_LEVELS = {Compression.LZ4: 0, Compression.ZSTD: 3}
 EARLY_S = 0.0001
 """The loop rings timers early by the resolution of its clock."""
 PLENTY = 4
@@ -48,6 +56,13 @@ STEP = 1023
 """What is likely is rounded up to the next multiple of one more."""
 BATCH_OVERHEAD = 61
 """The header of a record batch."""
+
+
+def thread_bytes(codec: Compression, level: int | None) -> int:
+    """From which size on batches are compressed in a thread, in bytes."""
+    if level is not None and level > DEFAULT_LEVELS.get(codec, level):
+        return THREAD_BYTES
+    return FAST.get(codec, THREAD_BYTES)
 
 
 class Accumulator:
@@ -76,6 +91,7 @@ class Accumulator:
         self._linger_s = config.linger_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
+        self._thread_bytes = thread_bytes(self._compression, self._level)
         self._lingering: deque[tuple[float, ProducerBatch]] = deque()
         self._linger_timer: asyncio.TimerHandle | None = None
         self._parked: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
@@ -291,7 +307,7 @@ class Accumulator:
         self._trim(batch)
         # What waits for its partition is never sent as it is: its records move on one by one, and
         # nothing else may work on the builder then.
-        if batch.builder.size >= THREAD_BYTES and queue.partition is not None:
+        if batch.builder.size >= self._thread_bytes and queue.partition is not None:
             self.prepare(batch)
         if not batch.parked:
             queue.poke()
@@ -304,7 +320,7 @@ class Accumulator:
             return False
         batch.count = batch.builder.count
         self._trim(batch)
-        if self._compression is Compression.NONE or batch.builder.size < THREAD_BYTES:
+        if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
             batch.finish()
             batch.ready = True
             return True

@@ -65,7 +65,7 @@ def test_large_records_of_an_unknown_topic_are_compressed_where_they_are_sent_fr
         in_thread(turns, function, *args, then=then)
 
     monkeypatch.setattr(Turns, "in_thread", watched)
-    values = [b"%d" % i * 100_000 for i in range(5)]
+    values = [b"%d" % i * 600_000 for i in range(5)]
 
     async def scenario(world: World) -> None:
         async with world.producer(compression_type=codec) as producer:
@@ -76,6 +76,44 @@ def test_large_records_of_an_unknown_topic_are_compressed_where_they_are_sent_fr
 
     simulate(scenario, topics={"t": 1})
     assert known == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "most"),
+    [
+        ("gzip", None, 64),
+        ("gzip", 1, 64),
+        ("snappy", None, 256),
+        ("lz4", None, 512),
+        ("lz4", 9, 64),
+        ("zstd", None, 256),
+        ("zstd", -5, 256),
+        ("zstd", 9, 64),
+    ],
+)
+def test_a_thread_compresses_what_would_hold_the_loop(
+    codec: str, level: int | None, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    in_thread = Turns.in_thread
+
+    def watched(turns: Turns, function: Any, *args: Any, then: Any) -> None:
+        sizes.append(function.__self__.builder.size)
+        in_thread(turns, function, *args, then=then)
+
+    monkeypatch.setattr(Turns, "in_thread", watched)
+    values = [bytes(most * 1024 - 200), bytes(most * 1024)]
+
+    async def scenario(world: World) -> None:
+        options = {"compression_type": codec, "compression_level": level}
+        async with world.producer(**options) as producer:
+            await producer.prepare("t")
+            for value in values:
+                await producer.send("t", value)
+        assert [record.value for record in world.cluster.records("t")] == values
+
+    simulate(scenario, topics={"t": 1})
+    assert [size // 1024 for size in sizes] == [most]
 
 
 def test_what_is_sent_while_records_move_comes_behind_them(
