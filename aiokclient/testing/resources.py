@@ -55,7 +55,7 @@ def change_configs(
     if code:
         return code, None
     try:
-        configs = _changeable(call.cluster, resource_type, name)
+        configs = _changeable(call, resource_type, name)
         wanted = changes(configs)
         _check_fixed(configs, wanted)
         if call.request.validate_only:
@@ -70,10 +70,13 @@ def change_configs(
     return Code.NONE, None
 
 
-def _changeable(cluster: ClusterState, resource_type: int, name: str) -> Configs:
+def _changeable(call: Call, resource_type: int, name: str) -> Configs:
+    asked = [(each.resource_type, each.resource_name) for each in call.request.resources]
+    if asked.count((resource_type, name)) > 1:
+        raise Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
     if resource_type == ResourceType.TOPIC and not name:
         raise Refused(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
-    return find_configs(cluster, resource_type, name)
+    return find_configs(call.cluster, resource_type, name)
 
 
 def _check_fixed(configs: Configs, changes: Iterable[str]) -> None:

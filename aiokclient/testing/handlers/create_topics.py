@@ -44,8 +44,8 @@ def _result(name: str, code: int = 0, message: str | None = None) -> CreatableTo
 
 def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> CreatableTopicResult:
     result = _result(wanted.name)
-    values = {each.name: each.value for each in wanted.configs if each.value is not None}
     try:
+        values = _configs(wanted)
         assignment = _assignment(cluster, wanted)
         if only_look:
             cluster.check_new_topic(wanted.name, assignment, values)
@@ -64,11 +64,19 @@ def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> C
         CreatableTopicConfigs(
             name=name,
             value=configs[name],
-            config_source=configs.synonyms(name)[0].source,
+            config_source=configs.source_of(name),
         )
         for name in TOPIC_OPTIONS
     ]
     return result
+
+
+def _configs(wanted: CreatableTopic) -> dict[str, str]:
+    values = {each.name: each.value for each in wanted.configs}
+    given = {name: value for name, value in values.items() if value is not None}
+    if len(given) < len(values):
+        raise Refused(Code.INVALID_CONFIG, "Null value not supported for topic configs.")
+    return given
 
 
 def _assignment(cluster: ClusterState, wanted: CreatableTopic) -> list[list[int]]:

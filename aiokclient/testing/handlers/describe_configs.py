@@ -2,7 +2,8 @@
 
 All options, or those named; each with where its value comes from, and its synonyms if asked
 for. Brokers by their id, or by the empty name for what was set for all of them while they ran.
-Documentation is never given. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION, a broker
+Documentation is never given; what no broker knows, and was given to them while they ran, is
+sensitive: its value is not told. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION, a broker
 or a type of resource that is not there INVALID_REQUEST. A group need not exist.
 """
 
@@ -40,24 +41,26 @@ def _describe(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResu
         result.error_code, result.error_message = refused.code, refused.message
         return result
     keys = asked.configuration_keys
-    known = configs.values if configs is call.cluster.configs else configs.options
-    names = [name for name in configs.options if name in known and (not keys or name in keys)]
+    known = configs.values if configs is call.cluster.configs else configs.names()
+    names = [name for name in known if not keys or name in keys]
     result.configs = [_option(configs, name, call.request.include_synonyms) for name in names]
     return result
 
 
 def _option(configs: Configs, name: str, synonyms: bool) -> DescribeConfigsResourceResult:
-    chain = configs.synonyms(name)
+    option = configs.option(name)
+    foreign = name not in configs.options
     return DescribeConfigsResourceResult(
         name=name,
-        value=configs[name],
-        config_source=chain[0].source,
-        config_type=configs.options[name].type,
-        read_only=configs.options[name].fixed,
+        value=None if foreign else configs[name],
+        config_source=configs.source_of(name),
+        config_type=option.type,
+        is_sensitive=foreign,
+        read_only=foreign or option.fixed,
         documentation=None,
         synonyms=[
             DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
-            for each in chain
+            for each in configs.synonyms(name)
         ]
         if synonyms
         else [],

@@ -1,8 +1,9 @@
 """IncrementalAlterConfigs 0 and 1: set, delete, append to and subtract from single values.
 
 Each resource changes as a whole or, with INVALID_CONFIG for an unknown name, a bad value or a
-list operation on what is no list, not at all. A null value that is to be set is
-INVALID_REQUEST, and so is a broker's config that is read-only.
+list operation on what is no list, not at all. INVALID_REQUEST is a null value that is to be
+set, a name or a resource that comes twice, and a bad value or a read-only config of a broker.
+To delete a name that is not known changes nothing; brokers that run take any name.
 """
 
 from __future__ import annotations

@@ -1,0 +1,176 @@
+"""The same raw requests to the embedded cluster and to a real Kafka: which configs there are.
+
+Names, types and defaults of a topic's configs, the brokers' configs behind them, and which values
+and changes are refused.
+"""
+
+import uuid
+
+import pytest
+
+from aiokclient.errors import ERRORS_BY_CODE
+from aiokclient.protocol import messages
+from aiokclient.protocol.messages import create_topics
+from aiokclient.protocol.messages import describe_configs as describing
+from aiokclient.protocol.messages import incremental_alter_configs as incremental
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND = 0, 1, 2
+OTHER_UNITS = "retention.ms", "segment.ms", "flush.ms", "segment.jitter.ms"
+"""What Kafka's brokers give in several units; the embedded ones know milliseconds only."""
+SMALLER = "retention.bytes", "segment.bytes"
+GIVEN = "file.delete.delay.ms", "min.insync.replicas"
+"""What the cluster that is compared with was given other values of."""
+LATER = (
+    "errors.deadletterqueue.group.enable",
+    "max.decompressed.message.bytes",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+)
+"""New in Kafka 4.4."""
+
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def named(code):
+    return ERRORS_BY_CODE[code].name if code else "ok"
+
+
+def described(place, kind, resource, *keys):
+    wanted = describing.DescribeConfigsResource(
+        resource_type=kind, resource_name=resource, configuration_keys=list(keys) or None
+    )
+    request = messages.DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+    return place.request(request).results[0].configs
+
+
+def altered(place, *resources):
+    wanted = [
+        incremental.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=resource,
+            configs=[
+                incremental.AlterableConfig(name=name, config_operation=operation, value=value)
+                for name, operation, value in changes
+            ],
+        )
+        for kind, resource, *changes in resources
+    ]
+    request = messages.IncrementalAlterConfigsRequest(resources=wanted)
+    return [named(each.error_code) for each in place.request(request).responses]
+
+
+@scenario
+def options_of_topics(place):
+    return sorted(
+        (
+            each.name,
+            each.config_type,
+            each.read_only,
+            each.is_sensitive,
+            each.name in (*SMALLER, *GIVEN) or each.value,
+            each.name in OTHER_UNITS or [behind.name for behind in each.synonyms][-1:],
+        )
+        for each in described(place, TOPIC, place.topic()[0])
+        if each.name not in LATER
+    )
+
+
+@scenario
+def values_of_new_topics(place):
+    def made(name, value):
+        topic = create_topics.CreatableTopic(
+            name=f"configs-{uuid.uuid4().hex[:8]}",
+            num_partitions=1,
+            replication_factor=1,
+            configs=[create_topics.CreatableTopicConfig(name=name, value=value)],
+        )
+        request = messages.CreateTopicsRequest(topics=[topic], validate_only=True)
+        return name, value, named(place.request(request).topics[0].error_code)
+
+    return [
+        made(name, value)
+        for name, values in {
+            "cleanup.policy": ("", "compact", "compact,delete", "compact,none"),
+            "compression.gzip.level": ("-2", "-1", "0", "1", "9", "10"),
+            "compression.lz4.level": ("0", "1", "17", "18"),
+            "compression.zstd.level": ("-131073", "-5", "22", "23"),
+            "leader.replication.throttled.replicas": ("", "*", "0:1,1:2", "0", "0:1,"),
+            "local.retention.ms": ("-3", "-2"),
+            "message.downconversion.enable": ("true",),
+            "min.cleanable.dirty.ratio": ("-0.1", "0.01", "1.5", "x"),
+            "preallocate": ("TRUE", "yes"),
+            "remote.storage.enable": ("false", "true"),
+            "retention.ms": (" 5 ", "", "9223372036854775808", None),
+            "segment.bytes": ("1099511627776",),
+            "segment.index.bytes": ("3", "4"),
+        }.items()
+        for value in values
+    ]
+
+
+@scenario
+def changes(place):
+    topic, _ = place.topic()
+    unknown = f"unknown-{uuid.uuid4().hex[:8]}"
+    return [
+        altered(place, (TOPIC, topic, (unknown, DELETE, None))),
+        altered(place, (TOPIC, topic, (unknown, APPEND, "1"))),
+        altered(place, (GROUP, "g", (unknown, DELETE, None))),
+        altered(place, (GROUP, "g", (unknown, SET, "1"))),
+        altered(place, (TOPIC, topic, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))),
+        altered(place, *[(TOPIC, topic, ("retention.ms", SET, each)) for each in "12"]),
+        altered(place, (TOPIC, topic, ("leader.replication.throttled.replicas", APPEND, "0:1"))),
+    ]
+
+
+@scenario
+def changes_of_brokers(place):
+    unknown = f"unknown-{uuid.uuid4().hex[:8]}"
+
+    def change(name, operation, value=None):
+        return altered(place, (BROKER, "1", (name, operation, value)))
+
+    return [
+        change(unknown, SET, "1"),
+        change(unknown, APPEND, "1"),
+        change(unknown, DELETE),
+        change("log.retention.ms", SET, "100000"),
+        change("log.retention.ms", SET, "x"),
+        change("log.retention.ms", DELETE),
+        change("log.cleanup.policy", APPEND, "x"),
+    ]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_answers_as_kafka_does(name, parity):
+    parity(SCENARIOS[name])
+
+
+def test_what_brokers_do_not_know_is_kept_and_not_told(wire):
+    place = wire.to(1)
+    for resource, value in (("1", "x"), ("", "y")):
+        assert altered(place, (BROKER, resource, ("unknown", SET, value))) == ["ok"]
+    for resource, sources in (("1", [2, 3]), ("2", [3]), ("", [3])):
+        (only,) = described(place, BROKER, resource, "unknown")
+        assert (only.value, only.is_sensitive, only.config_type) == (None, True, 0)
+        assert [each.source for each in only.synonyms] == sources
+    for resource in ("1", ""):
+        assert altered(place, (BROKER, resource, ("unknown", DELETE, None))) == ["ok"]
+    assert described(place, BROKER, "1", "unknown") == []
+
+
+def test_a_broker_s_config_holds_for_its_topics(wire):
+    place = wire.to(1)
+    assert altered(place, (BROKER, "", ("log.cleanup.policy", SET, "compact"))) == ["ok"]
+    (only,) = described(place, TOPIC, "orders", "cleanup.policy")
+    assert only.value == "compact"
+    assert [(each.name, each.source) for each in only.synonyms] == [
+        ("log.cleanup.policy", 3),
+        ("log.cleanup.policy", 5),
+    ]
