@@ -9,6 +9,7 @@ from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.targets import TARGETS, Target
 from aiokclient.config import ClientConfig, ClientOptions
 from aiokclient.protocol.schema import Request
+from aiokclient.types import seconds
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Response
@@ -74,5 +75,5 @@ def _require(message: Any, to: Any, timeout: Any) -> None:
             f"{to!r} does not say whose the request is: AnyBroker(), Broker(id), Controller(), "
             "Leader(topic, partition) or Coordinator(kind, key)"
         )
-    if timeout is not None and not isinstance(timeout, int | float):
-        raise TypeError(f"timeout={timeout!r} is not a number of seconds")
+    if timeout is not None:
+        seconds(timeout)

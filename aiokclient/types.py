@@ -76,6 +76,13 @@ def is_topic_name(name: str) -> bool:
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
+def seconds(given: Any, name: str = "timeout") -> float:
+    """A time that the user gave; TypeError for what is no number, NaN too."""
+    if isinstance(given, int | float) and given == given:
+        return given
+    raise TypeError(f"{name}={given!r} is not a number of seconds; math.inf waits without end")
+
+
 class TopicPartition(NamedTuple):
     """A partition of a topic; written `orders-3`, as Kafka's own tools do."""
 

@@ -114,9 +114,6 @@ class AdminBase(Lifecycle):
         await asyncio.sleep(delay)
         return again
 
-    def _seconds(self, timeout: float | None) -> float:
-        return self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
-
     def _broker_timeout_ms(self, remaining_s: float) -> int:
         """How long a broker may work on a request: a little less than the client waits for it."""
         waiting = min(max(remaining_s, 0.0), self._config.request_timeout_ms / 1000)

@@ -37,6 +37,7 @@ from aiokclient.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from aiokclient.types import seconds
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request, Response
@@ -174,7 +175,8 @@ class ClusterClient:
         tried again, with API and broker. Cancelling it abandons the response: what was sent may
         still be done by the broker.
         """
-        timeout_s = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        default_s = self.config.default_api_timeout_ms / 1000
+        timeout_s = default_s if timeout is None else seconds(timeout)
         call = _Call(message, to, scope, check or top_level_error, purpose, owner)
         call.attempt_s = attempt_timeout or self.config.request_timeout_ms / 1000
         call.deadline = self.clock.monotonic() + timeout_s

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 import anyio
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.supervisor import Supervisor
+from aiokclient.cluster.supervisor import STOP_S, Supervisor
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
@@ -37,12 +37,16 @@ from aiokclient.errors import (
 from aiokclient.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
 )
-from aiokclient.types import State
+from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
     from aiokclient.metrics import HistogramValue
 
 __all__ = ["ClientLike", "Health", "Lifecycle"]
+
+
+UNWINDING_S = 3 * STOP_S
+"""How long tasks and connections may take to end when the time for closing is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,13 @@ class Lifecycle:
     def _troubles(self) -> list[str]:
         """Why it works but not well, for people to read. Plain."""
         return self._cluster.troubles()
+
+    def _waits_for_caller(self) -> str:
+        """Names what runs in the current task that a close would wait for; "" for nothing. Plain.
+
+        It would wait for itself.
+        """
+        return ""
 
     def _grace_s(self) -> float:
         """How long a close without a timeout may take, in seconds."""
@@ -249,6 +260,11 @@ class Lifecycle:
             "asyncio.run_coroutine_threadsafe with the loop that it was started in"
         )
 
+    def _seconds(self, timeout: float | None) -> float:
+        """The timeout of a call: as given, else `default_api_timeout_ms`."""
+        default_s = self._config.default_api_timeout_ms / 1000
+        return default_s if timeout is None else seconds(timeout)
+
     def _fail(self, error: BaseException) -> None:
         """From here on every call raises `error`. Plain; the first one counts."""
         if self._failure is not None or self._state is State.CLOSED:
@@ -344,7 +360,8 @@ class Lifecycle:
         with ClosedError. Cancelling it does not stop it: it ends within `close_timeout_ms`, then
         the cancellation goes on.
         """
-        await self._close(graceful=True, timeout=self._grace_s() if timeout is None else timeout)
+        bound = self._grace_s() if timeout is None else seconds(timeout)
+        await self._close(graceful=True, timeout=bound)
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
         if self._state is State.CLOSED:
@@ -352,6 +369,12 @@ class Lifecycle:
         loop = asyncio.get_running_loop()
         if self._loop is not None and loop is not self._loop:
             self._refuse_caller()
+        caller = self._waits_for_caller()
+        if caller:
+            raise IllegalStateError(
+                f"{caller} must not close this {type(self).__name__}: the end of it waits for "
+                f"{caller} to return; return, and close it from another task"
+            )
         if self._closing is None:
             self._usable = False
             self._closing = loop.create_task(self._run_close(graceful))
@@ -359,8 +382,9 @@ class Lifecycle:
         try:
             await asyncio.wait([self._closing])
         except asyncio.CancelledError:
-            self._bound_close(self._config.close_timeout_ms / 1000)
-            await _ended(self._closing)
+            bound_s = self._config.close_timeout_ms / 1000
+            self._bound_close(bound_s)
+            await _ended(self._closing, at_most=bound_s + UNWINDING_S)
             raise
         self._closing.result()
 
@@ -411,14 +435,20 @@ class Lifecycle:
                 self._client.disown(self)
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    """Waits for the end of a task that is sure to come, whatever is cancelled meanwhile."""
+async def _ended(task: asyncio.Task[None], at_most: float = math.inf) -> None:
+    """Waits for the end of a task, whatever is cancelled meanwhile.
+
+    The end is sure to come, unless the task waits for the caller: so `at_most` seconds.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + at_most
     with anyio.CancelScope(shield=True):
-        while not task.done():
+        while not task.done() and loop.time() < until:
             try:
-                await asyncio.wait([task])
+                left_s = None if until == math.inf else until - loop.time()
+                await asyncio.wait([task], timeout=left_s)
             except asyncio.CancelledError:
                 # The caller raises the first one, after the end.
                 continue
-    if not task.cancelled():
+    if task.done() and not task.cancelled():
         task.exception()

@@ -66,6 +66,9 @@ class Parent(Lifecycle):
             return BaseExceptionGroup(f"{len(unseen)} children have failures unseen", unseen)
         return unseen[0] if unseen else None
 
+    def _waits_for_caller(self) -> str:
+        return next(filter(None, (child._waits_for_caller() for child in self._children)), "")
+
     def _grace_s(self) -> float:
         return sum((child._grace_s() for child in self._children), super()._grace_s())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aiokclient.consumer.arguments import as_partitions, as_topics
+from aiokclient.consumer.arguments import as_partitions, as_topics, is_offset
 from aiokclient.errors import IllegalStateError
 from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
@@ -64,7 +64,7 @@ def _of_topics(topics: list[str], consumed: Offsets) -> Offsets:
 
 def _offset(value: Any) -> OffsetAndMetadata:
     to = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
-    if not isinstance(to.offset, int) or isinstance(to.offset, bool) or to.offset < 0:
+    if not is_offset(to.offset):
         raise IllegalStateError(
             f"{value!r} is no offset to commit: that is a number from 0, or an OffsetAndMetadata"
         )

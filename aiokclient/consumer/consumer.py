@@ -12,7 +12,16 @@ from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
 from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config import ConsumerConfig, ConsumerOptions
-from aiokclient.consumer.arguments import as_partitions, as_topics
+from aiokclient.consumer.arguments import (
+    as_listener,
+    as_numbers,
+    as_partition,
+    as_partitions,
+    as_place,
+    as_topics,
+    require_count,
+    require_record,
+)
 from aiokclient.consumer.deserialize import Deserializers
 from aiokclient.consumer.engine import Engine
 from aiokclient.consumer.group_calls import GroupCalls
@@ -37,6 +46,7 @@ from aiokclient.types import (
     OffsetAndTimestamp,
     State,
     TopicPartition,
+    seconds,
 )
 
 if TYPE_CHECKING:
@@ -179,9 +189,6 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         if self._state not in (State.NEW, State.STARTING):
             self._check()
 
-    def _timeout(self, timeout: float | None) -> float:
-        return self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
-
     # -- what to read
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: Any = None) -> None:
@@ -192,8 +199,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         behind and references (InvalidRegularExpressionError). Partitions assigned by hand stay.
         """
         self._check_plain()
-        chosen = topics if isinstance(topics, re.Pattern) else as_topics(topics)
-        self._subscription.subscribe(Subscription(chosen, listener))
+        self._subscription.subscribe(Subscription(as_topics(topics), as_listener(listener)))
 
     def unsubscribe(self) -> None:
         """Reads nothing any more, neither subscribed nor assigned. Plain."""
@@ -245,20 +251,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         partition that is not assigned.
         """
         self._check_plain()
-        if isinstance(to, ConsumerRecord):
-            tp, position = TopicPartition(to.topic, to.partition), to.offset
-            epoch = to.leader_epoch
-        elif isinstance(offset, OffsetAndMetadata):
-            tp, position, epoch = to, offset.offset, offset.leader_epoch
-        elif offset is not None:
-            tp, position, epoch = to, offset, None
-        else:
-            raise IllegalStateError("seek() takes a record, or a partition and an offset")
-        if position < 0:
-            raise IllegalStateError(
-                f"{position} is no offset; see seek_to_beginning and seek_to_end"
-            )
-        self._subscription.seek(TopicPartition(*tp), position, epoch)
+        self._subscription.seek(*as_place(to, offset))
 
     def seek_to_beginning(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Goes on at the first record of each partition, by default of all. Plain.
@@ -281,9 +274,9 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
 
         `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
         """
-        engine, timeout = self._running, self._timeout(timeout)
+        engine, timeout, tp = self._running, self._seconds(timeout), as_partition(tp)
         until = self._cluster.clock.monotonic() + timeout
-        if not await engine.located(TopicPartition(*tp), until):
+        if not await engine.located(tp, until):
             trouble = self._subscription[tp].trouble
             text = f"no position within {timeout:.1f} s"
             raise ApiTimeoutError(text, topic_partition=tp) from trouble
@@ -309,7 +302,11 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         return RecordIterator(self._running.reader)
 
     def until_end(self) -> RecordIterator[K, V]:
-        """As `async for record in consumer`, up to the end offsets as they are when it begins."""
+        """As `async for record in consumer`, up to the end offsets as they are when it begins.
+
+        It begins when it is known which partitions are subscribed, or what the group has given:
+        ApiTimeoutError after `default_api_timeout_ms` without that.
+        """
         return RecordIterator(self._running.reader, self._ends)
 
     def batches(
@@ -325,8 +322,9 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         record was there. With `by_partition` each holds records of one partition. Otherwise as the
         iteration over the consumer.
         """
-        if max_records < 1 or max_wait < 0:
-            raise IllegalStateError("max_records has to be at least 1, max_wait not negative")
+        require_count("max_records", max_records)
+        if seconds(max_wait, "max_wait") < 0:
+            raise IllegalStateError(f"max_wait has to be at least 0, not {max_wait}")
         ends = self._ends if until_end else None
         return RecordBatches(self._running.reader, max_records, max_wait, by_partition, ends)
 
@@ -339,8 +337,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         It waits while `max_outstanding` are not done. Commits cover what lies before the lowest
         record that is not done. Otherwise as the iteration over the consumer.
         """
-        if max_outstanding < 1:
-            raise IllegalStateError("max_outstanding has to be at least 1")
+        require_count("max_outstanding", max_outstanding)
         return TrackedRecords(self._running.reader, max_outstanding)
 
     def done(self, record: ConsumerRecord[Any, Any]) -> None:
@@ -349,6 +346,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         One of a partition that was lost, or handed out again since, is ignored; so it is after the
         end of the consumer.
         """
+        require_record(record)
         if self._engine is not None:
             self._engine.reader.done(record)
 
@@ -368,13 +366,12 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         cancellation loses no record.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
-        if limit < 1:
-            raise IllegalStateError("max_records has to be at least 1")
-        return await self._reader().read(limit, timeout)
+        require_count("max_records", limit)
+        return await self._reader().read(limit, seconds(timeout))
 
     async def get(self, timeout: float = 1.0) -> ConsumerRecord[K, V] | None:
         """One record, or None when there is none within `timeout` seconds. As `poll`."""
-        records = await self._reader().read(1, timeout)
+        records = await self._reader().read(1, seconds(timeout))
         return records[0] if records else None
 
     def stop(self) -> None:
@@ -419,7 +416,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         self, tps: Iterable[TopicPartition], timestamp: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(as_partitions(tps), timestamp)
-        found = await self._running.offsets.until_found(wanted, self._timeout(timeout))
+        found = await self._running.offsets.until_found(wanted, self._seconds(timeout))
         return {tp: found[tp].offset for tp in wanted}
 
     async def offsets_for_times(
@@ -429,10 +426,8 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
 
         `timeout` as in `beginning_offsets`.
         """
-        if any(time < 0 for time in times.values()):
-            raise IllegalStateError("a time is in milliseconds since the epoch, never negative")
-        wanted = dict(zip(as_partitions(times), times.values(), strict=True))
-        found = await self._running.offsets.until_found(wanted, self._timeout(timeout))
+        wanted = as_numbers(times, "a time in milliseconds since the epoch")
+        found = await self._running.offsets.until_found(wanted, self._seconds(timeout))
         answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp in wanted:
             offset, timestamp, epoch = found[tp]
@@ -452,6 +447,9 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         return {tp: max(ends[tp] - await self.position(tp, timeout), 0) for tp in chosen}
 
     async def _ends(self) -> dict[TopicPartition, int]:
+        timeout = self._seconds(None)
+        if not await self._running.knows_its_part(self._cluster.clock.monotonic() + timeout):
+            raise ApiTimeoutError(f"the group has given no partitions within {timeout:.1f} s")
         return await self.end_offsets(list(self._subscription.partitions))
 
     # -- the cluster
@@ -466,7 +464,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         """
         engine = self._running
         metadata = await engine.cluster.updater.refresh(
-            (topic,), timeout=self._timeout(timeout), at_once=True
+            (topic,), timeout=self._seconds(timeout), at_once=True
         )
         info = metadata.topic(topic)
         if info is None:

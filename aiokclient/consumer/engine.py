@@ -189,6 +189,21 @@ class Engine:
                 return False
         return True
 
+    async def knows_its_part(self, until: float) -> bool:
+        """Waits until what is subscribed has become partitions; False when `until` passes first."""
+        while not (self._died() or self.reader.reports or self._has_part()):
+            if not await self.moved.wait(until):
+                return False
+        return True
+
+    def _has_part(self) -> bool:
+        if self.group is not None:
+            return self.group.knows_its_part()
+        wanted, follower = self._subscription.subscription, self._follower
+        if follower is None or not wanted:
+            return True
+        return follower.up_to_date and wanted is follower.topics.current
+
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         self.fetchers.observe(new)
         if self._follower is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.consumer.arguments import as_partitions
+from aiokclient.consumer.arguments import as_numbers, as_partitions
 from aiokclient.consumer.commit_forms import to_commit
 from aiokclient.consumer.commits import lost
 from aiokclient.consumer.orders import plain
@@ -81,11 +81,12 @@ class GroupCalls(Lifecycle):
         for a member that would not take part.
         """
         group = self._group("rewind_group")
-        tps = as_partitions(offsets)
-        for offset in offsets.values():
-            if not isinstance(offset, int) or offset < 0:
-                raise IllegalStateError(f"{offset!r} is no offset: that is a number from 0")
-        wanted = dict(zip(tps, offsets.values(), strict=True))
+        wanted = as_numbers(offsets, "an offset")
+        if self._in_listener():
+            raise IllegalStateError(
+                "a listener must not rewind its group, which waits for the listener; seek and "
+                "commit are allowed in it"
+            )
         await group.rewind(wanted, self._seconds(timeout))
 
     def group_metadata(self) -> GroupMetadata:
@@ -96,6 +97,9 @@ class GroupCalls(Lifecycle):
         # Listeners are called while it starts and while it closes, too.
         if self._usable or not self._in_listener():
             super()._check()
+
+    def _waits_for_caller(self) -> str:
+        return "a listener" if self._in_listener() else ""
 
     def _in_listener(self) -> bool:
         return self._engine is not None and self._engine.reader.turnstile.is_barred()
@@ -109,9 +113,6 @@ class GroupCalls(Lifecycle):
                 "(consumed() tells them, seek() goes back to them)"
             )
         return self._engine.group
-
-    def _seconds(self, timeout: float | None) -> float:
-        return self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
 
 
 def _plain(stored: OffsetAndMetadata | None) -> OffsetAndMetadata | None:

@@ -159,6 +159,14 @@ class Grouped:
             return False
         return not self._subscription.subscription or self.membership.settled
 
+    def knows_its_part(self) -> bool:
+        """Whether it is known which partitions are to be read, all or some of them. Plain."""
+        wanted = self._subscription.subscription
+        if wanted is not self.topics.current:
+            return False
+        owned = self.rebalancer.owned()
+        return self.settled() or any(wanted.matches(tp.topic, internal=False) for tp in owned)
+
     def troubles(self) -> list[str]:
         """What is wrong about the membership, for people to read. Plain."""
         trouble = self._poll_watch.trouble

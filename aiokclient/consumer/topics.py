@@ -73,6 +73,7 @@ class TopicFollower:
                 await self._assign(self.topics.current, self._cluster.metadata)
                 self.up_to_date = True
                 self.assigned.set()
+                self._subscription.changed()
             await self._wake.wait()
 
     async def _assign(self, subscription: Subscription, metadata: ClusterMetadata) -> None:

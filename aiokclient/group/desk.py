@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiokclient.errors import IllegalStateError
 from aiokclient.group.generation import GroupGeneration
@@ -59,11 +59,17 @@ class Desk:
         self._data: Generation | None = None
         self._confirmed = False
         self._changed = asyncio.Event()
+        self.closer: asyncio.Task[Any] | None = None
+        """Who closes the member: a body that does so itself is not waited for."""
 
     # -- the engine's side ------------------------------------------------------------------
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
-        return [(name, protocol.metadata()) for name, protocol in self._protocols.items()]
+        offered = [(name, protocol.metadata()) for name, protocol in self._protocols.items()]
+        for name, said in offered:
+            if not isinstance(said, bytes):
+                raise TypeError(f"metadata() of protocol {name} gives {said!r}, which are no bytes")
+        return offered
 
     async def assign(
         self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
@@ -106,7 +112,7 @@ class Desk:
         self._data = None
         self._end(lost=False)
         if self._taken is not None:
-            await self._taken.left()
+            await self._taken.left(self.closer)
 
     def _offer(self, generation: Generation) -> None:
         self._current = GroupGeneration(generation)

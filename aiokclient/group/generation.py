@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 
@@ -30,6 +30,7 @@ class GroupGeneration:
         self._generation = generation
         self._scope: anyio.CancelScope | None = None
         self._left = asyncio.Event()
+        self._task: asyncio.Task[Any] | None = None
         self._ended = False
         self._lost = False
 
@@ -83,6 +84,7 @@ class GroupGeneration:
             raise IllegalStateError("a generation is entered once; generations() gives the next")
         self._scope = anyio.CancelScope()
         self._scope.__enter__()
+        self._task = asyncio.current_task()
         if self._ended:
             self._scope.cancel()
         return self
@@ -108,7 +110,7 @@ class GroupGeneration:
         if self._scope is not None:
             self._scope.cancel()
 
-    async def left(self) -> None:
-        """Until the body has left, at once if it was never entered."""
-        if self._scope is not None:
+    async def left(self, closer: asyncio.Task[Any] | None = None) -> None:
+        """Until the body has left, at once if it was never entered, or is the task `closer`."""
+        if self._scope is not None and (closer is None or closer is not self._task):
             await self._left.wait()

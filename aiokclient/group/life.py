@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+import asyncio
+from typing import Any, ClassVar, Protocol
 
 import anyio
 
@@ -52,6 +53,7 @@ class MemberLife(Lifecycle):
         super().__init__(config, client)
         self._handler: MemberHandler | None = None
         self._engine: GroupEngine | None = None
+        self._membership: asyncio.Task[Any] | None = None
 
     def _make_handler(self) -> MemberHandler:
         raise NotImplementedError
@@ -73,6 +75,7 @@ class MemberLife(Lifecycle):
     async def _run(self) -> None:
         assert self._engine is not None
         assert self._handler is not None
+        self._membership = asyncio.current_task()
         await self._engine.run()
         error = self._handler.last_error
         if self._engine.state is MemberState.FENCED and error is not None:
@@ -87,6 +90,10 @@ class MemberLife(Lifecycle):
         with anyio.move_on_after(max(timeout - LEAVING_S, timeout / 2)):
             await self._handler.end()
         await self._engine.leave("the member is closed", max(deadline - clock.monotonic(), 0.0))
+
+    def _waits_for_caller(self) -> str:
+        called_back = self._membership is not None and asyncio.current_task() is self._membership
+        return "assign()" if called_back else ""
 
     def _failed(self, error: BaseException) -> None:
         if self._handler is not None:

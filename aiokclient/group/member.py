@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from aiokclient.cluster.lifecycle import ClientLike
@@ -74,6 +75,11 @@ class GroupMember(MemberLife):
     def _make_handler(self) -> Desk:
         self._desk = Desk(self._config.protocol_type, self._protocols)
         return self._desk
+
+    async def _close(self, *, graceful: bool, timeout: float) -> None:
+        if self._desk is not None:
+            self._desk.closer = asyncio.current_task()
+        await super()._close(graceful=graceful, timeout=timeout)
 
     # -- use
 
@@ -150,11 +156,16 @@ class _Generations:
 
 def checked(protocols: Sequence[GroupProtocol]) -> list[GroupProtocol]:
     """The protocols; raises ConfigError for none, for two of one name, and for what is none."""
-    found = list(protocols)
+    given: Any = protocols
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"protocols: {given!r} is not a list of protocols")
+    found: list[GroupProtocol] = list(given)
     names = [getattr(protocol, "name", None) for protocol in found]
     if not found:
         raise ConfigError("protocols: none is given; a group needs one that all members offer")
     for protocol, name in zip(found, names, strict=True):
+        if isinstance(protocol, type):
+            raise ConfigError(f"protocols: {protocol!r} is a class; write an object of it")
         if not isinstance(name, str) or not name or not hasattr(protocol, "assign"):
             raise ConfigError(f"protocols: {protocol!r} has no name, metadata() and assign()")
     if len(set(names)) < len(names):

@@ -117,6 +117,8 @@ def checked(assigned: Mapping[str, bytes], members: Sequence[MemberInfo]) -> dic
 
     Raises ValueError for an id that is no member's, TypeError for what are no bytes.
     """
+    if not isinstance(assigned, Mapping):
+        raise TypeError(f"assign() gives {assigned!r}, no mapping from member ids to bytes")
     known = {member.member_id for member in members}
     for member_id, assignment in assigned.items():
         if member_id not in known:

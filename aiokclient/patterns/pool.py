@@ -117,6 +117,8 @@ async def _items(member: GroupMember, spreading: Spreading) -> AsyncGenerator[Wo
 
 def weighed(items: Mapping[str, float]) -> dict[str, float]:
     """A copy of the items, each name and weight checked."""
+    if not isinstance(items, Mapping):
+        raise ConfigError(f"items: {items!r} is not a mapping from names to weights")
     for name, weight in items.items():
         if not isinstance(name, str):
             raise ConfigError(f"items: {name!r} is not a name")

@@ -186,9 +186,9 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """
         self._check()
         place = self._topic(topic)
-        seconds = self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
-        deadline = self._clock.monotonic() + seconds
-        await pace.known(place, self._cluster, seconds)
+        patience_s = self._seconds(timeout)
+        deadline = self._clock.monotonic() + patience_s
+        await pace.known(place, self._cluster, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
             remaining = deadline - self._clock.monotonic()
             await pace.prepared(prepare, topic, max(remaining, 0.0))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import threading
 from typing import Any
 
@@ -10,7 +11,14 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
-from aiokclient.errors import ClosedError, ConcurrentReadError, IllegalStateError
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    ConcurrentReadError,
+    CoordinatorLoadInProgressError,
+    IllegalStateError,
+)
+from aiokclient.protocol import ApiKey
 
 T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
 THREE = {"t": 3}
@@ -95,6 +103,46 @@ def test_to_the_end_from_the_end_and_of_nothing() -> None:
             assert [r async for r in consumer.until_end()] == []
 
     simulate(scenario, topics=THREE)
+
+
+GROUPS: list[dict[str, Any]] = [
+    {},
+    {"group_id": "g"},
+    {"group_id": "g", "group_protocol": "consumer"},
+]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_to_the_end_of_what_was_subscribed_a_moment_before(group: dict[str, Any]) -> None:
+    """What the subscription, or the group, gives is waited for, beside what is assigned by hand."""
+
+    async def scenario(world: World) -> None:
+        fill(world)
+        world.cluster.produce("u", [b"0:0"])
+        async with world.consumer(**group) as consumer:
+            consumer.subscribe(["t"])
+            assert len([r async for r in consumer.until_end()]) == 10
+            consumer.unsubscribe()
+            consumer.subscribe(re.compile("[tv]"))
+            consumer.assign([TopicPartition("u", 0)])
+            topics = {r.topic async for r in consumer.until_end()}
+            assert topics == ({"u"} if group else {"t", "u"}), "committed up to the end"
+
+    simulate(scenario, topics={"t": 1, "u": 1})
+
+
+def test_to_the_end_of_what_no_group_gives() -> None:
+    async def scenario(world: World) -> None:
+        fill(world)
+        options: dict[str, Any] = {"group_id": "g", "default_api_timeout_ms": 5_000}
+        async with world.consumer(**options) as consumer:
+            with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorLoadInProgressError):
+                consumer.subscribe(["t"])
+                with pytest.raises(ApiTimeoutError, match="the group has given no partitions"):
+                    await anext(consumer.until_end())
+            assert len([r async for r in consumer.until_end()]) == 10
+
+    simulate(scenario)
 
 
 def test_lists() -> None:

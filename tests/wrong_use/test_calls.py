@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from aiokclient import Admin, Client, Consumer, NewTopic, Producer, TopicPartition
+from aiokclient import Admin, Client, Consumer, NewTopic, Producer, State, TopicPartition
+from aiokclient.cluster import lifecycle
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.errors import (
     ClosedError,
@@ -242,17 +245,97 @@ async def test_seeking_nowhere(consumer: Consumer) -> None:
     place = TopicPartition("orders", 0)
     with pytest.raises(IllegalStateError, match="a record, or a partition and an offset"):
         consumer.seek(place)
-    with pytest.raises(IllegalStateError, match=r"-1 is no offset; see seek_to_beginning"):
-        consumer.seek(place, -1)
+    for offset in (-1, 1.5, 2**63, "0", True):
+        with pytest.raises(IllegalStateError, match=r"is no offset; see seek_to_beginning"):
+            consumer.seek(place, cast(Any, offset))
+    for no_place in ("orders", 7, ("orders",)):
+        with pytest.raises(IllegalStateError, match="is no partition: that is a topic's name"):
+            consumer.seek(cast(Any, no_place), 0)
+        with pytest.raises(IllegalStateError, match="is no partition: that is a topic's name"):
+            await consumer.position(cast(Any, no_place))
 
 
 async def test_numbers_that_make_no_sense(consumer: Consumer) -> None:
-    with pytest.raises(IllegalStateError, match="max_records has to be at least 1"):
-        await consumer.poll(max_records=0)
-    with pytest.raises(IllegalStateError, match="max_records has to be at least 1"):
-        consumer.batches(max_records=0)
-    with pytest.raises(IllegalStateError, match="milliseconds since the epoch"):
-        await consumer.offsets_for_times({TopicPartition("orders", 0): -1})
+    for count in cast(list[Any], [0, -1, "7", 1.5]):
+        with pytest.raises(IllegalStateError, match="max_records has to be at least 1"):
+            await consumer.poll(max_records=count)
+        with pytest.raises(IllegalStateError, match="max_records has to be at least 1"):
+            consumer.batches(max_records=count)
+        with pytest.raises(IllegalStateError, match="max_outstanding has to be at least 1"):
+            consumer.tracked(count)
+    with pytest.raises(IllegalStateError, match="max_wait has to be at least 0"):
+        consumer.batches(max_wait=-1)
+    for time in cast(list[Any], [-1, "now", 1.5, 2**63]):
+        with pytest.raises(IllegalStateError, match="milliseconds since the epoch"):
+            await consumer.offsets_for_times({TopicPartition("orders", 0): time})
+    with pytest.raises(IllegalStateError, match="is not a mapping from partitions"):
+        await consumer.offsets_for_times(cast(Any, [TopicPartition("orders", 0)]))
+
+
+WAITS: list[Callable[[Any], Any]] = [
+    lambda timeout: lambda consumer: consumer.poll(timeout),
+    lambda timeout: lambda consumer: consumer.get(timeout),
+    lambda timeout: lambda consumer: consumer.batches(max_wait=timeout),
+    lambda timeout: lambda consumer: consumer.end_offsets([], timeout),
+    lambda timeout: lambda consumer: consumer.partitions_for("orders", timeout),
+    lambda timeout: lambda consumer: consumer.list_topics(timeout),
+    lambda timeout: lambda consumer: consumer.close(timeout),
+]
+
+
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("timeout", ["1", math.nan, [1]])
+async def test_a_time_that_is_no_number(consumer: Consumer, wait: Any, timeout: Any) -> None:
+    """NaN above all, which would break the timers of the event loop."""
+    with pytest.raises(TypeError, match=r"is not a number of seconds; math\.inf waits"):
+        await settled(wait(timeout)(consumer))
+    assert consumer.state is State.RUNNING
+
+
+class Deaf:
+    """Hears of nothing."""
+
+
+class Listening:
+    def on_assigned(self, tps: Any) -> None: ...
+
+
+@pytest.mark.parametrize("listener", [7, "listener", Deaf(), Listening])
+async def test_a_listener_that_is_none(consumer: Consumer, listener: Any) -> None:
+    with pytest.raises(IllegalStateError, match=r"is no listener: .* on_assigned\(partitions\)"):
+        consumer.subscribe(["orders"], listener)
+    with pytest.raises(IllegalStateError, match="is no listener"):
+        Consumer("orders", listener=listener, bootstrap_servers="localhost:9092")
+    consumer.subscribe(["orders"], Listening())
+
+
+async def test_a_listener_that_waits_for_a_task_that_closes(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can see that it waits for itself: the bound of the close ends it."""
+    monkeypatch.setattr(lifecycle, "UNWINDING_S", 0.01)
+
+    class Closing:
+        async def on_revoked(self, tps: Any) -> None:
+            await asyncio.create_task(consumer.close())
+
+    options: dict[str, Any] = {"group_id": "closing", "close_timeout_ms": 10}
+    consumer = Consumer("orders", bootstrap_servers=servers, listener=Closing(), **options)
+    await consumer.start()
+    async with asyncio.timeout(30):
+        await consumer.close()
+    assert consumer.state is State.CLOSED
+
+
+async def test_a_pattern_of_bytes(consumer: Consumer) -> None:
+    with pytest.raises(IllegalStateError, match="matches bytes; names of topics are str"):
+        consumer.subscribe(cast(Any, re.compile(b"orders")))
+
+
+async def test_done_with_no_record(consumer: Consumer) -> None:
+    for record in cast(list[Any], [None, 7, TopicPartition("orders", 0)]):
+        with pytest.raises(IllegalStateError, match=r"is no record: done\(\) takes what tracked"):
+            consumer.done(record)
 
 
 async def test_the_embedded_cluster() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sharing import Sharing
@@ -151,8 +151,11 @@ async def test_done_with_what_others_read_is_ignored(site: Site) -> None:
 
 async def test_rewinding_what_cannot_be(site: Site) -> None:
     async with site.member() as consumer:
-        with pytest.raises(IllegalStateError, match="-1 is no offset: that is a number from 0"):
-            await consumer.rewind_group({site.tp(0): -1})
+        for offset in cast(list[Any], [-1, "0", 1.5, 2**63]):
+            with pytest.raises(IllegalStateError, match="is not an offset, from 0"):
+                await consumer.rewind_group({site.tp(0): offset})
+        with pytest.raises(IllegalStateError, match="is not a mapping from partitions"):
+            await consumer.rewind_group(cast(Any, [site.tp(0)]))
         with pytest.raises(IllegalStateError, match="is no partition"):
             await consumer.rewind_group({(site.topic, -1): 0})  # type: ignore[dict-item]
         consumer.unsubscribe()

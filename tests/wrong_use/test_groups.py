@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sharing import Sharing
 
-from aiokclient import GroupMember
+from aiokclient import GroupMember, work_pool
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
@@ -104,6 +104,33 @@ async def test_closed_from_within_a_generation(servers: str) -> None:
     assert generation.ended
 
 
+class Says(Sharing):
+    def metadata(self) -> Any:
+        return self.says
+
+
+@pytest.mark.parametrize("said", ["text", None, 7])
+async def test_metadata_that_are_no_bytes(servers: str, said: Any) -> None:
+    member = await made(servers, protocols=[Says(said)])
+    with pytest.raises(TypeError, match=r"metadata\(\) of protocol sharing gives .* no bytes"):
+        await anext(member.generations())
+    await member.close()
+
+
+@pytest.mark.parametrize("assigned", [None, 7, [b"a"]])
+async def test_an_assignment_that_is_no_mapping(servers: str, assigned: Any) -> None:
+    protocol = Sharing("a", how=lambda members: assigned)
+    async with made(servers, protocols=[protocol]) as member:
+        with pytest.raises(TypeError, match="no mapping from member ids to bytes"):
+            await anext(member.generations())
+
+
+async def test_items_that_have_no_weights() -> None:
+    for items in cast(list[Any], [["a", "b"], None, 7, "ab"]):
+        with pytest.raises(ConfigError, match="is not a mapping from names to weights"):
+            work_pool("pool", items)
+
+
 class Nameless:
     def assign(self, members: Any) -> Any: ...
 
@@ -114,6 +141,9 @@ class Nameless:
         ({"protocols": []}, "none is given"),
         ({"protocols": [Sharing("a"), Sharing("b")]}, "a name stands there twice: sharing"),
         ({"protocols": [Nameless()]}, "has no name"),
+        ({"protocols": [Sharing]}, "is a class; write an object of it"),
+        ({"protocols": Sharing("a")}, "is not a list of protocols"),
+        ({"protocols": None}, "is not a list of protocols"),
         ({"protocol_type": ""}, "protocol_type: '' is not allowed"),
         ({"session_timeout_ms": 0}, "session_timeout_ms: 0 is not allowed"),
         ({"heartbeat_interval_ms": 50_000}, "is not below session_timeout_ms"),
