@@ -7,6 +7,7 @@ raise ValueError, with a text only where more is to be said than what the kind a
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -215,6 +216,8 @@ class Given:
     what: str
     method: str = "__call__"
     or_function: bool = False
+    plain: bool = False
+    """It is called without await."""
 
     @property
     def allowed(self) -> str:
@@ -224,6 +227,11 @@ class Given:
         fits = hasattr(value, self.method) or (self.or_function and callable(value))
         if value is not None and not fits:
             raise ValueError
+        called = (value, getattr(value, self.method, None))
+        if self.plain and any(map(inspect.iscoroutinefunction, called)):
+            raise ValueError(
+                "a coroutine function cannot be called without await; it must be plain"
+            )
         return value
 
     def read(self, text: str) -> Any:
@@ -317,9 +325,13 @@ BOOLEAN = Boolean()
 OPTIONAL_BOOLEAN = Boolean(optional=True)
 TEXT = Text()
 OPTIONAL_TEXT = Text(optional=True)
-FUNCTION = Given("a function")
-SERIALIZER = Given("a function, or an object with serialize()", "serialize", or_function=True)
-DESERIALIZER = Given("a function, or an object with deserialize()", "deserialize", or_function=True)
+FUNCTION = Given("a function", plain=True)
+SERIALIZER = Given(
+    "a function, or an object with serialize()", "serialize", or_function=True, plain=True
+)
+DESERIALIZER = Given(
+    "a function, or an object with deserialize()", "deserialize", or_function=True, plain=True
+)
 SECURITY = Given("Plaintext(), Tls(...) or an ssl.SSLContext", "__class__")
 CONNECTOR = Given("an object with resolve() and connect()", "connect")
 CLOCK = Given("an object with monotonic(), time_ms() and rng", "monotonic")

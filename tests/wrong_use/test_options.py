@@ -13,6 +13,20 @@ from aiokclient.errors import ConfigError
 
 Make = Callable[..., Lifecycle]
 
+
+async def later(*_: Any) -> bytes:
+    return b""
+
+
+class Later:
+    async def serialize(self, topic: str, value: Any, headers: Any) -> bytes:
+        return b""
+
+    async def deserialize(self, topic: str, data: bytes, headers: Any) -> Any: ...
+
+    async def __call__(self, error: Exception) -> Any: ...
+
+
 OPTIONS: list[tuple[Make, dict[str, Any], str]] = [
     (Producer, {"linger": 5}, "linger is not an option; did you mean linger_ms?"),
     (Producer, {"bootstrap_server": "h:1"}, "did you mean bootstrap_servers?"),
@@ -51,6 +65,13 @@ OPTIONS: list[tuple[Make, dict[str, Any], str]] = [
         "enable_idempotence: it needs max_in_flight_requests_per_connection of at most 5",
     ),
     (Producer, {"value_serializer": "json"}, "a function, or an object with serialize"),
+    (Producer, {"value_serializer": later}, "a coroutine function cannot be called without await"),
+    (Producer, {"key_serializer": Later()}, "a coroutine function cannot be called without await"),
+    (Producer, {"on_delivery_error": later}, "on_delivery_error: .* it must be plain"),
+    (Producer, {"partitioner": later}, "partitioner: .* it must be plain"),
+    (Consumer, {"value_deserializer": later}, "value_deserializer: .* it must be plain"),
+    (Consumer, {"key_deserializer": Later()}, "key_deserializer: .* it must be plain"),
+    (Consumer, {"on_record_error": Later()}, "on_record_error: .* it must be plain"),
     (Client, {"security": "SSL"}, r"it must be Plaintext\(\), Tls\(...\) or an ssl.SSLContext"),
     (Client, {"bootstrap_servers": "localhost"}, "'localhost' is not host:port"),
     (Client, {"bootstrap_servers": ()}, "no address is given; write host:port"),
