@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker import Broker
+from aiokclient.testing.codes import Refused
 from aiokclient.testing.data import DataControls
 from aiokclient.testing.fault_controls import FaultControls
 from aiokclient.testing.group_controls import GroupControls
@@ -109,13 +110,15 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
                 port + index if port else 0,
                 racks[index] if racks else None,
             )
+        if isinstance(topics, str):
+            topics = (topics,)
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
 
     # -- running ---------------------------------------------------------------------------
 
     def __enter__(self) -> EmbeddedCluster:
         self._use()
-        self._runner.start_thread(self._open)
+        self._runner.start_thread(self._open, self._shut)
         return self
 
     def __exit__(
@@ -160,7 +163,10 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
             broker.listen(self._listener, self._listen_host)
             await broker.serve()
         for name, partitions in self._topics.items():
-            state.create_topic(name, state.assign(partitions, -1))
+            try:
+                state.create_topic(name, state.assign(partitions, -1))
+            except Refused as error:
+                raise ValueError(f"topics: {name!r}: {error}") from None
 
     def _shut(self) -> None:
         self._state.groups.close()

@@ -143,6 +143,7 @@ class FaultControls(Controls):
         self._runner.call(evict)
 
     def _add(self, fault: F) -> F:
+        _require(fault, list(self._state.brokers))
         self._runner.call(lambda: self._state.faults.add(fault))
         return fault
 
@@ -151,3 +152,16 @@ def _checked(when: When) -> When:
     if when not in ("before", "after"):
         raise ValueError(f'when={when!r}: "before" or "after"')
     return when
+
+
+def _require(fault: Fault, brokers: list[int]) -> None:
+    """Raises ValueError for a rule that no request could ever meet: its test would show nothing."""
+    if not isinstance(fault.api, int) or fault.api not in list(ApiKey):
+        raise ValueError(f"{fault.api!r} is not an ApiKey")
+    if fault.broker is not None and fault.broker not in brokers:
+        raise ValueError(f"there is no broker {fault.broker!r}; there are {brokers}")
+    if fault.left is not None and (not isinstance(fault.left, int) or fault.left < 1):
+        raise ValueError(f"times={fault.left!r}: at least once, or None for each time")
+    seconds = getattr(fault, "seconds", 0)
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise ValueError(f"{seconds!r} is not a number of seconds")

@@ -25,7 +25,7 @@ ErrorLike: TypeAlias = type[KafkaError] | KafkaError | int
 
 
 class Fault:
-    """One rule. `hits` is how often it was used."""
+    """One rule. `hits` is how often it was used, `left` how often it will be; None: each time."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Fault:
         self.broker = broker
         self.hits = 0
         self._faults = faults
-        self._left = times
+        self.left = times
         self._where = where
 
     def matches(self, broker: int, request: Request[Any] | None) -> bool:
@@ -50,9 +50,9 @@ class Fault:
 
     def use(self) -> None:
         self.hits += 1
-        if self._left is not None:
-            self._left -= 1
-            if self._left <= 0:
+        if self.left is not None:
+            self.left -= 1
+            if self.left <= 0:
                 self._faults.discard(self)
 
     def remove(self) -> None:
@@ -140,6 +140,7 @@ def code_of(error: ErrorLike) -> int:
     """The number of an error that is given as a class, an instance or a number."""
     if isinstance(error, int):
         return int(error)
-    if error.code is None:
+    code: int | None = getattr(error, "code", None)
+    if code is None:
         raise ValueError(f"{error!r} has no error code: no broker answers with it")
-    return error.code
+    return code

@@ -97,6 +97,8 @@ class _Sockets:
 
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    if not 0 <= port < 65536:
+        raise ValueError(f"{port} is not a port: that is a number to 65535, 0 for any free one")
     place = socket.socket(family, socket.SOCK_STREAM)
     try:
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -56,11 +56,16 @@ class Runner:
         """Leave the loop of `attach`: tasks of controls are ended."""
         await self._end()
 
-    def start_thread(self, setup: Callable[[], Awaitable[None]]) -> None:
-        """Run in a thread of its own, after `setup` there; raises what that raises."""
+    def start_thread(
+        self, setup: Callable[[], Awaitable[None]], teardown: Callable[[], None]
+    ) -> None:
+        """Run in a thread of its own, after `setup` there; raises what that raises.
+
+        `teardown` undoes a setup that has failed.
+        """
         ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._main(setup, ready)),
+            target=lambda: asyncio.run(self._main(setup, teardown, ready)),
             name="aiokclient-embedded-cluster",
             daemon=True,
         )
@@ -83,13 +88,17 @@ class Runner:
         self._thread = None
 
     async def _main(
-        self, setup: Callable[[], Awaitable[None]], ready: concurrent.futures.Future[None]
+        self,
+        setup: Callable[[], Awaitable[None]],
+        teardown: Callable[[], None],
+        ready: concurrent.futures.Future[None],
     ) -> None:
         self._begin()
         self._stop = asyncio.Event()
         try:
             await setup()
         except BaseException as error:
+            teardown()
             await self._end()
             ready.set_exception(error)
             return

@@ -1,6 +1,7 @@
 """Where an embedded cluster runs, how it begins and ends."""
 
 import asyncio
+import gc
 import socket
 import threading
 
@@ -151,3 +152,48 @@ def test_on_uvloop():
             return await metadata(cluster.address(2))
 
     assert uvloop.run(main()) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"topics": {"a b": 1}}, "topics: 'a b': .* is not a legal topic name"),
+        ({"topics": {"orders": 0}}, "topics: 'orders': Number of partitions must be larger than 0"),
+        ({"brokers": 1, "port": 65_536}, "65536 is not a port"),
+    ],
+)
+async def test_a_start_that_fails_leaves_nothing_open(wrong, said):
+    """Sockets that were left would be warnings, and warnings are errors here."""
+    with pytest.raises(ValueError, match=said), EmbeddedCluster(**{"brokers": 2, **wrong}):
+        pass
+    with pytest.raises(ValueError, match=said):
+        async with EmbeddedCluster(**{"brokers": 2, **wrong}):
+            pass
+    gc.collect()
+
+
+def test_the_name_of_one_topic():
+    with EmbeddedCluster(topics="orders") as cluster:
+        assert cluster.topics == {"orders": 1}
+
+
+async def test_faults_that_no_request_could_meet():
+    refusal, fetch = errors.NotLeaderOrFollowerError, ApiKey.FETCH
+    async with EmbeddedCluster() as cluster:
+        with pytest.raises(ValueError, match="'FETCH' is not an ApiKey"):
+            cluster.fail("FETCH", refusal)
+        with pytest.raises(ValueError, match="5000 is not an ApiKey"):
+            cluster.drop(5_000)
+        with pytest.raises(ValueError, match=r"there is no broker 9; there are \[1\]"):
+            cluster.fail(fetch, refusal, broker=9)
+        with pytest.raises(ValueError, match="has no error code"):
+            cluster.fail(fetch, ValueError)
+        for times in (0, -1, "2"):
+            with pytest.raises(ValueError, match="at least once"):
+                cluster.drop(fetch, times=times)
+        for seconds in (-1, "2", float("nan")):
+            with pytest.raises(ValueError, match="is not a number of seconds"):
+                cluster.delay(fetch, seconds)
+            with pytest.raises(ValueError, match="is not a number of seconds"):
+                cluster.throttle(fetch, seconds)
+        assert not cluster._state.faults.matching(fetch, 1, None)
