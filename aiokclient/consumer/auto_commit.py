@@ -10,7 +10,8 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from aiokclient.consumer.positions import PartitionState, Withheld
@@ -70,6 +71,15 @@ class AutoCommit:
         if not offsets or timeout <= 0:
             return {}
         return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """While the group waits for this member no commit waits for the group."""
+        self._commits.awaited = True
+        try:
+            yield
+        finally:
+            self._commits.awaited = False
 
     def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:
         if not self.enabled:

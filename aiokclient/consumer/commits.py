@@ -20,7 +20,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiokclient.consumer import offset_messages as messages
 from aiokclient.consumer import orders
 from aiokclient.consumer.signal import Signal
-from aiokclient.errors import ApiTimeoutError, IllegalGenerationError, KafkaError
+from aiokclient.errors import (
+    ApiTimeoutError,
+    IllegalGenerationError,
+    KafkaError,
+    RebalanceInProgressError,
+)
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -38,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["Commits"]
 
 logger = logging.getLogger("aiokclient.consumer")
+
+AWAITED = frozenset({RebalanceInProgressError.code})
+"""Codes that the coordinator goes on answering until this member has joined again."""
 
 R = TypeVar("R")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -66,6 +74,8 @@ class Commits:
         self.renamed = Signal()
         self.over = False
         """This consumer will be no member any more."""
+        self.awaited = False
+        """The group waits for this member to give something up; see `AWAITED`."""
         self._cluster = cluster
         self._subscription = subscription
         self._owner = owner
@@ -153,7 +163,10 @@ class Commits:
         remaining = deadline - self._cluster.clock.monotonic()
         for tp, error in failed.items():
             last.append(error)
-            action = self._judge(tp, error, Scope.OFFSET_COMMIT, attempt, remaining)
+            final = self.awaited and error.code in AWAITED
+            action = (
+                None if final else self._judge(tp, error, Scope.OFFSET_COMMIT, attempt, remaining)
+            )
             if action is not None:
                 delay = max(delay, action)
             elif member == self.member():

@@ -99,8 +99,9 @@ class Rebalancer:
                     f"{len(states)} partitions were to be given up, and the program has not put "
                     "down what it has in hand of them within max_poll_interval_ms"
                 )
-            is_member = await self._commit(states, deadline)
-            await self._give_up(states, "revoked" if is_member else "lost")
+            with self._auto_commit.awaited():
+                is_member = await self._commit(states, deadline)
+                await self._give_up(states, "revoked" if is_member else "lost")
 
     async def assign(self, tps: Collection[TopicPartition]) -> None:
         """Takes partitions in addition; see `Reconciler`."""

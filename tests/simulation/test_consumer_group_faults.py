@@ -8,7 +8,7 @@ from group_world import Diary, committed, fill, member, part
 from world import World, simulate
 
 from aiokclient import TopicPartition
-from aiokclient.errors import NotCoordinatorError
+from aiokclient.errors import NotCoordinatorError, RebalanceInProgressError
 from aiokclient.protocol import ApiKey
 
 STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
@@ -34,6 +34,43 @@ def test_the_coordinator_moves_under_commits(strategy: str) -> None:
                 assert committed(world) == 10 * (i + 1)
 
     simulate(scenario, brokers=3)
+
+
+@both
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_coordinator_that_takes_no_commits_in_a_rebalance(strategy: str, by_hand: bool) -> None:
+    """The group waits for this member then, so the member does not wait for the group."""
+
+    class Committing(Diary):
+        async def on_revoked(self, tps: Any) -> None:  # type: ignore[override]
+            super().on_revoked(tps)
+            if by_hand and refusals:
+                refusals.pop()
+                with pytest.raises(RebalanceInProgressError):
+                    await consumer.commit()
+
+    diary, other, refusals = Committing(), Diary(), [1]
+
+    async def scenario(world: World) -> None:
+        nonlocal consumer
+        fill(world, 20, 2)
+        options = {"partition_assignment_strategy": strategy, "enable_auto_commit": not by_hand}
+        async with member(world, diary, **options) as consumer:
+            await consumer.poll(max_records=10)
+            await consumer.poll(max_records=10)
+            with world.cluster.fail(ApiKey.OFFSET_COMMIT, RebalanceInProgressError):
+                reading = asyncio.create_task(read(consumer, []))
+                began = world.now
+                async with member(world, other, **options):
+                    await other.until(lambda: len(other.owned) == 1)
+                    await diary.until(lambda: len(diary.owned) == 1)
+                assert world.now - began < 10
+                assert "lost" not in [what for what, _ in diary.pages]
+            consumer.stop()
+            await reading
+
+    consumer: Any = None
+    simulate(scenario, topics={"t": 2})
 
 
 @pytest.mark.fault(6)
