@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 import aiokclient.network.diagnosis as diagnosis
-from aiokclient.errors import ClosedError, DisconnectedError, KafkaError
+from aiokclient.errors import ClosedError, DisconnectedError, KafkaError, ProtocolError
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.policy import Backoff
@@ -218,8 +218,10 @@ class ConnectionPool:
 
     def _failed(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:
+            # Connections come and go; an answer that is none will not pass by itself.
+            level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
             what = error.message or error
-            logger.info("broker %s at %s:%s: %s", self.node_id, self.host, self.port, what)
+            logger.log(level, "broker %s at %s:%s: %s", self.node_id, self.host, self.port, what)
         self.last_error = error
         self.reachable = False
         now = asyncio.get_running_loop().time()

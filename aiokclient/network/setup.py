@@ -231,7 +231,7 @@ async def _ask(
         if answered != correlation_id:
             raise ProtocolError(f"an answer to request {answered} instead of {correlation_id}")
         if _ANSWERS.get(code) is _Answer.LOWER:
-            return _refusal(frame[4:], code)
+            return _refusal(bytes(frame[4:]), code)
         return ApiVersionsResponse.decode(frame[4:], version)
     except (ProtocolError, StructError) as error:
         raise diagnosis.not_kafka(connection.place, bytes(frame[:16])) from error

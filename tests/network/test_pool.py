@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import logging
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 from scripted import ScriptedBroker
 
-from aiokclient.errors import ClosedError, ConnectionSetupError, DisconnectedError
+from aiokclient.errors import ClosedError, ConnectionSetupError, DisconnectedError, KafkaError
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff
 from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.messages.metadata import MetadataRequest
 
 Settings = Callable[..., ConnectionSettings]
 MakePool = Callable[..., ConnectionPool]
@@ -127,6 +129,23 @@ async def test_a_lost_connection_makes_it_unreachable_until_the_next(make_pool: 
         second = await pool.get(Purpose.CONTROL)
         assert second is not first
         assert pool.reachable
+
+
+@pytest.mark.parametrize(
+    ("answer", "level"),
+    [(ConnectionError, logging.INFO), (bytes([0, 0, 0, 4, 0, 0, 0, 99]), logging.WARNING)],
+    ids=["hung up", "no answer to this"],
+)
+async def test_why_a_connection_was_lost_is_told(
+    make_pool: MakePool, caplog: pytest.LogCaptureFixture, answer: Any, level: int
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with ScriptedBroker() as broker:
+        connection = await make_pool(broker.port).get(Purpose.CONTROL)
+        broker.handlers[ApiKey.METADATA] = lambda *_: answer
+        with pytest.raises(KafkaError):
+            await connection.send(MetadataRequest(topics=[]), timeout_s=5)
+        assert [record.levelno for record in caplog.records] == [level]
 
 
 async def test_an_old_broker_is_reached_after_it_hung_up(make_pool: MakePool) -> None:
