@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from aiokclient.admin.arguments import as_mapping, as_resources
 from aiokclient.admin.base import AdminBase, Answers, Ask, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
@@ -179,7 +180,8 @@ class Configs(AdminBase):
         Usual errors: UnknownTopicOrPartitionError, TopicAuthorizationError,
         ClusterAuthorizationError, InvalidRequestError (no such broker).
         """
-        named = resources if isinstance(resources, Mapping) else dict.fromkeys(resources)
+        given = as_resources(resources, ConfigResource)
+        named = given if isinstance(given, Mapping) else dict.fromkeys(given)
 
         async def ask_broker(
             items: dict[ConfigResource, Iterable[str] | None], to: Target, remaining: float
@@ -213,6 +215,8 @@ class Configs(AdminBase):
         since 2.3. Usual errors: InvalidConfigError, UnknownTopicOrPartitionError,
         PolicyViolationError, authorization errors. Cancelling it leaves open what was changed.
         """
+
+        as_resources(as_mapping(changes, "ConfigResource"), ConfigResource)
 
         async def ask_broker(
             items: dict[ConfigResource, Mapping[str, Change]], to: Target, remaining: float

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from aiokclient.admin.arguments import as_mapping, as_partition
 from aiokclient.admin.base import Answers, failure
 from aiokclient.admin.groups import GroupsSubject, group_ids
 from aiokclient.admin.results import Results
@@ -106,10 +107,10 @@ class GroupOffsets(GroupsSubject):
         them), UnknownTopicOrPartitionError, GroupAuthorizationError.
         """
         wanted = {
-            TopicPartition(*tp): offset
+            as_partition(tp): offset
             if isinstance(offset, OffsetAndMetadata)
             else OffsetAndMetadata(offset)
-            for tp, offset in offsets.items()
+            for tp, offset in as_mapping(offsets, "partitions").items()
         }
 
         async def ask(
@@ -165,7 +166,7 @@ class GroupOffsets(GroupsSubject):
                 for result in topic.partitions
             }
 
-        return await self._each(dict.fromkeys(TopicPartition(*tp) for tp in tps), ask, timeout)
+        return await self._each(dict.fromkeys(map(as_partition, tps)), ask, timeout)
 
 
 def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from aiokclient.admin.arguments import as_mapping
 from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Controller
@@ -41,7 +42,8 @@ class Partitions(AdminBase):
         UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError,
         ReassignmentInProgressError. Cancelling it leaves open what was added.
         """
-        wanted = {name: _topic(name, total) for name, total in totals.items()}
+        given = as_mapping(totals, "names of topics")
+        wanted = {name: _topic(name, total) for name, total in given.items()}
 
         async def ask(
             items: dict[str, CreatePartitionsTopic], remaining: float

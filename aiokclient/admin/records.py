@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiokclient.admin.arguments import as_mapping, as_partition
 from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import ClusterMetadata
@@ -50,7 +51,8 @@ class Records(AdminBase):
             )
             return {**answers, **{p: error for p, error in there.items() if error is not None}}
 
-        wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        given = as_mapping(offsets, "partitions")
+        wanted = {as_partition(partition): offset for partition, offset in given.items()}
         return await self._each(wanted, ask, timeout)
 
     async def _ask_leader(

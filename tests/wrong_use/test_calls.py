@@ -338,6 +338,29 @@ async def test_done_with_no_record(consumer: Consumer) -> None:
             consumer.done(record)
 
 
+ADMIN_ARGUMENTS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda admin: admin.create_partitions(["orders"]), "not a mapping from names of topics"),
+    (lambda admin: admin.delete_records([("orders", 0)]), "is not a mapping from partitions"),
+    (lambda admin: admin.delete_records({"orders": 0}), "'orders' is no partition"),
+    (lambda admin: admin.describe_configs(None), "is not a collection of ConfigResource"),
+    (lambda admin: admin.describe_configs(["orders"]), "is not a collection of ConfigResource"),
+    (lambda admin: admin.alter_configs(["orders"]), "is not a mapping from ConfigResource"),
+    (lambda admin: admin.alter_configs({"orders": {}}), "is not a collection of ConfigResource"),
+    (
+        lambda admin: admin.alter_consumer_group_offsets("g", [("orders", 0)]),
+        "is not a mapping from partitions",
+    ),
+    (lambda admin: admin.delete_consumer_group_offsets("g", ["orders"]), "is no partition"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), ADMIN_ARGUMENTS)
+async def test_what_no_admin_call_takes(servers: str, call: Any, text: str) -> None:
+    async with Admin(bootstrap_servers=servers) as admin:
+        with pytest.raises(IllegalStateError, match=text):
+            await call(admin)
+
+
 async def test_the_embedded_cluster() -> None:
     async with EmbeddedCluster() as cluster:
         with pytest.raises(IllegalStateError, match=r"use `await cluster\.until\(\)`"):
