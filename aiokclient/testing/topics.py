@@ -35,6 +35,8 @@ class Appended(NamedTuple):
     base_offset: int = -1
     append_time: int = -1
     message: str | None = None
+    refused: Mapping[int, str] = {}
+    """What is wrong with which records of the batch, by their index in it."""
 
 
 class Partition:

@@ -1,7 +1,8 @@
 """What a broker takes from a producer, as far as headers and checksums tell.
 
 The order of the checks is Kafka's, since a batch with several faults is refused for the first.
-Records are not looked at, but for the keys that a compacted topic asks for.
+Records are looked at only where one may be refused: for the keys that a compacted topic asks
+for, and for timestamps that are out of range. All that are refused are named.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from aiokclient.errors import KafkaError
 from aiokclient.record.batch import Compression, RecordBatch, walk
 from aiokclient.testing.codes import Code
-from aiokclient.testing.configs import Configs
 from aiokclient.testing.topics import Appended, Topic
 
 _MAGIC = 2
@@ -17,6 +17,9 @@ _MAGIC_AT = 16
 _LENGTH = slice(8, 12)
 _SHORTEST = 14
 _ZSTD_SINCE = 7
+_NO_TIMESTAMP = -1
+_KEYLESS = "a compacted topic takes no record without a key"
+_UNTIMELY = "the timestamp is outside of message.timestamp.*.max.ms"
 
 
 def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
@@ -59,22 +62,40 @@ def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> 
         return _invalid("the count of records and their offsets differ")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         return _invalid("a producer id without a sequence number")
-    if not topic.log_append_time and not _timely(batch, configs, now_ms):
-        return Appended(Code.INVALID_TIMESTAMP, message="outside of message.timestamp.*.max.ms")
-    if "compact" in configs["cleanup.policy"] and _without_key(batch):
-        return _invalid("a compacted topic takes no record without a key")
-    return Appended(Code.NONE)
+    return _check_records(batch, topic, now_ms)
+
+
+def _check_records(batch: RecordBatch, topic: Topic, now_ms: int) -> Appended:
+    compact = "compact" in topic.configs["cleanup.policy"]
+    times = _times(topic, now_ms)
+    if not compact and times.start <= 0 and batch.max_timestamp < times.stop:
+        return Appended(Code.NONE)
+    refused = {}
+    try:
+        for index, (_, timestamp, key, _, _) in enumerate(batch.rows()):
+            if compact and key is None:
+                refused[index] = _KEYLESS
+            elif timestamp not in times and timestamp != _NO_TIMESTAMP:
+                refused[index] = _UNTIMELY
+    except KafkaError as error:
+        return _invalid(error.message)
+    if not refused:
+        return Appended(Code.NONE)
+    return Appended(
+        Code.INVALID_TIMESTAMP if _UNTIMELY in refused.values() else Code.INVALID_RECORD,
+        message=f"{len(refused)} of {batch.count} records are refused",
+        refused=refused,
+    )
 
 
 def _invalid(message: str) -> Appended:
     return Appended(Code.INVALID_RECORD, message=message)
 
 
-def _timely(batch: RecordBatch, configs: Configs, now_ms: int) -> bool:
-    after = configs.number("message.timestamp.after.max.ms")
-    before = configs.number("message.timestamp.before.max.ms")
-    return batch.max_timestamp - now_ms <= after and now_ms - batch.base_timestamp <= before
-
-
-def _without_key(batch: RecordBatch) -> bool:
-    return any(key is None for _, _, key, _, _ in batch.rows())
+def _times(topic: Topic, now_ms: int) -> range:
+    """The timestamps that are in range."""
+    if topic.log_append_time:
+        return range(-1 << 63, 1 << 63)
+    before = topic.configs.number("message.timestamp.before.max.ms")
+    after = topic.configs.number("message.timestamp.after.max.ms")
+    return range(now_ms - before, now_ms + after + 1)

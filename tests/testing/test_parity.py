@@ -12,7 +12,7 @@ import pytest
 from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages import offset_for_leader_epoch
-from aiokclient.record.batch import Compression, control_batch
+from aiokclient.record.batch import Compression, RecordBatchBuilder, control_batch
 from aiokclient.record.crc import crc32c
 
 NOW = 1_700_000_000_000
@@ -111,6 +111,36 @@ def compacted_and_stamped(place):
     seen.append(first.log_append_time_ms == again.log_append_time_ms)
     old, _ = place.topic(message_timestamp_before_max_ms=1000)
     return [*seen, place.produced(old, b"v")]
+
+
+@scenario
+def records_refused(place):
+    """Which records of a batch are, and that the others are not."""
+
+    def produced(topic, *records, version=12, compression=Compression.NONE):
+        builder = RecordBatchBuilder(compression=compression, limit=1 << 20)
+        for timestamp, key in records:
+            builder.append(timestamp, key, b"v")
+        builder.close()
+        answer = place.connection.produce(topic, bytes(builder.seal()), version=version)
+        refused = [each.batch_index for each in answer.record_errors]
+        told = [bool(each.batch_index_error_message) for each in answer.record_errors]
+        about = answer.base_offset, answer.log_start_offset, bool(answer.error_message)
+        return named(answer.error_code), *about, refused, told
+
+    long_ago, never, some_day = 1000, -1, 1 << 42
+    compacted, _ = place.topic(cleanup_policy="compact")
+    timely, _ = place.topic(message_timestamp_before_max_ms=1 << 40)
+    both, _ = place.topic(cleanup_policy="compact", message_timestamp_before_max_ms=1 << 40)
+    keys = [(NOW, b"k"), (NOW, None), (NOW, b"k"), (NOW, None)]
+    times = [(NOW, None), (long_ago, None), (never, None), (some_day, None), (NOW, None)]
+    seen = [produced(compacted, *keys, version=version) for version in (7, 8, 12)]
+    seen += [produced(timely, *times, version=version) for version in (7, 8, 12)]
+    seen.append(produced(compacted, *keys, compression=Compression.GZIP))
+    seen.append(produced(timely, *times[:3], compression=Compression.GZIP))
+    seen.append(produced(timely, times[0], times[2]))
+    seen.append(produced(both, (NOW, None), (long_ago, b"k"), (long_ago, None), (NOW, b"k")))
+    return seen
 
 
 @scenario

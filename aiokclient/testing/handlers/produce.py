@@ -1,8 +1,9 @@
 """Produce 3 to 13: append record batches.
 
 * Versions 0 to 2 are announced, as Kafka does for old clients that look for them, and cut off.
-* One batch of magic 2 for each partition; it is checked by its header and checksum
-  (`validation.py`), not record by record. The log decides on sequence numbers.
+* One batch of magic 2 for each partition; it is checked by its header and checksum, and record
+  by record where keys or timestamps may be refused (`validation.py`): from version 8 on the
+  answer names those that are. The log decides on sequence numbers.
 * A batch that is one of its producer's last five is answered with the offset that it has.
 * acks 0 is not answered (an error closes the connection), 1 as soon as it is in the log, -1
   once all in-sync replicas have it: REQUEST_TIMED_OUT after `timeout_ms`, NOT_ENOUGH_REPLICAS
@@ -19,6 +20,7 @@ from uuid import UUID
 
 from aiokclient.protocol.messages import ProduceRequest, ProduceResponse
 from aiokclient.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -110,6 +112,12 @@ class _Produce:
         result = self._try(partition, data, acks)
         answer.error_code = result.code
         answer.error_message = result.message
+        if result.refused:
+            answer.log_start_offset = partition.log.start_offset
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in result.refused.items()
+            ]
         if result.code:
             return
         answer.base_offset = result.base_offset
