@@ -18,7 +18,7 @@ from measuring.runner import Job, rounds, run_child
 from measuring.spec import Spec
 from subjects.record_codecs import RECORD_CODECS
 
-COUNT = 100_000
+COUNT = 500_000
 CASES = (
     Case("100 B"),
     Case("100 B lz4", compression="lz4"),

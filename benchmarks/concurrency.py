@@ -20,14 +20,13 @@ from measuring.runner import Job, rounds
 from measuring.spec import Spec
 from subjects.many_tasks import TASKS
 
-COUNT = 100_000
+COUNT = 200_000
 SIZE = 100
 PEERS = ("confluent-kafka AIOProducer", "confluent-kafka polled by a thread", "aiokafka")
 
 
 def measure(given: Options, brokers: Brokers) -> Report:
-    warm_topic = brokers.new_topic(produce.PARTITIONS)
-    spec = Spec(bootstrap=brokers.bootstrap, count=given.count, size=SIZE, warm_topic=warm_topic)
+    spec = Spec(bootstrap=brokers.bootstrap, count=given.count, size=SIZE)
     spec = replace(spec, payloads=str(brokers.payloads(SIZE)), partitions=produce.PARTITIONS)
     spec = replace(spec, tasks=max(1, min(spec.tasks, given.count // 10)))
     jobs = [Job(subject, spec) for subject in given.chosen(TASKS)]
@@ -40,7 +39,6 @@ def measure(given: Options, brokers: Brokers) -> Report:
         table.rows.append([*cells, *ratios(row, rows, PEERS)])
     report = Report(__doc__)
     report.add("concurrency", found, table)
-    brokers.delete(warm_topic)
     return report
 
 

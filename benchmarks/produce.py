@@ -15,22 +15,22 @@ from dataclasses import replace
 
 from measuring import options, read_back
 from measuring.brokers import Brokers
-from measuring.comparison import DEFAULTS, SAME, Case, side_by_side
+from measuring.comparison import DEFAULTS, FEWER, SAME, Case, side_by_side
 from measuring.options import Options
 from measuring.report import Report
 from measuring.runner import Job, Run, rounds, run_child
 from measuring.spec import Spec
 from subjects import aio_kafka, confluent, kafka_python, own, programs
 
-COUNT = 200_000
+COUNT = 1_000_000
 PARTITIONS = 6
 CASES = (
     Case("100 B", whole=True, defaults=True),
-    Case("100 B keyed", keyed=True),
-    Case("100 B lz4", compression="lz4"),
-    Case("1 KB", size=1_000, part=0.5, defaults=True),
-    Case("1 KB lz4", size=1_000, compression="lz4", part=0.5),
-    Case("1 KB zstd", size=1_000, compression="zstd", part=0.5),
+    Case("100 B keyed", keyed=True, part=0.5),
+    Case("100 B lz4", compression="lz4", part=0.5),
+    Case("1 KB", size=1_000, part=0.25, defaults=True),
+    Case("1 KB lz4", size=1_000, compression="lz4", part=0.25),
+    Case("1 KB zstd", size=1_000, compression="zstd", part=0.25),
 )
 SUBJECTS = (
     *own.PRODUCERS,
@@ -45,13 +45,14 @@ MAIN = (
 )
 PEERS = ("confluent-kafka callbacks", "aiokafka send, await each", "kafka-python send, get each")
 NOTES = (
+    FEWER,
     "Same settings: acks=all, idempotent, batches of 131072 bytes, linger 5 ms, 5 in flight; "
     "aiokafka and franz-go have one request in flight for a partition, which cannot be set.",
     "Defaults: those of aiokafka have acks=1, those of confluent-kafka are not idempotent.",
 )
 
 
-def spec_of(case: Case, count: int, brokers: Brokers, warm_topic: str, label: str) -> Spec:
+def spec_of(case: Case, count: int, brokers: Brokers, label: str) -> Spec:
     return Spec(
         bootstrap=brokers.bootstrap,
         count=int(count * case.part),
@@ -61,39 +62,36 @@ def spec_of(case: Case, count: int, brokers: Brokers, warm_topic: str, label: st
         keyed=case.keyed,
         tuned=label == SAME,
         partitions=PARTITIONS,
-        warm_topic=warm_topic,
     )
 
 
 def execute(job: Job, brokers: Brokers) -> Run:
-    """Produces to a fresh topic, and counts what is there afterwards."""
-    topic = brokers.new_topic(PARTITIONS)
+    """Produces to fresh topics, and counts what is there afterwards."""
+    topic, warm_topic = (brokers.new_topic(PARTITIONS) for _ in range(2))
     try:
-        spec = replace(job.sized(), topic=topic)
+        spec = replace(job.sized(), topic=topic, warm_topic=warm_topic)
         run = run_child(job.subject, spec, brokers)
         read_back.check(spec, job.subject.family)
         return run
     finally:
-        brokers.delete(topic)
+        brokers.delete(topic, warm_topic)
 
 
 def measure(given: Options, brokers: Brokers) -> Report:
     report = Report(__doc__)
-    warm_topic = brokers.new_topic(PARTITIONS)
     for case in CASES:
         if not given.wanted(case.name):
             continue
         subjects = given.chosen(SUBJECTS if case.whole else MAIN)
         jobs = [
-            Job(subject, spec_of(case, given.count, brokers, warm_topic, label), label)
+            Job(subject, spec_of(case, given.count, brokers, label), label)
             for label in ((SAME, DEFAULTS) if case.defaults else (SAME,))
             for subject in subjects
-            if label == SAME or not subject.environment  # pure modes have no settings of their own
+            if label == SAME or subject in MAIN
         ]
         found = rounds(jobs, given.runs, lambda job: execute(job, brokers))
         table = side_by_side(f"Produce {case.name}", found, PEERS, NOTES)
         report.add(f"produce {case.name}", found, table)
-    brokers.delete(warm_topic)
     return report
 
 

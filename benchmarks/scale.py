@@ -15,16 +15,15 @@ import produce
 from measuring import options, read_back
 from measuring.brokers import Brokers
 from measuring.comparison import SAME, Case, Found
-from measuring.filling import fill
 from measuring.options import Options
 from measuring.report import Report, Table, number, ratio
 from measuring.runner import Job, Run, RunFailedError, rounds, run_child
 from subjects import aio_kafka, confluent, own
 
-COUNT = 100_000
+COUNT = 200_000
 PARTITIONS = (1, 10, 100, 1_000, 10_000)
 SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
-BYTES = 50_000_000
+BYTES = 100_000_000
 """No run of large values is longer than so many bytes."""
 BY_PARTITIONS = (own.Gather(), own.SendMany(), confluent.Callbacks())
 """Not aiokafka: it sends each record without a key to another partition, ten thousand batches."""
@@ -50,7 +49,7 @@ def by_partitions(given: Options, brokers: Brokers) -> tuple[Found, Table]:
     widths = [width for width in PARTITIONS if width <= widest]
     jobs = []
     for width in widths:
-        spec = produce.spec_of(Case("100 B"), given.count, brokers, "", SAME)
+        spec = produce.spec_of(Case("100 B"), given.count, brokers, SAME)
         topic = brokers.new_topic(width, SMALL_INDEXES)
         spec = replace(spec, topic=topic, partitions=width)
         label = f"{width} partitions"
@@ -71,14 +70,12 @@ def case_of(size: int, count: int) -> Case:
 
 
 def producing(given: Options, brokers: Brokers) -> tuple[Found, Table]:
-    warm_topic = brokers.new_topic(produce.PARTITIONS)
     jobs = []
     for size in SIZES:
         case = case_of(size, given.count)
-        spec = produce.spec_of(case, given.count, brokers, warm_topic, SAME)
+        spec = produce.spec_of(case, given.count, brokers, SAME)
         jobs += [Job(subject, spec, case.name) for subject in given.chosen(PRODUCERS)]
     found = rounds(jobs, given.runs, lambda job: produce.execute(job, brokers))
-    brokers.delete(warm_topic)
     return found, by_size("producing", found)
 
 
@@ -87,10 +84,10 @@ def consuming(given: Options, brokers: Brokers) -> tuple[Found, Table]:
     for size in SIZES:
         case = case_of(size, given.count)
         spec = consume.spec_of(case, given.count, brokers)
-        fill(spec)
         jobs += [Job(subject, spec, case.name) for subject in given.chosen(CONSUMERS)]
-    found = rounds(jobs, given.runs, lambda job: consume.execute(job, brokers))
-    brokers.delete(*dict.fromkeys(job.spec.topic for job in jobs))
+    topics = consume.Topics(brokers)
+    found = rounds(jobs, given.runs, lambda job: consume.execute(job, brokers, topics))
+    topics.delete()
     return found, by_size("consuming", found)
 
 

@@ -9,6 +9,7 @@ from measuring.report import Table, number, ratios
 from measuring.runner import Measurement
 
 SAME, DEFAULTS = "same settings", "defaults"
+FEWER = "k messages: thousands in a run. Slow clients get fewer, so that all runs take seconds."
 Found = dict[tuple[str, str], Measurement]
 
 
@@ -46,7 +47,7 @@ def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence
     with_own = {m.name: m for (_, label), m in found.items() if label == DEFAULTS}
     peers = [peer for peer in peers if any(m.name == peer and m.runs for m in with_same)]
     busy = any(m.runs and cores_busy(m) is not None for m in with_same)
-    head = ["client", "CPU s/M", "k msg/s", "broker CPU s/M", *["cores busy"] * busy]
+    head = ["client", "k messages", "CPU s/M", "k msg/s", "broker CPU s/M", *["cores busy"] * busy]
     head += [f"{peer} ÷" for peer in peers]
     if with_own:
         head += ["CPU s/M, defaults", "k msg/s, defaults", *(f"{peer} ÷" for peer in peers[:1])]
@@ -55,7 +56,7 @@ def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence
         if not row.runs:
             table.rows.append([row.name, f"not measured: {row.missing}", *[""] * (len(head) - 2)])
             continue
-        cells = [row.name, number(row.cpu), number(row.rate), number(row.broker)]
+        cells = [row.name, *map(number, (row.messages, row.cpu, row.rate, row.broker))]
         if busy:
             cells.append(number(cores_busy(row)))
         cells += ratios(row, with_same, peers)

@@ -46,6 +46,11 @@ class Measurement:
         return statistics.median(found) if found else None
 
     @property
+    def messages(self) -> float | None:
+        """Thousands of them in a run."""
+        return self.median(lambda run: run.counts.messages / 1e3)
+
+    @property
     def cpu(self) -> float | None:
         """CPU seconds of the client per million messages, or microseconds for one."""
         return self.median(lambda run: run.counts.cpu_s / run.counts.messages * 1e6)

@@ -28,7 +28,7 @@ class Aiokafka(PythonSubject):
 
 class Send(Aiokafka):
     name = "aiokafka send, await each"
-    share: ClassVar[float] = 0.5
+    share: ClassVar[float] = 0.25
 
     def work(self, spec: Spec, meter: Meter) -> None:
         asyncio.run(self.produce(spec, meter))
@@ -58,7 +58,7 @@ class Send(Aiokafka):
 class PureSend(Send):
     name = "aiokafka without extensions"
     family = "aiokafka without extensions"
-    share = 0.1
+    share = 0.05
     environment: ClassVar = NO_EXTENSIONS
 
 
@@ -85,6 +85,7 @@ class AiokafkaConsumer(Aiokafka):
 
 class Getmany(AiokafkaConsumer):
     name = "aiokafka getmany"
+    share: ClassVar[float] = 0.4
 
     async def read(self, consumer: Any, count: int, meter: Meter) -> None:
         seen = size = 0
@@ -101,22 +102,25 @@ class Getmany(AiokafkaConsumer):
 
 class AsyncFor(AiokafkaConsumer):
     name = "aiokafka async for"
+    share = 0.2
 
     async def read(self, consumer: Any, count: int, meter: Meter) -> None:
         record = await consumer.getone()
         meter.arrived(1)
         seen, size = 1, len(record.value)
-        async for record in consumer:
-            size += len(record.value)
-            seen += 1
-            if seen == count:
-                break
+        while seen < count:
+            async for record in consumer:
+                size += len(record.value)
+                seen += 1
+                if seen == count:
+                    break
         meter.complete(seen, size)
 
 
 class PureGetmany(Getmany):
     name = "aiokafka without extensions getmany"
     family = "aiokafka without extensions"
+    share = 0.025
     environment: ClassVar = NO_EXTENSIONS
 
 

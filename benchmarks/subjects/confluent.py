@@ -94,7 +94,7 @@ async def polled(producer: Any) -> AsyncIterator[None]:
 
 class AioProducer(Confluent):
     name = "confluent-kafka AIOProducer"
-    share = 0.5
+    share = 0.25
 
     def work(self, spec: Spec, meter: Meter) -> None:
         asyncio.run(self.produce(spec, meter))
@@ -155,6 +155,7 @@ class Consume(Confluent):
 
 class Poll(Consume):
     name = "confluent-kafka poll"
+    share = 0.4
 
     def read(self, consumer: Any, count: int, meter: Meter) -> None:
         seen = size = 0
@@ -173,6 +174,7 @@ class Poll(Consume):
 
 class AioConsume(Confluent):
     name = "confluent-kafka AIOConsumer.consume(5000)"
+    share = 0.4
 
     def work(self, spec: Spec, meter: Meter) -> None:
         asyncio.run(self.consume(spec, meter))

@@ -53,6 +53,7 @@ class Send(KafkaPython):
 
 class Poll(KafkaPython):
     name = "kafka-python poll"
+    share = 0.2
 
     def work(self, spec: Spec, meter: Meter) -> None:
         from kafka import KafkaConsumer, TopicPartition

@@ -61,6 +61,7 @@ class OwnTasksDefaults(OwnTasks):
 
 class AiokafkaTasks(Tasks):
     name = "aiokafka"
+    share = 0.5
     family = "aiokafka"
     requires = "aiokafka"
 
@@ -86,7 +87,7 @@ class AioProducerTasks(Tasks):
     name = "confluent-kafka AIOProducer"
     family = "confluent-kafka"
     requires = "confluent_kafka"
-    share = 0.5
+    share = 0.25
 
     async def produce(self, spec: Spec, meter: Meter) -> None:
         from confluent_kafka.aio import AIOProducer
@@ -110,7 +111,7 @@ class ThreadedTasks(Tasks):
     name = "confluent-kafka polled by a thread"
     family = "confluent-kafka"
     requires = "confluent_kafka"
-    share = 0.5
+    share = 0.25
 
     async def produce(self, spec: Spec, meter: Meter) -> None:
         from confluent_kafka import Producer

@@ -100,7 +100,7 @@ class GatherUvloop(Gather):
 class PureGather(Gather):
     name = "aiokclient pure Python send, gather"
     family = "aiokclient pure"
-    share = 0.25
+    share = 0.2
     environment: ClassVar = {"AIOKCLIENT_PURE": "1"}
 
 
@@ -145,11 +145,12 @@ class AsyncFor(OwnConsumer):
         record = await consumer.get(WAIT_S)
         meter.arrived(1)
         seen, size = 1, len(record.value)
-        async for record in consumer:
-            size += len(record.value)
-            seen += 1
-            if seen == count:
-                break
+        while seen < count:
+            async for record in consumer:
+                size += len(record.value)
+                seen += 1
+                if seen == count:
+                    break
         meter.complete(seen, size)
 
 
@@ -173,6 +174,7 @@ class Arrow(OwnConsumer):
 class PureLists(Lists):
     name = "aiokclient pure Python lists"
     family = "aiokclient pure"
+    share = 0.4
     environment: ClassVar = {"AIOKCLIENT_PURE": "1"}
 
 

@@ -17,13 +17,10 @@ BUILT = SOURCES.parents[1] / "build" / "peers"
 
 
 class Program:
-    """A program of our own around a client; built once, when it is first asked for.
-
-    It warms up with as much as it is measured by: a JVM compiles what runs often.
-    """
+    """A program of our own around a client; built once, when it is first asked for."""
 
     share: ClassVar[float] = 1.0
-    warming: ClassVar[float] = 1.0
+    warming: ClassVar[float] = 0.1
     environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, family: str) -> None:
@@ -42,6 +39,10 @@ class FranzGo(Program):
 
 
 class Java(Program):
+    """It warms up for longer than the others: a JVM compiles what runs often."""
+
+    warming = 0.5
+
     def program(self) -> list[str]:
         classes, jars = _built_java()
         return [find_java(), "-cp", f"{classes}:{jars}", "JavaPeer"]

@@ -135,7 +135,7 @@ class Aiokafka(Codec):
 class AiokafkaPure(Aiokafka):
     name = "aiokafka without extensions"
     family = "aiokafka without extensions"
-    share = 0.1
+    share = 0.04
     environment: ClassVar = {"AIOKAFKA_NO_EXTENSIONS": "1"}
 
 
