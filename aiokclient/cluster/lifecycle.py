@@ -255,6 +255,15 @@ class Lifecycle:
                 f"this {name} belongs to the thread of its event loop; from another thread use "
                 "asyncio.run_coroutine_threadsafe, or send_threadsafe of a producer"
             )
+        if self._loop is not None and self._loop.is_closed():
+            raise WrongLoopError(
+                f"the event loop that this {name} was started in is closed; make a new one"
+            )
+        if asyncio._get_running_loop() is None:
+            raise WrongLoopError(
+                f"no event loop is running here; use this {name} in coroutines of the loop that "
+                "it was started in"
+            )
         raise WrongLoopError(
             f"this {name} was started in another event loop; make one for each loop, or use "
             "asyncio.run_coroutine_threadsafe with the loop that it was started in"

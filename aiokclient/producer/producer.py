@@ -106,9 +106,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         order. Cancelling the future leaves the record on its way.
         """
         loop = self._loop
-        if not self._usable or loop is None or loop.is_closed():
+        if not self._usable or loop is None:
             self._refuse()
-            raise ClosedError("the event loop of this Producer is closed")
+        if loop is None or loop.is_closed():
+            raise ClosedError("the event loop of this Producer is closed; make a new one")
         future: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
 
         def send() -> None:

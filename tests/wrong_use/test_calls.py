@@ -144,6 +144,24 @@ def test_another_loop_of_the_same_thread(servers: str, make: Make) -> None:
         runner.run(made.close())
 
 
+def test_no_loop_at_all(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As between the cells of a notebook, and when a loop was closed before its clients."""
+    with asyncio.Runner() as runner:
+        producer = Producer(bootstrap_servers=servers)
+        runner.run(producer.start())
+        with pytest.raises(
+            WrongLoopError, match="no event loop is running here; use this Producer"
+        ):
+            producer.send("orders", b"v")
+        with monkeypatch.context() as patch:
+            patch.setattr(runner.get_loop(), "is_closed", lambda: True)
+            with pytest.raises(WrongLoopError, match=r"started in is closed; make a new one"):
+                producer.send_many("orders", [b"v"])
+            with pytest.raises(ClosedError, match="loop of this Producer is closed; make a new"):
+                producer.send_threadsafe("orders", b"v")
+        runner.run(producer.close())
+
+
 async def test_a_delivery_awaited_elsewhere(producer: Producer) -> None:
     delivery = producer.send("orders", b"v", partition=0)
     with pytest.raises(WrongLoopError, match=r"use producer\.send_threadsafe|send_threadsafe"):
