@@ -2,8 +2,9 @@
 """The native twin of the delivery in `_delivery_py`, whose interface this is.
 
 A delivery is a batch, an index and a timestamp; see _delivery_object.h for what the garbage
-collector has to do with it. What `await` drives is not the delivery itself but a small thing made for it: for a delivery that is done
-one without a state, for others one that has a future of its own. So any number may be outstanding.
+collector has to do with it. What `await` drives is not the delivery itself but a small thing made
+for it: for a delivery that is done one without a state, for others one that a task can wait by. So
+any number may be outstanding.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
 from aiokclient.producer._state_cy cimport DeliveryBatch, locate, metadata, owned
+from aiokclient.producer._waiter_cy cimport FRESH, WAITING, Waiter
 
 __all__ = ["Delivery"]
 
@@ -27,8 +29,7 @@ cdef extern from "Python.h":
         PYGEN_ERROR
         PYGEN_NEXT
 
-    PySendResult PyIter_Send(object iterator, object value, PyObject **result) except? PYGEN_ERROR
-    void _decref "Py_DECREF"(PyObject *)
+    PyObject *_new_ref "Py_NewRef"(PyObject *)
     ctypedef PySendResult (*sendfunc)(PyObject *, PyObject *, PyObject **) except? PYGEN_ERROR
     ctypedef PyObject *(*iternextfunc)(PyObject *) except? NULL
 
@@ -252,13 +253,10 @@ cdef PyObject *ended_next(PyObject *awaited) except? NULL:
 
 # Without a freelist: what comes from one would not be finalized again.
 @cython.final
-cdef class Waiting:
-    """What `await` drives for a delivery that has no outcome yet: it waits by a future."""
+cdef class Waiting(Waiter):
+    """What `await` drives for a delivery that has no outcome yet: a task waits by it."""
 
     cdef Delivery delivery
-    cdef DeliveryBatch batch
-    cdef object waiter
-    cdef object steps
 
     def __await__(self):
         return self
@@ -284,49 +282,28 @@ cdef class Waiting:
     def close(self):
         """As of a coroutine."""
         self.delivery = None
-        self.rest()
-
-    def __del__(self):
-        self.rest()
-
-    cdef int rest(self) except -1:
-        """Wait no more."""
-        batch, waiter = self.batch, self.waiter
-        self.batch = self.waiter = self.steps = None
-        if batch is not None:
-            batch.leave(waiter)
-        return 0
-
-    cdef int wait(self, DeliveryBatch batch) except -1:
-        batch.demand()
-        self.waiter = batch.wait()
-        self.batch = batch
-        self.steps = iter(self.waiter)
-        return 0
+        self.leave()
 
 
-cdef DeliveryBatch step(Waiting self, object value, Py_ssize_t *index, PyObject **result):
-    """The batch with the outcome, or None: `result` is what has to be awaited first."""
+cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
+    """The batch with the outcome, or None: it has to be waited for first."""
     cdef Delivery delivery = self.delivery
     cdef DeliveryBatch batch
     if delivery is None:
         raise RuntimeError("cannot reuse an await of a delivery")
     try:
-        while True:
-            steps = self.steps
-            if steps is not None:
-                if PyIter_Send(steps, value, result) == PYGEN_NEXT:
-                    return None
-                _decref(result[0])
-                result[0] = NULL
-                self.rest()
-            index[0] = delivery._index
-            batch = locate(delivery._batch, index)
-            if batch.done:
-                self.delivery = None
-                return batch
-            self.wait(batch)
-            value = None
+        if self.stage == WAITING:
+            raise RuntimeError("await wasn't used with future")
+        if self.stage != FRESH:
+            self.result()
+        index[0] = delivery._index
+        batch = locate(delivery._batch, index)
+        if batch.done:
+            self.delivery = None
+            return batch
+        batch.demand()
+        batch.await_by(self)
+        return None
     except BaseException:
         self.close()
         raise
@@ -338,8 +315,9 @@ cdef PySendResult waiting_send(
     """`am_send`."""
     cdef Py_ssize_t index = 0
     cdef Delivery delivery = (<Waiting>awaited).delivery
-    cdef DeliveryBatch batch = step(<Waiting>awaited, <object>value, &index, result)
+    cdef DeliveryBatch batch = step(<Waiting>awaited, &index)
     if batch is None:
+        result[0] = _new_ref(awaited)
         return PYGEN_NEXT
     result[0] = outcome(batch, index, delivery._timestamp)
     return PYGEN_RETURN

@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+from aiokclient.producer._waiter_cy cimport Line, Waiter
 from aiokclient.record._builder_cy cimport RecordBatchBuilder
 
 
@@ -19,13 +20,15 @@ cdef class DeliveryBatch:
     cdef public bint demanded
     cdef public bint parked
     cdef public object _hooks
-    cdef public object _waiters
+    cdef Line line
     cdef public object _callbacks
     cdef public object _forwards
     cdef public object _retrieved
     # The number that the batch has in the last `Deliveries` that gave it one.
     cdef uint64_t asker
     cdef Py_ssize_t number
+    # Have a task wait by this until there is something new to look at; `leave` ends that.
+    cdef int await_by(self, Waiter waiter) except -1
 
 
 cdef class BatchState(DeliveryBatch):

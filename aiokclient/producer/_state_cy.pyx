@@ -14,6 +14,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
 from aiokclient._plain_tuple_cy cimport aiok_plain_tuple, spares
+from aiokclient.producer._waiter_cy cimport Waiter, dissolve, wake_all
 
 __all__ = ["BatchState", "DeliveryBatch", "QueueState", "TopicState"]
 
@@ -38,6 +39,9 @@ cdef class DeliveryBatch:
         self.partition = partition
         self.base_offset = self.append_time = -1
         self._hooks = hooks
+
+    def __dealloc__(self):
+        dissolve(&self.line)
 
     def succeed(self, int64_t base_offset, int64_t append_time=-1):
         """The broker has the batch; a base offset of -1 means that it did not say where."""
@@ -82,16 +86,12 @@ cdef class DeliveryBatch:
 
     def wake(self):
         """Let everybody who waits look again."""
-        waiters, self._waiters = self._waiters, None
-        if waiters is not None:
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+        if self.line.first != NULL:
+            wake_all(self._hooks.loop, &self.line)
 
     def _settle(self):
         self.done = True
-        if self._waiters is not None:
-            self.wake()
+        self.wake()
         callbacks, self._callbacks = self._callbacks, None
         if callbacks is not None:
             for entry in callbacks:
@@ -116,23 +116,34 @@ cdef class DeliveryBatch:
                 self._hooks.demand(self)
 
     def wait(self):
-        """A future of its own for one waiter, done when there is something new to look at.
+        """What one task may await, done when there is something new to look at.
 
         Whoever stops waiting for it calls `leave`.
         """
+        cdef Waiter waiter = Waiter.__new__(Waiter)
+        self.await_by(waiter)
+        return waiter
+
+    cdef int await_by(self, Waiter waiter) except -1:
         loop = get_running_loop()
         if loop is not self._hooks.loop:
             raise WrongLoopError(WRONG_LOOP)
-        waiter = loop.create_future()
-        if self._waiters is None:
-            self._waiters = {}
-        self._waiters[waiter] = None
-        return waiter
+        return waiter.begin(loop, self, &self.line)
 
-    def leave(self, waiter):
+    @property
+    def _waiters(self):
+        """Those who wait, in their order."""
+        cdef PyObject *at = self.line.first
+        found = []
+        while at != NULL:
+            found.append(<Waiter>at)
+            at = (<Waiter>at).after
+        return found
+
+    def leave(self, Waiter waiter not None):
         """Forget a waiter that was cancelled."""
-        if self._waiters is not None:
-            self._waiters.pop(waiter, None)
+        if waiter.line == &self.line:
+            waiter.leave()
 
     async def changed(self):
         """Until there is something new to look at. Cancelling leaves nothing behind."""

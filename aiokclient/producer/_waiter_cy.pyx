@@ -1,0 +1,175 @@
+# cython: auto_pickle=False
+"""What a task waits by, where many of them are woken at the same time.
+
+A future has the loop call back for each task that awaits it, one entry in the loop's queue for
+each. All tasks that wait for a batch go on at the same moment, so one entry is enough for all of
+them. To a task this is a future: it has what the protocol of asyncio asks for, and no more.
+"""
+
+import asyncio
+import time
+
+from aiokclient.producer.fairness import SLICE_S
+
+cdef extern from "Python.h":
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+
+__all__ = ["Waiter"]
+
+cdef enum:
+    STRIDE = 16
+
+cdef object monotonic = time.monotonic
+cdef object CancelledError = asyncio.CancelledError
+cdef object InvalidStateError = asyncio.InvalidStateError
+cdef double slice_s = SLICE_S
+
+
+cdef class Waiter:
+    """Done once it is woken or cancelled. One task awaits it."""
+
+    def __dealloc__(self):
+        self.leave()
+
+    cdef int begin(self, object loop, object owner, Line *line) except -1:
+        self.leave()
+        self.owner, self.line = owner, line
+        self.before, self.after = line.last, NULL
+        if line.last == NULL:
+            line.first = <PyObject *>self
+        else:
+            (<Waiter>line.last).after = <PyObject *>self
+        line.last = <PyObject *>self
+        self._loop = loop
+        self._callback = self._context = self._message = None
+        self.stage = WAITING
+        self._asyncio_future_blocking = True
+        return 0
+
+    cdef void leave(self) noexcept:
+        cdef Line *line = self.line
+        if line == NULL:
+            return
+        if self.before == NULL:
+            line.first = self.after
+        else:
+            (<Waiter>self.before).after = self.after
+        if self.after == NULL:
+            line.last = self.before
+        else:
+            (<Waiter>self.after).before = self.before
+        self.line = NULL
+        self.before = self.after = NULL
+        self.owner = None
+
+    def get_loop(self):
+        """The loop that it belongs to."""
+        return self._loop
+
+    def done(self):
+        """Whether it was woken or cancelled."""
+        return self.stage > WAITING
+
+    def cancelled(self):
+        """Whether it was cancelled."""
+        return self.stage == CANCELLED
+
+    def result(self):
+        """None; raises CancelledError when it was cancelled."""
+        if self.stage == CANCELLED:
+            raise CancelledError() if self._message is None else CancelledError(self._message)
+        if self.stage <= WAITING:
+            raise InvalidStateError("it was not woken yet")
+
+    def add_done_callback(self, callback, *, context=None):
+        """Have the loop call `callback(waiter)`: what a task wants to know."""
+        if self.stage == OVER or self.stage == CANCELLED:
+            self._loop.call_soon(callback, self, context=context)
+        elif self._callback is not None:
+            raise RuntimeError("a waiter is for one task")
+        else:
+            self._callback, self._context = callback, context
+
+    def cancel(self, msg=None):
+        """Wake it with CancelledError; False if it is done."""
+        if self.stage != WAITING:
+            return False
+        self.stage = CANCELLED
+        self._message = msg
+        callback, context = self._callback, self._context
+        self._callback = self._context = None
+        if callback is not None:
+            self._loop.call_soon(callback, self, context=context)
+        return True
+
+    def __await__(self):
+        if self.stage == WAITING:
+            yield self
+        return self.result()
+
+
+cdef int wake_all(object loop, Line *line) except -1:
+    cdef Waiter waiter
+    cdef list woken = []
+    while line.first != NULL:
+        waiter = <Waiter>line.first
+        waiter.leave()
+        if waiter.stage == WAITING:
+            waiter.stage = WOKEN
+            woken.append(waiter)
+    if woken:
+        loop.call_soon(resume, loop, woken)
+    return 0
+
+
+cdef void dissolve(Line *line) noexcept:
+    cdef PyObject *at = line.first
+    cdef PyObject *after
+    while at != NULL:
+        after = (<Waiter>at).after
+        (<Waiter>at).line = NULL
+        (<Waiter>at).before = (<Waiter>at).after = NULL
+        at = after
+    line.first = line.last = NULL
+
+
+def resume(loop, list waiters):
+    """Have the tasks go on, so many that the loop is not held for long; the rest comes soon."""
+    cdef Waiter waiter
+    cdef Py_ssize_t at = 0, count = len(waiters)
+    cdef double until = monotonic() + slice_s
+    try:
+        while at < count:
+            waiter = waiters[at]
+            at += 1
+            waiter.stage = OVER
+            callback, context = waiter._callback, waiter._context
+            waiter._callback = waiter._context = None
+            if callback is not None:
+                call(loop, callback, context, waiter)
+            if at % STRIDE == 0 and monotonic() >= until:
+                break
+    finally:
+        if at < count:
+            loop.call_soon(resume, loop, waiters[at:])
+
+
+cdef int call(object loop, object callback, object context, Waiter waiter) except -1:
+    """As a loop calls back."""
+    try:
+        if context is None:
+            callback(waiter)
+            return 0
+        PyContext_Enter(context)
+        try:
+            callback(waiter)
+        finally:
+            PyContext_Exit(context)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        loop.call_exception_handler(
+            {"message": f"Exception in callback {callback!r}", "exception": error}
+        )
+    return 0
