@@ -154,8 +154,8 @@ class Sends(SendPath[K, V], Generic[K, V]):
     def _unfit(self, topic: str, error: Exception) -> SerializationError:
         return SerializationError(
             f"a record for topic {topic} cannot be encoded ({error}); without a serializer keys, "
-            "values and header values have to be bytes or None, header names str, partition and "
-            "timestamp (milliseconds) int"
+            "values and header values have to be bytes or None, header names str, as in "
+            "headers=[('name', b'value')], partition and timestamp (milliseconds) int"
         )
 
     # Many

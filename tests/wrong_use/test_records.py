@@ -46,10 +46,12 @@ async def test_a_record_that_is_too_large(producer: Producer) -> None:
         {"value": b"v", "headers": [("name", "text")]},
         {"value": b"v", "headers": [(b"name", b"value")]},
         {"value": b"v", "headers": {"name": b"value"}},
+        {"value": b"v", "headers": None},
     ],
 )
 async def test_what_is_not_bytes(producer: Producer, record: dict[str, Any]) -> None:
-    with pytest.raises(SerializationError, match="have to be bytes or None, header names str"):
+    text = r"have to be bytes or None, header names str, as in headers=\[\('name', b'value'\)\]"
+    with pytest.raises(SerializationError, match=text):
         producer.send("orders", **record)
     # Nothing of it is kept: what is sent next arrives as it is.
     assert (await producer.send("orders", b"v", key=b"k")).offset >= 0
