@@ -10,7 +10,12 @@ import pytest
 
 from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
-from aiokclient.protocol.messages import alter_configs, create_partitions, create_topics
+from aiokclient.protocol.messages import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    describe_topic_partitions,
+)
 from aiokclient.protocol.messages import describe_configs as describing
 from aiokclient.protocol.messages import incremental_alter_configs as incremental
 from aiokclient.protocol.messages.delete_topics import DeleteTopicState
@@ -143,6 +148,24 @@ def operations_on_topics(place):
             seen.append({each.topic_authorized_operations for each in response.topics})
             seen.append(response.cluster_authorized_operations)
     return seen
+
+
+@scenario
+def operations_in_descriptions_of_topics(place):
+    wanted = [describe_topic_partitions.TopicRequest(name=each) for each in ("nothing", "a b")]
+    wanted.append(describe_topic_partitions.TopicRequest(name=place.topic()[0]))
+    response = place.request(messages.DescribeTopicPartitionsRequest(topics=wanted))
+    return {each.topic_authorized_operations for each in response.topics}
+
+
+@scenario
+def offsets_of_no_partition(place):
+    name, _ = place.topic()
+    return [
+        place.list_offset(name, timestamp, partition=7, version=version)
+        for version in (1, 7, 11)
+        for timestamp in (-7, -4, -3, -1, 0)
+    ]
 
 
 @scenario

@@ -18,6 +18,7 @@ from aiokclient.protocol.messages import incremental_alter_configs as incrementa
 from aiokclient.protocol.messages.delete_topics import DeleteTopicState
 from aiokclient.protocol.messages.metadata import MetadataRequestTopic
 from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing.operations import ON_TOPICS
 
 TOPIC, BROKER = 2, 4
 
@@ -363,6 +364,7 @@ def test_describe_topic_partitions_in_pages(cluster, broker):
     response = broker.request(messages.DescribeTopicPartitionsRequest(topics=asked))
     unknown = errors.UnknownTopicOrPartitionError.code
     assert [each.error_code for each in response.topics] == [unknown]
+    assert response.topics[0].topic_authorized_operations == ON_TOPICS
 
 
 class TestFindCoordinator:

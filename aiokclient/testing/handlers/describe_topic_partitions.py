@@ -13,6 +13,7 @@ from aiokclient.protocol.messages import (
 from aiokclient.protocol.messages import describe_topic_partitions as parts
 from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
+from aiokclient.testing.operations import ON_TOPICS
 from aiokclient.testing.topics import NO_LEADER, Partition
 from aiokclient.types import is_topic_name
 
@@ -48,7 +49,9 @@ def handle(call: Call) -> Reply:
 def _topic(
     call: Call, name: str, begin: int, room: int
 ) -> parts.DescribeTopicPartitionsResponseTopic:
-    answer = parts.DescribeTopicPartitionsResponseTopic(name=name, error_code=call.refused(name))
+    answer = parts.DescribeTopicPartitionsResponseTopic(
+        name=name, error_code=call.refused(name), topic_authorized_operations=ON_TOPICS
+    )
     topic = call.cluster.topics.get(name)
     if answer.error_code:
         return answer

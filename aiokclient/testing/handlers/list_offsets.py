@@ -3,7 +3,8 @@
 * -1: the high watermark, or the last stable offset for readers of committed data (version 2
   on). -2: the start of the log. -3 (version 7 on): the record with the greatest timestamp.
   -4 (8 on): the start of the local log, the same as -2 here. -5 (9 on) and -6 (11 on): what
-  was, or is still to be, moved to remote storage: there is none, so -1.
+  was, or is still to be, moved to remote storage: there is none, so -1. Any other negative one
+  is UNSUPPORTED_VERSION, also where the partition does not exist.
 * A timestamp: the first record that is as late or later, -1 if there is none that the reader
   may see.
 * Only the leader answers, in the epoch that the client knows (version 4 on).
@@ -55,14 +56,14 @@ def _partition(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffse
     answer.error_code = call.refused(topic, asked.partition_index)
     if answer.error_code:
         return answer
+    if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, 1 << 15):
+        answer.error_code = Code.UNSUPPORTED_VERSION
+        return answer
     if partition is None:
         answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     answer.error_code = partition.check(call.broker.node_id, asked.current_leader_epoch)
     if answer.error_code:
-        return answer
-    if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, 1 << 15):
-        answer.error_code = Code.UNSUPPORTED_VERSION
         return answer
     committed = call.request.isolation_level == _READ_COMMITTED
     found = _find(partition, asked.timestamp, committed)
