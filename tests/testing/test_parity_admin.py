@@ -141,6 +141,15 @@ def create_partitions_and_delete_records(place):
         (result,) = answer.topics[0].partitions
         seen.append((named(result.error_code), result.low_watermark))
     seen += [place.fetched(topic, offset=each) for each in (0, 1, 3)]
+    for policy in ("compact", "compact,delete", ""):
+        kept, _ = place.topic(cleanup_policy=policy)
+        place.produced(kept, b"v", key=b"k")
+        for partition, offset in ((0, 9), (0, 1), (1, 1)):
+            asked = deletion.DeleteRecordsPartition(partition_index=partition, offset=offset)
+            topics = [deletion.DeleteRecordsTopic(name=kept, partitions=[asked])]
+            answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+            (result,) = answer.topics[0].partitions
+            seen.append((policy, named(result.error_code), result.low_watermark))
     return seen
 
 

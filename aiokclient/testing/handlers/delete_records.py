@@ -1,7 +1,8 @@
 """DeleteRecords 0 to 2: advance the start of logs.
 
 To an offset, or to the high watermark (-1); beyond it is OFFSET_OUT_OF_RANGE. Only the leader
-does it. The answer is the new start of the log.
+does it, and not where the topic is compacted and nothing else: POLICY_VIOLATION. The answer is
+the new start of the log.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ def _delete(call: Call, topic: str, wanted: DeleteRecordsPartition) -> DeleteRec
         return result
     result.error_code = partition.check(call.broker.node_id, -1)
     if result.error_code:
+        return result
+    if partition.topic.configs["cleanup.policy"] == "compact":
+        result.error_code = Code.POLICY_VIOLATION
         return result
     high = partition.high_watermark
     offset = high if wanted.offset == _HIGH_WATERMARK else wanted.offset
