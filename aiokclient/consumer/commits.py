@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.metadata import ClusterMetadata
     from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.positions import PartitionState
     from aiokclient.consumer.subscription import SubscriptionState
@@ -212,7 +213,7 @@ class Commits:
             return messages.commit_request(member, offsets, metadata)
 
         try:
-            response, node_id = await self._ask(build)
+            response, node_id = await self._ask(build, offsets, metadata)
         except KafkaError as error:
             return dict.fromkeys(offsets, error)
         return messages.commit_errors(response, offsets, metadata, node_id)
@@ -275,17 +276,24 @@ class Commits:
             def build(connection: BrokerConnection) -> Request[Any]:
                 return messages.fetch_request(connection, member, wanted, metadata)
 
-            response, node_id = await self._ask(build)
+            response, node_id = await self._ask(build, wanted, metadata)
         except KafkaError as error:
             return {}, dict.fromkeys(wanted, error)
         return messages.fetched(response, wanted, metadata, node_id)
 
     # -- both
 
-    async def _ask(self, build: Callable[[BrokerConnection], Request[Any]]) -> tuple[Any, int]:
+    async def _ask(
+        self,
+        build: Callable[[BrokerConnection], Request[Any]],
+        tps: Iterable[TopicPartition],
+        metadata: ClusterMetadata,
+    ) -> tuple[Any, int]:
         node_id = await self._cluster.coordinators.locate("group", self.group_id)
         connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner())
-        response = await connection.send(build(connection), timeout_s=self._request_s)
+        request = build(connection)
+        version = messages.version_for(connection, request, tps, metadata)
+        response = await connection.send(request, timeout_s=self._request_s, version=version)
         return response, node_id
 
     async def _known(self, tps: Iterable[TopicPartition]) -> None:

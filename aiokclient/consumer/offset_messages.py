@@ -27,18 +27,34 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata import ClusterMetadata
     from aiokclient.network.connection import BrokerConnection
+    from aiokclient.protocol.schema import Request
     from aiokclient.types import GroupMetadata
 
-__all__ = ["commit_errors", "commit_request", "fetch_request", "fetched"]
+__all__ = ["commit_errors", "commit_request", "fetch_request", "fetched", "version_for"]
 
 NO_ID: Final = UUID(int=0)
 NO_EPOCH: Final = -1
 NOTHING: Final = -1
 """The committed offset of a partition for which nothing is committed."""
+NAMES_TO: Final = 9
+"""Later versions know topics by their ids alone."""
 GROUPS_FROM: Final = 8
 STABLE_FROM: Final = 7
 
 Errors = dict[TopicPartition, KafkaError]
+
+
+def version_for(
+    connection: BrokerConnection,
+    request: Request[Any],
+    tps: Iterable[TopicPartition],
+    metadata: ClusterMetadata,
+) -> int:
+    """The latest version in which the broker can be told of these partitions."""
+    latest = connection.version_of(type(request))
+    if latest > NAMES_TO and NO_ID in {_id(metadata, topic) for topic in {tp.topic for tp in tps}}:
+        return NAMES_TO
+    return latest
 
 
 def commit_request(

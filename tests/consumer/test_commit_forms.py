@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 from group_world import committed, fill, member
@@ -142,6 +143,28 @@ def test_every_version_of_offset_fetch(version: int) -> None:
         assert {r.version for r in world.requests(ApiKey.OFFSET_FETCH)} == {version}
 
     simulate(scenario, topics={"t": 2})
+
+
+def test_topics_without_ids_are_called_by_their_names() -> None:
+    """Also by brokers whose later versions know ids alone."""
+
+    def nameless(request: Any, response: Any) -> Any:
+        for topic in response.topics:
+            topic.topic_id = UUID(int=0)
+        return response
+
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        world.cluster.alter(ApiKey.METADATA, nameless)
+        async with member(world) as consumer:
+            await consumer.poll(max_records=4)
+            await consumer.commit()
+            assert committed(world) == 4
+            assert await consumer.committed([T0]) == {T0: OffsetAndMetadata(4, "", 0)}
+        for api in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
+            assert {r.version for r in world.requests(api)} == {9}
+
+    simulate(scenario)
 
 
 def test_by_hand_goes_on_without_the_group() -> None:
