@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.targets import AnyBroker
-from aiokclient.errors import KafkaError
+from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.policy import Scope
 from aiokclient.producer.accumulator import Accumulator
 from aiokclient.producer.delivery import Delivery, settled
@@ -133,7 +133,15 @@ class Engine:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=timeout_ms, producer_id=-1
         )
-        answer = await self.cluster.request(request, AnyBroker(), scope=Scope.INIT_PRODUCER_ID)
+        try:
+            answer = await self.cluster.request(request, AnyBroker(), scope=Scope.INIT_PRODUCER_ID)
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(
+                "an idempotent producer has a number of the brokers', and they give none; "
+                "enable_idempotence=False does without",
+                api=error.api,
+                broker=error.broker,
+            ) from error
         return answer.producer_id, answer.producer_epoch
 
     def _poke_all(self) -> None:

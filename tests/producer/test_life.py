@@ -18,6 +18,7 @@ from aiokclient.errors import (
     DeliveryTimeoutError,
     KafkaError,
     RecordTooLargeError,
+    UnsupportedVersionError,
     WrongLoopError,
     WrongThreadError,
 )
@@ -129,6 +130,18 @@ def test_a_producer_that_may_not_be_idempotent() -> None:
                     await asyncio.wait_for(producer.send("t", b"x"), 5)
                 fault.remove()
                 assert (await producer.send("t", b"y")).offset == 1
+
+    simulate(scenario)
+
+
+def test_brokers_without_idempotent_producers() -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.limit_versions({ApiKey.INIT_PRODUCER_ID: None})
+        async with world.producer() as producer:
+            with pytest.raises(UnsupportedVersionError, match="enable_idempotence=False"):
+                await asyncio.wait_for(producer.send("t", b"x"), 5)
+        async with world.producer(enable_idempotence=False) as producer:
+            assert (await producer.send("t", b"y")).offset == 0
 
     simulate(scenario)
 
