@@ -130,8 +130,13 @@ class Desk:
         self.closed = True
         self._changed.set()
 
-    async def take(self) -> GroupGeneration | None:
-        """The next generation, None when closed. Raises what was reported. May be cancelled."""
+    async def take(self, *, again: bool = False) -> GroupGeneration | None:
+        """The next generation, None when closed. Raises what was reported. May be cancelled.
+
+        The present one, if its body has left before its end, is given `again`.
+        """
+        if again and self._data is not None and self._confirmed and self._is_free():
+            self._offer(self._data)
         while not self.closed:
             if self.error is not None:
                 error, self.error = self.error, None
@@ -142,3 +147,7 @@ class Desk:
             self._changed.clear()
             await self._changed.wait()
         return None
+
+    def _is_free(self) -> bool:
+        """Whether nobody works in the present generation, and nobody is about to."""
+        return self._current is None and self._taken is not None and self._taken.is_over_early

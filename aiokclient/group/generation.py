@@ -75,6 +75,11 @@ class GroupGeneration:
         return self._ended
 
     @property
+    def is_over_early(self) -> bool:
+        """The body has left, and the generation goes on."""
+        return self._left.is_set() and not self._ended
+
+    @property
     def lost(self) -> bool:
         """It is over, and another member may have this one's part already."""
         return self._lost

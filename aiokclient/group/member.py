@@ -86,8 +86,9 @@ class GroupMember(MemberLife):
     def generations(self) -> AsyncIterator[GroupGeneration]:
         """Gives each generation of the group, from the present one on, until the member is closed.
 
-        One that has ended before it could be given is left out. It waits without a deadline. One
-        task waits at a time (IllegalStateError). What it raises ends neither the iteration nor
+        One that has ended before it could be given is left out; the present one is given to each
+        new iteration unless somebody is in it. It waits without a deadline. One task waits at a
+        time (IllegalStateError). What it raises ends neither the iteration nor
         the membership, and the next request goes on, joining again if need be:
 
         - what `assign` raised on this member, or AssignmentFailedError when it was on another;
@@ -118,7 +119,7 @@ class GroupMember(MemberLife):
         assert self._engine is not None
         return self._engine
 
-    async def _next(self) -> GroupGeneration | None:
+    async def _next(self, *, again: bool) -> GroupGeneration | None:
         if self._state is State.CLOSED or self._closing is not None:
             return None
         self._check()
@@ -130,7 +131,7 @@ class GroupMember(MemberLife):
             engine.resume()
         self._reading = True
         try:
-            generation = await desk.take()
+            generation = await desk.take(again=again)
         finally:
             self._reading = False
         if self._failure is not None:
@@ -143,12 +144,14 @@ class _Generations:
 
     def __init__(self, member: GroupMember) -> None:
         self._member = member
+        self._began = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> GroupGeneration:
-        generation = await self._member._next()
+        generation = await self._member._next(again=not self._began)
+        self._began = True
         if generation is None:
             raise StopAsyncIteration
         return generation

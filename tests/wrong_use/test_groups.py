@@ -104,6 +104,25 @@ async def test_closed_from_within_a_generation(servers: str) -> None:
     assert generation.ended
 
 
+async def test_a_body_that_left_too_early(member: GroupMember) -> None:
+    """A new iteration begins with the present generation: nobody else has what is this one's."""
+    generations = member.generations()
+    first = await anext(generations)
+    with pytest.raises(ZeroDivisionError):
+        async with first:
+            raise ZeroDivisionError
+    assert not first.ended
+    async with asyncio.timeout(30):
+        second = await anext(member.generations())
+        assert second.generation_id == first.generation_id
+        async with second:
+            member.rejoin("changed")
+            await asyncio.get_running_loop().create_future()
+        assert second.ended
+        async with await anext(generations) as third:
+            assert third.generation_id > second.generation_id
+
+
 class Says(Sharing):
     def metadata(self) -> Any:
         return self.says
