@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 from kafka_harness import (
     KAFKA,
     OLD,
@@ -22,6 +23,10 @@ from kafka_harness import (
     find_java,
 )
 from kafka_harness.node import running
+
+# A machine that is busy with other things makes no test fail.
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
 
 T = TypeVar("T")
 REAL = {"kafka", "kafka3", "kafka_old"}

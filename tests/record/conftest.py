@@ -7,14 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
 from kafka_harness import MissingToolError
 from kafka_harness.files import CACHE, prepared
 from kafka_harness.java import find
-
-# A machine that is busy with other things makes no test fail.
-settings.register_profile("any time", deadline=None)
-settings.load_profile("any time")
 
 SOURCE = Path(__file__).parent.parent / "java" / "RecordOracle.java"
 DEFAULT_LEVEL = -(1 << 31)

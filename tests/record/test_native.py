@@ -366,7 +366,10 @@ def test_no_reference_is_lost(seal: bytes) -> None:
 def test_memory_is_used_right() -> None:
     """Under an allocator that notices what is written past the end, or used after it was freed."""
     code = f"""
-import runpy, sys
+import runpy
+from hypothesis import settings
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
 names = runpy.run_path({__file__!r})
 names["work"](300)
 names["test_mutated_batches"]()
