@@ -223,9 +223,18 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     "group.max.session.timeout.ms": _fixed(_int(1_800_000, 1)),
     "group.max.size": _fixed(_int((1 << 31) - 1, 1)),
     "group.min.session.timeout.ms": _fixed(_int(6_000, 1)),
+    "log.cleaner.backoff.ms": _long(15_000, 0),
+    "log.cleaner.threads": _int(1, 0),
+    "max.connections": _int(_MOST_INT, 0),
+    "max.connections.per.ip": _int(_MOST_INT, 0),
     "max.incremental.fetch.session.cache.slots": _fixed(_int(1_000, 0)),
+    "num.io.threads": _int(8, 1),
+    "num.network.threads": _int(3, 1),
     "num.partitions": _fixed(_int(1, 1)),
+    "num.recovery.threads.per.data.dir": _int(2, 1),
+    "num.replica.fetchers": _int(1, 1),
     "offset.metadata.max.bytes": _fixed(_int(4096, 0)),
+    "producer.id.expiration.ms": _int(86_400_000, 1),
 }
 
 # Those of one group, under the new consumer protocol.

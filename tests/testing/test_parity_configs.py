@@ -82,6 +82,20 @@ def options_of_topics(place):
 
 
 @scenario
+def options_of_running_brokers(place):
+    names = (
+        *("background.threads", "log.cleaner.backoff.ms", "log.cleaner.threads"),
+        *("max.connections", "max.connections.per.ip", "num.io.threads", "num.network.threads"),
+        *("num.recovery.threads.per.data.dir", "num.replica.fetchers"),
+        *("producer.id.expiration.ms", "log.cleanup.policy", "log.message.timestamp.type"),
+    )
+    return sorted(
+        (each.name, each.config_type, each.value, each.read_only, each.config_source)
+        for each in described(place, BROKER, "1", *names)
+    )
+
+
+@scenario
 def values_of_new_topics(place):
     def made(name, value):
         topic = create_topics.CreatableTopic(
