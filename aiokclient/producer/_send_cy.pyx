@@ -11,7 +11,7 @@ from aiokclient.types import ProducerRecord
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -26,6 +26,7 @@ __all__ = ["SendPath"]
 
 
 cdef extern from "Python.h":
+    PyObject *Py_NewRef(PyObject *thing)
     PyObject *PyDict_GetItemWithError(object mapping, object key) except? NULL
     PyObject *PySequence_Fast_GET_ITEM(object sequence, Py_ssize_t index)
     Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
@@ -36,6 +37,8 @@ cdef extern from "Python.h":
 cdef extern from "_send.h":
     int64_t aiok_time_ms() nogil
     object aiok_call(object function)
+    ctypedef PyObject *(*AiokSend)(PyObject *, PyObject *, PyObject *) except NULL
+    void aiok_send_shortly(PyTypeObject *type, AiokSend plain)
 
 
 cdef enum:
@@ -98,21 +101,7 @@ Raises at once, and keeps nothing of the record: ClosedError or what failed the 
 SerializationError, RecordTooLargeError (`max_request_size`), InvalidTopicError,
 UnknownTopicOrPartitionError for a partition that a known topic does not have, BufferExhaustedError
 beyond the parking, WrongThreadError and WrongLoopError. All else comes through the delivery."""
-        cdef Delivery delivery
-        cdef TopicState place
-        if not self._usable or aiok_call(_get_running_loop) is not self._loop:
-            self._check()
-        if topic is self._recent and self._topics is self._recent_of:
-            place = self._recent_place
-        else:
-            place = place_of(self, topic)
-        if not self._raw:
-            key, value = self._serialized(topic, key, value, headers)
-        delivery = put(self, place, key, value, partition, timestamp, headers)
-        if delivery is None:
-            return self._put(place, key, value, partition, timestamp, headers)
-        self._last = delivery
-        return delivery
+        return sent(self, topic, value, key, partition, timestamp, headers)
 
     def send_many(self, topic, values):
         """send_many($self, topic, values)
@@ -145,6 +134,40 @@ room."""
             return False
         index = last._index
         return locate(last._batch, &index).parked
+
+
+cdef inline object sent(
+    SendPath self,
+    object topic,
+    object value,
+    object key,
+    object partition,
+    object timestamp,
+    object headers,
+):
+    cdef Delivery delivery
+    cdef TopicState place
+    if not self._usable or aiok_call(_get_running_loop) is not self._loop:
+        self._check()
+    if topic is self._recent and self._topics is self._recent_of:
+        place = self._recent_place
+    else:
+        place = place_of(self, topic)
+    if not self._raw:
+        key, value = self._serialized(topic, key, value, headers)
+    delivery = put(self, place, key, value, partition, timestamp, headers)
+    if delivery is None:
+        return self._put(place, key, value, partition, timestamp, headers)
+    self._last = delivery
+    return delivery
+
+
+cdef PyObject *sent_plain(PyObject *self, PyObject *topic, PyObject *value) except NULL:
+    delivery = sent(<SendPath>self, <object>topic, <object>value, None, None, None, NONE)
+    return Py_NewRef(<PyObject *>delivery)
+
+
+aiok_send_shortly(<PyTypeObject *>SendPath, sent_plain)
 
 
 cdef TopicState place_of(SendPath self, object topic):
