@@ -29,7 +29,7 @@ watched: -DAIOK_NO_SPARES. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_SPARES 0
 #else
-#define AIOK_SPARES 2048
+#define AIOK_SPARES 8192
 #endif
 
 typedef struct {

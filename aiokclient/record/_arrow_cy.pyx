@@ -1,16 +1,17 @@
 """Records straight into the buffers of Arrow columns, without an object for any of them.
 
-`arrow` makes arrays of the buffers; nothing of pyarrow is needed here. The records are gone through
-in C and without the GIL, see _arrow.h; here is the memory that they go to. It comes in blocks: one
-for all that has a fixed size for each row, one for the keys, one for the values, and as much again
-for headers, once there are any. A block that turns out too small is copied into a larger one.
+The records are gone through in C and without the GIL, see _arrow.h, and become a table by Arrow's C
+data interface, see _arrow_export.h; nothing of pyarrow is needed to build this. Here is the memory
+that they go to. It comes in blocks: one for all that has a fixed size for each row, one for the
+keys, one for the values, and as much again for headers, once there are any. A block that turns out
+too small is copied into a larger one.
 """
 
 from aiokclient.errors import CorruptRecordError, KafkaError
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from aiokclient.record._batch_cy cimport RecordBatch, content, corrupt, fill
@@ -62,6 +63,23 @@ cdef extern from "_arrow.h":
         int64_t append_time,
     ) nogil
     bint aiok_is_ascii(const uint8_t *at, int64_t size) nogil
+    void aiok_repeat(int32_t *at, int64_t count, int32_t number) nogil
+
+cdef extern from "_arrow_export.h":
+    struct ArrowArray:
+        pass
+
+    ctypedef struct AiokExport:
+        ArrowArray *arrays
+
+    AiokExport *aiok_export(
+        const AiokColumns *columns,
+        object owner,
+        const void *topic_ends,
+        const void *topics,
+        const int32_t *partitions,
+    ) except NULL
+    void aiok_drop(AiokExport *table)
 
 cdef enum:
     SMALLEST = 7
@@ -90,10 +108,6 @@ cdef class Block:
         self.used += pieces(size)
         return at
 
-    cdef object slice(self, const void *at, Py_ssize_t size):
-        cdef Py_ssize_t start = <const uint8_t *>at - self.at
-        return self.view[start : start + size]
-
 
 cdef inline Py_ssize_t pieces(Py_ssize_t size) noexcept:
     return (size + 63) & ~63
@@ -117,6 +131,7 @@ cdef class Columns:
     """
 
     cdef object _pool
+    cdef object _topics
     cdef int64_t _largest
     cdef AiokColumns _to
     cdef Py_ssize_t _row_room
@@ -140,51 +155,26 @@ cdef class Columns:
         """How many rows there are."""
         return self._to.rows
 
-    @property
-    def header_count(self):
-        return self._to.header_keys.count
+    # -- the table at the end
 
-    # -- what is asked for at the end: buffers, and the number of nulls
+    def table(self, take, schema, int32_t partition, topics, uintptr_t ends, uintptr_t text):
+        """All of it by `take(address, schema)`, which imports from the C data interface.
 
-    def place(self, int32_t number):
-        """A column of that number in each row."""
-        cdef int32_t *found = <int32_t *>self._rows.at
-        cdef Py_ssize_t row
-        for row in range(self._to.rows):
-            found[row] = number
-        return [None, self._rows.slice(found, 4 * self._to.rows)], 0
-
-    def offsets(self):
-        return [None, self._rows.slice(self._to.offsets, 8 * self._to.rows)], 0
-
-    def timestamps(self):
-        valid = None
-        if self._to.untimed:
-            valid = self._rows.slice(self._to.timed, bits(self._to.rows))
-        found = self._rows.slice(self._to.timestamps, 8 * self._to.rows)
-        return [valid, found], self._to.untimed
-
-    def timestamp_types(self):
-        return [None, self._rows.slice(self._to.kinds, 4 * self._to.rows)], 0
-
-    def header_ends(self):
-        """Where the headers of each row end."""
-        return self._rows.slice(self._to.header_ends, 4 * (self._to.rows + 1))
-
-    def keys(self):
-        return binary(&self._to.keys, self._rows, self._keys)
-
-    def values(self):
-        return binary(&self._to.values, self._rows, self._values)
-
-    def header_keys(self):
+        `topics` is the column of topics and stays as long as the table; `ends` and `text` are
+        where its buffers are.
+        """
+        cdef int32_t *partitions = <int32_t *>self._rows.at
+        cdef AiokExport *made
+        aiok_repeat(partitions, self._to.rows, partition)
         if self._header_keys is not None:
             if not aiok_is_ascii(self._to.header_keys.content, self._to.header_keys.size):
                 self._mend_header_keys()
-        return binary(&self._to.header_keys, self._headers, self._header_keys)
-
-    def header_values(self):
-        return binary(&self._to.header_values, self._headers, self._header_values)
+        self._topics = topics
+        made = aiok_export(&self._to, self, <void *>ends, <void *>text, partitions)
+        try:
+            return take(<uintptr_t>made.arrays, schema)
+        finally:
+            aiok_drop(made)
 
     cdef int _mend_header_keys(self) except -1:
         """What is not UTF-8 becomes so, as in the headers of a record."""
@@ -307,7 +297,7 @@ cdef class Columns:
             return 0
         if self._row_room:
             rows = max(rows, 2 * self._row_room)
-        # The first piece is for `place`.
+        # The first piece is for partitions.
         block = Block(
             self._pool,
             2 * pieces(4 * rows)
@@ -360,8 +350,3 @@ cdef class Columns:
         self._headers, to.header_room = block, count
         return 0
 
-
-cdef object binary(AiokBinary *column, Block fixed, Block block):
-    valid = fixed.slice(column.valid, bits(column.count)) if column.nulls else None
-    found = b"" if block is None else block.slice(column.content, column.size)
-    return [valid, fixed.slice(column.ends, 4 * (column.count + 1)), found], column.nulls

@@ -60,27 +60,29 @@ def to_arrow(
     2 GiB, which one Arrow column does not hold.
     """
     kept = [batch for batch in batches if not batch.is_control]
-    native = _arrow_cy is not None and all(isinstance(batch, RecordBatch) for batch in kept)
-    columns = _columns_cy if native else _columns_py
-    count, arrays = columns(partition, kept, start_offset, check_crcs, limit, pool)
-    if not count:
-        return empty_arrow()
-    return _pyarrow().RecordBatch.from_arrays([_repeated(topic, count), *arrays], schema=_schema())
+    if _arrow_cy is not None and all(isinstance(batch, RecordBatch) for batch in kept):
+        return _table_cy(topic, partition, kept, start_offset, check_crcs, limit, pool)
+    return _table_py(topic, partition, kept, start_offset, check_crcs, limit)
 
 
-def _repeated(topic: str, count: int) -> pa.Array:
-    """A column of topics: part of a longer one that may serve for other tables, too."""
+def _repeated(topic: str, count: int) -> tuple[pa.Array, int, int]:
+    """A column of topics, at least as long, and where its offsets and its characters are.
+
+    It may serve for other tables, too."""
     length = max(1024, 1 << (count - 1).bit_length())
     if length * (len(topic) + 4) > REPEATED:
-        pyarrow = _pyarrow()
-        return pyarrow.repeat(pyarrow.scalar(topic, pyarrow.string()), count)
-    return _kept(topic, length).slice(0, count)
+        return _topics(topic, count)
+    return _kept(topic, length)
 
 
-@lru_cache(maxsize=8)
-def _kept(topic: str, length: int) -> pa.Array:
+def _topics(topic: str, count: int) -> tuple[pa.Array, int, int]:
     pyarrow = _pyarrow()
-    return pyarrow.repeat(pyarrow.scalar(topic, pyarrow.string()), length)
+    column = pyarrow.repeat(pyarrow.scalar(topic, pyarrow.string()), count)
+    _, ends, text = column.buffers()
+    return column, ends.address, text.address
+
+
+_kept = lru_cache(maxsize=8)(_topics)
 
 
 def append_arrow(
@@ -112,15 +114,14 @@ def append_arrow(
     return added
 
 
-def _columns_py(
+def _table_py(
+    topic: str,
     partition: int,
     batches: Sequence[RecordBatch],
     start_offset: int,
     check_crcs: bool,
     limit: int,
-    pool: BufferPool | None,
-) -> tuple[int, list[pa.Array]]:
-    """How many records there are, and the arrays for all but the topic."""
+) -> pa.RecordBatch:
     rows: list[Row] = []
     kinds: list[int] = []
     for batch in batches:
@@ -128,9 +129,10 @@ def _columns_py(
         rows += read
         kinds += [int(batch.timestamp_type)] * len(read)
     if not rows:
-        return 0, []
+        return empty_arrow()
     offsets, timestamps, keys, values, headers = zip(*rows, strict=True)
-    columns = {
+    columns: dict[str, Sequence[object]] = {
+        "topic": [topic] * len(rows),
         "partition": [partition] * len(rows),
         "offset": offsets,
         "timestamp": [None if timestamp == -1 else timestamp for timestamp in timestamps],
@@ -140,19 +142,20 @@ def _columns_py(
         "headers": headers,
     }
     schema = arrow_schema()
-    return len(rows), [_array(column, schema.field(name).type) for name, column in columns.items()]
+    arrays = [_array(column, schema.field(name).type) for name, column in columns.items()]
+    return _pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _columns_cy(
+def _table_cy(
+    topic: str,
     partition: int,
     batches: Sequence[RecordBatch],
     start_offset: int,
     check_crcs: bool,
     limit: int,
     pool: BufferPool | None,
-) -> tuple[int, list[pa.Array]]:
-    """The same by native code, which fills the buffers of the arrays."""
-    pyarrow = _pyarrow()
+) -> pa.RecordBatch:
+    """The same by native code, which fills the buffers of the columns."""
     rows = sum(min(batch.count, batch.size) for batch in batches)
     size = sum(batch.size for batch in batches)
     columns = _arrow_cy.Columns(LARGEST_COLUMN, pool or BufferPool(0), rows, size)
@@ -160,38 +163,9 @@ def _columns_cy(
         columns.add(batch, start_offset, check_crcs, limit)
     count = columns.count
     if not count:
-        return 0, []
-    wrap, make = pyarrow.py_buffer, pyarrow.Array.from_buffers
-
-    def array(kind: pa.DataType, made: tuple[list[Any], int], length: int = count) -> Any:
-        buffers, nulls = made
-        return make(kind, length, [b if b is None else wrap(b) for b in buffers], nulls)
-
-    number, millis, content, headers, header = _types()
-    text, length = pyarrow.string(), columns.header_count
-    header_arrays = [
-        array(text, columns.header_keys(), length),
-        array(content, columns.header_values(), length),
-    ]
-    pairs = pyarrow.StructArray.from_arrays(header_arrays, fields=header)
-    ends = [None, wrap(columns.header_ends())]
-    return count, [
-        array(number, columns.place(partition)),
-        array(pyarrow.int64(), columns.offsets()),
-        array(millis, columns.timestamps()),
-        array(number, columns.timestamp_types()),
-        array(content, columns.keys()),
-        array(content, columns.values()),
-        make(headers, count, ends, 0, children=[pairs]),
-    ]
-
-
-@cache
-def _types() -> tuple[Any, Any, Any, Any, list[Any]]:
-    schema = arrow_schema()
-    headers = schema.field("headers").type
-    kinds = [schema.field(name).type for name in ("partition", "timestamp", "value")]
-    return kinds[0], kinds[1], kinds[2], headers, list(headers.value_type)
+        return empty_arrow()
+    take = _pyarrow().RecordBatch._import_from_c
+    return columns.table(take, _schema(), partition, *_repeated(topic, count))
 
 
 _arrow_cy: Any = None

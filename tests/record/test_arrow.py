@@ -4,6 +4,7 @@ import datetime
 import struct
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -29,7 +30,8 @@ pa = pytest.importorskip("pyarrow")
 
 CONTENT = st.none() | st.binary(max_size=40)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), CONTENT), max_size=3)
-FIELDS = st.tuples(st.integers(-1, 1 << 42), CONTENT, CONTENT, HEADERS)
+TIMES = st.integers(-1, 1 << 42) | st.integers(1 << 40, (1 << 40) + 9_000)
+FIELDS = st.tuples(TIMES, CONTENT, CONTENT, HEADERS | st.just([]))
 
 
 def batch_of(records: list[Any], base: int = 0, codec: int = 0) -> bytes:
@@ -155,16 +157,49 @@ def test_native_columns_are_those_in_python(
         changed[at : at + len(broken[1])] = broken[1]
         data = bytes(changed)
     results: list[Any] = []
-    for columns in (arrow._columns_py, arrow._columns_cy):
+    for make, more in ((arrow._table_py, ()), (arrow._table_cy, (POOL,))):
         try:
-            count, arrays = columns(3, walk(data), start, False, 1 << 20, POOL)
+            table = make("t", 3, walk(data), start, False, 1 << 20, *more)
         except CorruptRecordError as error:
             results.append(str(error))
         else:
-            for array in arrays:
-                array.validate(full=True)
-            results.append([array.to_pylist() for array in arrays] if count else [])
+            table.validate(full=True)
+            results.append([(c.to_pylist(), c.null_count) for c in table.columns])
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("keys", [(None,), (b"key",), (None, b"key", b""), (None,) * 21 + (b"k",)])
+def test_many_records_of_the_usual_kind(keys: tuple[bytes | None, ...]) -> None:
+    rows = [(n * 40, keys[n % len(keys)], b"v" * (n % 300), ()) for n in range(900)]
+    table = to_arrow("t", 3, walk(batch_of(rows, 50)), 57)
+    table.validate(full=True)
+    found = table.to_pydict()
+    assert found["offset"] == list(range(57, 950))
+    assert found["key"] == [key for _, key, _, _ in rows[7:]]
+    assert found["value"] == [value for _, _, value, _ in rows[7:]]
+    assert list(map(milliseconds, found["timestamp"])) == [time for time, *_ in rows[7:]]
+    assert table.column("key").null_count == found["key"].count(None)
+
+
+def test_columns_outlive_their_table() -> None:
+    pool = BufferPool(1 << 24)
+    row = (1, b"key", b"v" * 50_000, [("h", b"x")])
+    table = to_arrow("topic", 3, walk(batch_of([row, row])), pool=pool)
+    topics, values, headers = (table.column(name) for name in ("topic", "value", "headers"))
+    del table
+    names = headers.flatten().field(0)
+    del headers
+    assert topics.to_pylist() == ["topic"] * 2
+    assert values.to_pylist() == [b"v" * 50_000] * 2
+    assert names.to_pylist() == ["h", "h"]
+    assert pool.kept == 0
+    columns = [topics, values, names]
+    del topics, values, names
+    thread = threading.Thread(target=columns.clear)
+    thread.start()
+    thread.join()
+    if IMPLEMENTATION == "native":
+        assert pool.kept > 100_000
 
 
 def test_memory_is_not_used_again_while_anything_refers_to_it() -> None:
