@@ -33,8 +33,9 @@ class Ends:
         partitions = self._subscription.partitions
         self._cursor = weakref.ref(cursor)
         self._offsets = {partitions[tp]: end for tp, end in ends.items() if tp in partitions}
-        for state in list(self._offsets):
-            self.moved(state)
+        # All at once: what hears of it looks at every partition.
+        there = [state for state, end in self._offsets.items() if state.position >= end]
+        self._subscription.hold(there, True)
 
     def moved(self, state: PartitionState) -> None:
         """Holds the partition if it is at its end."""
