@@ -10,7 +10,7 @@ from aiokclient.admin.group_offsets import GroupOffsets
 from aiokclient.admin.partitions import Partitions
 from aiokclient.admin.records import Records
 from aiokclient.admin.topics import Topics
-from aiokclient.cluster.lifecycle import ClientLike
+from aiokclient.cluster.lifecycle import ClientLike, config_of
 from aiokclient.config import AdminConfig, AdminOptions
 
 __all__ = ["Admin"]
@@ -35,5 +35,5 @@ class Admin(Topics, Partitions, Records, ClusterSubject, Configs, GroupOffsets):
     def __init__(
         self, *, client: ClientLike | None = None, **options: Unpack[AdminOptions]
     ) -> None:
-        shared = None if client is None else client.config
+        shared = config_of(client)
         super().__init__(AdminConfig.build(options, client=shared), client)

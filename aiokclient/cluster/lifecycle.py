@@ -30,6 +30,7 @@ from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     ClosedError,
+    ConfigError,
     IllegalStateError,
     WrongLoopError,
     WrongThreadError,
@@ -42,7 +43,7 @@ from aiokclient.types import State, seconds
 if TYPE_CHECKING:
     from aiokclient.metrics import HistogramValue
 
-__all__ = ["ClientLike", "Health", "Lifecycle"]
+__all__ = ["ClientLike", "Health", "Lifecycle", "config_of"]
 
 
 UNWINDING_S = 3 * STOP_S
@@ -74,6 +75,16 @@ class ClientLike(Protocol):
         ...
 
     def disown(self, child: Lifecycle) -> None: ...
+
+
+def config_of(client: ClientLike | None) -> ClientConfig | None:
+    """The options of the client that is given to share; ConfigError for what is none."""
+    if client is None:
+        return None
+    config = getattr(client, "config", None)
+    if not isinstance(config, ClientConfig):
+        raise ConfigError(f"client: {client!r} is no aiokclient.Client; make one and share it")
+    return config
 
 
 class Lifecycle:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
-from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
+from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
 from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config import ConsumerConfig, ConsumerOptions
@@ -102,7 +102,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         listener: Any = None,
         **options: Unpack[ConsumerOptions[K, V]],
     ) -> None:
-        shared = client.config if client is not None else None
+        shared = config_of(client)
         config = ConsumerConfig.build(options, client=shared)
         super().__init__(config, client)
         self._deserializers = Deserializers(

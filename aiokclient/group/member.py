@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
-from aiokclient.cluster.lifecycle import ClientLike
+from aiokclient.cluster.lifecycle import ClientLike, config_of
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.group.desk import Desk, GroupProtocol
 from aiokclient.group.engine import GroupEngine
@@ -49,7 +49,7 @@ class GroupMember(MemberLife):
         client: ClientLike | None = None,
         **options: Unpack[GroupMemberOptions],
     ) -> None:
-        shared = None if client is None else client.config
+        shared = config_of(client)
         every: dict[str, Any] = {**options, "group_id": group_id, "protocol_type": protocol_type}
         super().__init__(GroupMemberConfig.build(every, client=shared), client)
         self._protocols = checked(protocols)

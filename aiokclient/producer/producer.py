@@ -8,7 +8,7 @@ from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any, ClassVar, Generic, Literal, Unpack, cast, overload
 
-from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
+from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
     ClosedError,
@@ -54,7 +54,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     def __init__(
         self, *, client: ClientLike | None = None, **options: Unpack[ProducerOptions[K, V]]
     ) -> None:
-        shared = None if client is None else client.config
+        shared = config_of(client)
         config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)
         if config.transactional_id is not None:
             raise ConfigError("transactional_id: transactions are not available in this version")

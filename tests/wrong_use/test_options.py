@@ -105,3 +105,10 @@ def test_options_of_the_shared_client(make: Make) -> None:
     client = Client(bootstrap_servers="localhost:9092")
     with pytest.raises(ConfigError, match="reconnect_backoff_ms is an option of the client"):
         make(client=client, reconnect_backoff_ms=5)
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+@pytest.mark.parametrize("given", ["localhost:9092", Client, object()])
+def test_what_is_no_client(make: Make, given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"client: .* is no aiokclient\.Client"):
+        make(client=given)
