@@ -287,7 +287,7 @@ class Place:
         )
         (made,) = self.request(messages.CreateTopicsRequest(topics=[topic])).topics
         assert made.error_code == 0, made
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         for partition in range(partitions):
             while self.connection.list_offset(name, -1, partition=partition).error_code:
                 assert time.monotonic() < deadline
