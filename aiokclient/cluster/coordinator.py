@@ -12,7 +12,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
 from aiokclient.cluster.metadata import BrokerInfo
-from aiokclient.errors import ConfigError, KafkaError, RefreshRetriableError, error_for
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ConfigError,
+    KafkaError,
+    RefreshRetriableError,
+    error_for,
+)
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -24,6 +30,9 @@ __all__ = ["CoordinatorLocator"]
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 BATCHED_FROM = 4
 """The version from which one request asks for several keys."""
+
+PATIENCE_S = 3.0
+"""How long a first answer is waited for before another broker is asked; longer each time."""
 
 Found: TypeAlias = BrokerInfo | KafkaError
 
@@ -40,6 +49,7 @@ class CoordinatorLocator:
         self._connect = connect
         self._learn = learn
         self._timeout_s = request_timeout_s
+        self._in_vain = 0
         self._known: dict[tuple[str, str], int] = {}
         self._looking: dict[tuple[str, str], asyncio.Future[Found]] = {}
 
@@ -81,7 +91,7 @@ class CoordinatorLocator:
             self._looking[kind, key] = future
         found: dict[str, Found] = {}
         try:
-            found = await self._ask(kind, keys)
+            found = await self._ask_in_time(kind, keys)
         except KafkaError as error:
             found = dict.fromkeys(keys, error)
         finally:
@@ -100,6 +110,19 @@ class CoordinatorLocator:
                 self._learn(outcome)
                 self._known[kind, key] = outcome.node_id
             future.set_result(outcome)
+
+    async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
+        # The broker that is asked may be the one that hangs, which is why anybody asks.
+        patience_s = min(PATIENCE_S * 2 ** min(self._in_vain, 10), self._timeout_s)
+        try:
+            async with asyncio.timeout(patience_s):
+                found = await self._ask(kind, keys)
+        except TimeoutError:
+            self._in_vain += 1
+            text = f"no answer within {patience_s:.1f} s"
+            raise ApiTimeoutError(text, api="FindCoordinator") from None
+        self._in_vain = 0
+        return found
 
     async def _ask(self, kind: str, keys: list[str]) -> dict[str, Found]:
         connection = await self._connect()
