@@ -14,10 +14,13 @@ from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff
 
-__all__ = ["Brokers"]
+__all__ = ["Brokers", "patience_s"]
 
 HANGING_S = 1.0
 """A broker that has left a request unanswered for so long is asked only if there is no other."""
+
+PATIENCE_S = 3.0
+"""How long a first answer that any broker can give is waited for before another one is asked."""
 
 CLOSE_S = 1.0
 """How long connections that still write may take to close before they are cut."""
@@ -197,6 +200,15 @@ class Brokers:
                 for connection in connections:
                     connection.abort()
                 await asyncio.wait(waits, timeout=CLOSE_S)
+
+
+def patience_s(in_vain: int, longest_s: float) -> float:
+    """How long to wait for an answer that any broker can give, after so many that did not come.
+
+    A broker that hangs must not hold up the news about itself: the next attempt goes to one that
+    has fewer requests unanswered.
+    """
+    return min(PATIENCE_S * 2.0 ** min(in_vain, 10), longest_s)
 
 
 def _silent_for(pool: ConnectionPool) -> float:

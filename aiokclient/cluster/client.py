@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.bootstrap import Bootstrap, servers_of
-from aiokclient.cluster.brokers import Brokers
+from aiokclient.cluster.brokers import Brokers, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
 from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.cluster.pending import PendingResponse
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["ClusterClient"]
 
 R = TypeVar("R", bound="Response")
-
-PATIENCE_S = 3.0
-"""How long a first answer to a metadata request is waited for before another broker is asked."""
 
 MOVED_AWAY = (RebootstrapRequiredError.code,)
 """What a broker answers that wants its clients to begin anew with the bootstrap servers."""
@@ -306,13 +303,11 @@ class ClusterClient:
         )
         request_s = self.config.request_timeout_ms / 1000
         answered = connection.send(request, timeout_s=request_s)
-        # A broker that hangs must not hold up the news about itself: the next attempt goes to one
-        # that has fewer requests unanswered.
-        patience_s = min(PATIENCE_S * 2 ** min(self._metadata_attempts - 1, 10), request_s)
-        await asyncio.wait([answered], timeout=patience_s)
+        waited_s = patience_s(self._metadata_attempts - 1, request_s)
+        await asyncio.wait([answered], timeout=waited_s)
         if not answered.done():
             answered.cancel()
-            text = f"no answer within {patience_s:.1f} s"
+            text = f"no answer within {waited_s:.1f} s"
             raise ApiTimeoutError(text, api="Metadata", broker=connection.node_id)
         response: MetadataResponse = answered.result()
         error = error_for(response.error_code, api="Metadata", broker=connection.node_id)

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
+from aiokclient.cluster.brokers import patience_s
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -30,9 +31,6 @@ __all__ = ["CoordinatorLocator"]
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 BATCHED_FROM = 4
 """The version from which one request asks for several keys."""
-
-PATIENCE_S = 3.0
-"""How long a first answer is waited for before another broker is asked; longer each time."""
 
 Found: TypeAlias = BrokerInfo | KafkaError
 
@@ -112,14 +110,13 @@ class CoordinatorLocator:
             future.set_result(outcome)
 
     async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
-        # The broker that is asked may be the one that hangs, which is why anybody asks.
-        patience_s = min(PATIENCE_S * 2 ** min(self._in_vain, 10), self._timeout_s)
+        waited_s = patience_s(self._in_vain, self._timeout_s)
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(waited_s):
                 found = await self._ask(kind, keys)
         except TimeoutError:
             self._in_vain += 1
-            text = f"no answer within {patience_s:.1f} s"
+            text = f"no answer within {waited_s:.1f} s"
             raise ApiTimeoutError(text, api="FindCoordinator") from None
         self._in_vain = 0
         return found

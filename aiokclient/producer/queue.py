@@ -87,11 +87,6 @@ class PartitionQueue(Account):
         """The first of them."""
         return next(self.batches(), None)
 
-    @property
-    def waiting(self) -> int:
-        """How many batches stand before the next one to be opened: the load of the partition."""
-        return len(self.sent) + len(self.closed) + len(self.parking)
-
     def close_open(self) -> ProducerBatch | None:
         """End the open batch; it joins the line that it belongs to."""
         batch, self.open = self.open, None

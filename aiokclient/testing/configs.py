@@ -372,7 +372,7 @@ class Configs:
         if operation is ConfigOperation.DELETE:
             return None
         if value is None:
-            raise ConfigRequestError("Null value not supported.")
+            raise ConfigRequestError("a value is needed")
         if operation is ConfigOperation.SET:
             return value
         old, given = [each for each in now.split(",") if each], value.split(",")

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from measuring.spec import Counts, Spec
 
@@ -76,6 +76,19 @@ class Meter:
     def _say(self, line: str) -> None:
         if self._announce:
             print(line, flush=True)
+
+
+async def read_one_by_one(consumer: Any, first: Any, count: int, meter: Meter) -> None:
+    """Goes on by `async for` after the `first` record, and looks at the value of each."""
+    meter.arrived(1)
+    seen, size = 1, len(first.value)
+    while seen < count:
+        async for record in consumer:
+            size += len(record.value)
+            seen += 1
+            if seen == count:
+                break
+    meter.complete(seen, size)
 
 
 class PythonSubject(ABC):

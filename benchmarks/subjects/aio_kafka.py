@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from measuring.spec import FIRST, Spec
-from measuring.subject import Meter, PythonSubject
+from measuring.subject import Meter, PythonSubject, read_one_by_one
 
 NO_EXTENSIONS = {"AIOKAFKA_NO_EXTENSIONS": "1"}
 
@@ -105,16 +105,7 @@ class AsyncFor(AiokafkaConsumer):
     share = 0.2
 
     async def read(self, consumer: Any, count: int, meter: Meter) -> None:
-        record = await consumer.getone()
-        meter.arrived(1)
-        seen, size = 1, len(record.value)
-        while seen < count:
-            async for record in consumer:
-                size += len(record.value)
-                seen += 1
-                if seen == count:
-                    break
-        meter.complete(seen, size)
+        await read_one_by_one(consumer, await consumer.getone(), count, meter)
 
 
 class PureGetmany(Getmany):

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, ClassVar
 
 from measuring.spec import FIRST, Spec
-from measuring.subject import Meter, PythonSubject
+from measuring.subject import Meter, PythonSubject, read_one_by_one
 
 LIST = 5_000
 WAIT_S = 10.0
@@ -142,16 +142,7 @@ class AsyncFor(OwnConsumer):
     name = "aiokclient async for"
 
     async def read(self, consumer: Any, count: int, meter: Meter) -> None:
-        record = await consumer.get(WAIT_S)
-        meter.arrived(1)
-        seen, size = 1, len(record.value)
-        while seen < count:
-            async for record in consumer:
-                size += len(record.value)
-                seen += 1
-                if seen == count:
-                    break
-        meter.complete(seen, size)
+        await read_one_by_one(consumer, await consumer.get(WAIT_S), count, meter)
 
 
 class Arrow(OwnConsumer):

@@ -1,15 +1,13 @@
 """Routing, the retry loop, deadlines; over a scripted broker."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from scripted import ScriptedBroker
 
 from aiokclient.cluster import brokers as cluster_brokers
-from aiokclient.cluster import client as cluster_client
-from aiokclient.cluster import coordinator as cluster_coordinator
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader, Target
 from aiokclient.errors import (
@@ -328,39 +326,42 @@ async def test_a_cancelled_request_leaves_the_client_usable(
     await client.request(ListGroupsRequest(), AnyBroker())
 
 
-async def test_a_hanging_broker_does_not_hold_up_metadata(
-    broker: ScriptedBroker, open_client: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster_client, "PATIENCE_S", 0.02)
+@pytest.fixture
+async def second(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ScriptedBroker]:
+    """Another broker of the cluster, which is asked as soon as the first one hangs."""
+    monkeypatch.setattr(cluster_brokers, "PATIENCE_S", 0.02)
     monkeypatch.setattr(cluster_brokers, "HANGING_S", 0.01)
     async with ScriptedBroker(node_id=2) as second:
         broker.brokers[2] = second.port
         second.brokers = broker.brokers
-        client = await open_client()
-        broker.handlers[ApiKey.METADATA] = lambda *_: None
-        await client.updater.refresh(timeout=5)
-        assert second.count(ApiKey.METADATA) == 1
-        assert client.connected(1, Purpose.CONTROL) is not None, "it may still answer"
+        yield second
+
+
+async def test_a_hanging_broker_does_not_hold_up_metadata(
+    broker: ScriptedBroker, second: ScriptedBroker, open_client: Open
+) -> None:
+    client = await open_client()
+    broker.handlers[ApiKey.METADATA] = lambda *_: None
+    await client.updater.refresh(timeout=5)
+    assert second.count(ApiKey.METADATA) == 1
+    assert client.connected(1, Purpose.CONTROL) is not None, "it may still answer"
 
 
 async def test_a_hanging_broker_does_not_hold_up_a_lookup(
-    broker: ScriptedBroker, open_client: Open, monkeypatch: pytest.MonkeyPatch
+    broker: ScriptedBroker, second: ScriptedBroker, open_client: Open
 ) -> None:
-    monkeypatch.setattr(cluster_coordinator, "PATIENCE_S", 0.02)
-    monkeypatch.setattr(cluster_brokers, "HANGING_S", 0.01)
-    async with ScriptedBroker(node_id=2) as second:
-        broker.brokers[2] = second.port
-        second.brokers = broker.brokers
-        client = await open_client()
-        broker.handlers[ApiKey.FIND_COORDINATOR] = lambda *_: None
-        entry = CoordinatorEntry(key="g", node_id=2, host="127.0.0.1", port=second.port)
-        found = FindCoordinatorResponse(coordinators=[entry])
-        second.handlers[ApiKey.FIND_COORDINATOR] = lambda request, version: found
-        script(second, 0)
-        await client.request(ListGroupsRequest(), Coordinator("group", "g"), timeout=5)
-        assert broker.count(ApiKey.FIND_COORDINATOR) == 1
-        assert second.count(ApiKey.FIND_COORDINATOR) == 1
-        assert client.connected(1, Purpose.CONTROL) is not None, "it may still answer"
+    client = await open_client()
+    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda *_: None
+    entry = CoordinatorEntry(key="g", node_id=2, host="127.0.0.1", port=second.port)
+    found = FindCoordinatorResponse(coordinators=[entry])
+    second.handlers[ApiKey.FIND_COORDINATOR] = lambda request, version: found
+    script(second, 0)
+    await client.request(ListGroupsRequest(), Coordinator("group", "g"), timeout=5)
+    assert broker.count(ApiKey.FIND_COORDINATOR) == 1
+    assert second.count(ApiKey.FIND_COORDINATOR) == 1
+    assert client.connected(1, Purpose.CONTROL) is not None, "it may still answer"
 
 
 async def test_a_broker_that_is_not_named_any_more_is_not_asked(

@@ -115,15 +115,19 @@ def test_a_leader_that_is_named_is_used_at_once() -> None:
     simulate(scenario, brokers=3)
 
 
+async def read_from_one_leader_after_another(world: World, consumer: Any) -> None:
+    for first in range(0, 40, 10):
+        fill(world)
+        assert await offsets(consumer, 10) == list(range(first, first + 10))
+        world.cluster.move_leader("t")
+
+
 @pytest.mark.parametrize("limits", [(4, 4), (4, 11), (4, 12), (13, 15), (16, 18)])
 def test_every_way_to_name_topics_and_leaders(limits: tuple[int, int]) -> None:
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.FETCH: limits})
         async with world.consumer("t", metadata_max_age_ms=1_000) as consumer:
-            for first in range(0, 40, 10):
-                fill(world)
-                assert await offsets(consumer, 10) == list(range(first, first + 10))
-                world.cluster.move_leader("t")
+            await read_from_one_leader_after_another(world, consumer)
             assert {r.version for r in world.requests(ApiKey.FETCH)} == {limits[1]}
 
     simulate(scenario, brokers=3)
@@ -136,10 +140,7 @@ def test_brokers_that_cannot_say_where_epochs_end(offered: tuple[int, int] | Non
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.OFFSET_FOR_LEADER_EPOCH: offered})
         async with world.consumer("t", metadata_max_age_ms=1_000) as consumer:
-            for first in range(0, 40, 10):
-                fill(world)
-                assert await offsets(consumer, 10) == list(range(first, first + 10))
-                world.cluster.move_leader("t")
+            await read_from_one_leader_after_another(world, consumer)
             assert world.requests(ApiKey.OFFSET_FOR_LEADER_EPOCH) == []
 
     simulate(scenario, brokers=3)

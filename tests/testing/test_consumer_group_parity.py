@@ -4,18 +4,15 @@ import itertools
 
 import pytest
 from kip848_raw import Classic, Group, assignment, joined, named, subscription
+from parity import Scenarios
 
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages.create_partitions import CreatePartitionsTopic
 from aiokclient.protocol.messages.join_group import JoinGroupRequestProtocol
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+SCENARIOS = Scenarios()
+scenario = SCENARIOS.add
 
 
 @scenario

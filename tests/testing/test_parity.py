@@ -8,24 +8,16 @@ Records are the subject here.
 import uuid
 
 import pytest
+from parity import Scenarios, named
 
-from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages import offset_for_leader_epoch
 from aiokclient.record.batch import Compression, RecordBatchBuilder, control_batch
 from aiokclient.record.crc import crc32c
 
 NOW = 1_700_000_000_000
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
-
-
-def named(code):
-    return ERRORS_BY_CODE[code].name if code else "ok"
+SCENARIOS = Scenarios()
+scenario = SCENARIOS.add
 
 
 def patched(batch, at, content):

@@ -9,8 +9,8 @@ import time
 import uuid
 
 import pytest
+from parity import Scenarios, named
 
-from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages import create_partitions, create_topics, describe_configs
 from aiokclient.protocol.messages import delete_records as deletion
@@ -18,16 +18,8 @@ from aiokclient.protocol.messages import incremental_alter_configs as incrementa
 from aiokclient.protocol.messages.delete_topics import DeleteTopicState
 from aiokclient.protocol.messages.metadata import MetadataRequestTopic
 
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
-
-
-def named(code):
-    return ERRORS_BY_CODE[code].name if code else "ok"
+SCENARIOS = Scenarios()
+scenario = SCENARIOS.add
 
 
 @scenario

@@ -7,8 +7,8 @@ and changes are refused.
 import uuid
 
 import pytest
+from parity import Scenarios, named
 
-from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages import create_topics
 from aiokclient.protocol.messages import describe_configs as describing
@@ -29,16 +29,8 @@ LATER = (
 )
 """New in Kafka 4.4."""
 
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
-
-
-def named(code):
-    return ERRORS_BY_CODE[code].name if code else "ok"
+SCENARIOS = Scenarios()
+scenario = SCENARIOS.add
 
 
 def described(place, kind, resource, *keys):

@@ -7,6 +7,7 @@ import time
 import uuid
 
 import pytest
+from parity import Scenarios
 
 from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
@@ -22,12 +23,8 @@ from aiokclient.protocol.messages.delete_topics import DeleteTopicState
 from aiokclient.protocol.messages.metadata import MetadataRequestTopic
 
 TOPIC, BROKER = 2, 4
-SCENARIOS = {}
-
-
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
+SCENARIOS = Scenarios()
+scenario = SCENARIOS.add
 
 
 def told(answer):

@@ -3,16 +3,13 @@
 import time
 import uuid
 
-from aiokclient.errors import ERRORS_BY_CODE
+from parity import named
+
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages import create_topics, offset_for_leader_epoch
 from aiokclient.protocol.messages import delete_records as deletion
 from aiokclient.protocol.messages.metadata import MetadataRequestTopic
 from aiokclient.testing import EmbeddedCluster
-
-
-def named(code):
-    return ERRORS_BY_CODE[code].name if code else "ok"
 
 
 class World:

@@ -27,7 +27,7 @@ def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResp
         values: dict[str, str | None] = dict.fromkeys(configs.values)
         for each in wanted.configs:
             if each.value is None:
-                raise ConfigRequestError("Null value not supported.")
+                raise ConfigRequestError("a value is needed")
             values[each.name] = each.value
         return values
 

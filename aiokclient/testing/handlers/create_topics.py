@@ -75,7 +75,7 @@ def _configs(wanted: CreatableTopic) -> dict[str, str]:
     values = {each.name: each.value for each in wanted.configs}
     given = {name: value for name, value in values.items() if value is not None}
     if len(given) < len(values):
-        raise Refused(Code.INVALID_CONFIG, "Null value not supported for topic configs.")
+        raise Refused(Code.INVALID_CONFIG, "each config of a topic needs a value")
     return given
 
 
