@@ -9,6 +9,9 @@ FAST = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
     "log.segment.delete.delay.ms": 100,
+    "log.retention.check.interval.ms": 86400000,  # tests write records of 1970, which must stay
+    "log.initial.task.delay.ms": 86400000,
+    "auto.leader.rebalance.enable": "false",  # every five minutes, whatever a test is about
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1000,
