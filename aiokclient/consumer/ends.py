@@ -15,17 +15,27 @@ __all__ = ["Ends", "EndsLookup"]
 
 EndsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
 """Asks for the end offsets as they are now."""
+TOGETHER = 16
+"""A partition at its end waits to be held until there are so many times fewer open ones."""
 
 
 class Ends:
     """Those of one iteration. A partition that is at its end is held until the iteration is over.
 
     It is over, too, when its iterator is gone or another request was made.
+
+    Whatever hears of a hold looks at every partition, and so does a full look here. Of thousands
+    of partitions some are therefore held together, and between changes only those are looked at
+    that have moved.
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
         self._offsets: dict[PartitionState, int] = {}
+        self._open: set[PartitionState] = set()
+        """Those that had not come to their ends when they were looked at."""
+        self._to_hold: list[PartitionState] = []
+        self._current = False
         self._cursor: weakref.ref[Any] | None = None
 
     def begin(self, cursor: Cursor, ends: Mapping[TopicPartition, int]) -> None:
@@ -33,15 +43,28 @@ class Ends:
         partitions = self._subscription.partitions
         self._cursor = weakref.ref(cursor)
         self._offsets = {partitions[tp]: end for tp, end in ends.items() if tp in partitions}
-        # All at once: what hears of it looks at every partition.
-        there = [state for state, end in self._offsets.items() if state.position >= end]
-        self._subscription.hold(there, True)
+        self._open = {state for state, end in self._offsets.items() if state.position < end}
+        self._to_hold = [state for state in self._offsets if state not in self._open]
+        self.hold()
 
     def moved(self, state: PartitionState) -> None:
-        """Holds the partition if it is at its end."""
+        """Holds the partition if it is at its end, now or together with others."""
         end = self._offsets.get(state)
         if end is not None and state.position >= end:
-            self._subscription.hold([state], True)
+            self._open.discard(state)
+            self._to_hold.append(state)
+            if len(self._to_hold) * TOGETHER >= len(self._open):
+                self.hold()
+
+    def hold(self) -> None:
+        """Holds those that are at their ends and are not held yet."""
+        states, self._to_hold = self._to_hold, []
+        if states:
+            self._subscription.hold(states, True)
+
+    def changed(self) -> None:
+        """Something about partitions or positions is different: `reached` looks at all."""
+        self._current = False
 
     def outlived_by(self, cursor: Cursor | None) -> bool:
         """Whether there are ends, and `cursor` is not the iteration that they are for."""
@@ -53,14 +76,22 @@ class Ends:
 
     def reached(self) -> bool:
         """Whether all partitions are at their ends, or gone."""
+        if not self._current or not self._open:
+            self._look()
+        return not self._open
+
+    def _look(self) -> None:
         partitions = self._subscription.partitions
-        there = True
-        for state, end in self._offsets.items():
-            if partitions.get(state.tp) is state and not (state.located and state.position >= end):
-                there = False
-                if state.held:  # A seek has taken it back.
-                    self._subscription.hold([state], False)
-        return there
+        self._current = True
+        self._open = {
+            state
+            for state, end in self._offsets.items()
+            if partitions.get(state.tp) is state and not (state.located and state.position >= end)
+        }
+        self._to_hold = [state for state in self._to_hold if state not in self._open]
+        back = [state for state in self._open if state.held]  # A seek has taken them back.
+        if back:
+            self._subscription.hold(back, False)
 
     def within(
         self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
@@ -76,5 +107,5 @@ class Ends:
     def clear(self) -> None:
         """Lets the partitions go on."""
         held = [state for state in self._offsets if state.held]
-        self._cursor, self._offsets = None, {}
+        self._cursor, self._offsets, self._open, self._to_hold = None, {}, set(), []
         self._subscription.hold(held, False)

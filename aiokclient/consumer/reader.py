@@ -101,6 +101,7 @@ class Reader:
         self._buffer.sort_out()
         states = self._subscription.partitions.values()
         self._failed = any(state.phase is Phase.FAILED for state in states)
+        self._ends.changed()
         self._arrived.set()
 
     def report(self, error: Exception) -> None:
@@ -185,7 +186,9 @@ class Reader:
         return min(GIVE_WAY_S, max(left, 0.0))
 
     async def _wait(self, until: float) -> None:
+        self._ends.hold()
         await self._arrived.wait(until)
+        self._ends.changed()
         self._yielded, self._fresh = self._time(), False
 
     # -- chunks

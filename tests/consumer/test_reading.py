@@ -11,6 +11,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
+from aiokclient.consumer.subscription import SubscriptionState
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,
@@ -92,6 +93,35 @@ def test_a_seek_back_on_the_way_to_the_end() -> None:
             assert sorted(set(seen)) == [(p, i) for p in (0, 1) for i in range(10)]
 
     simulate(scenario, topics={"t": 2})
+
+
+def test_a_thousand_partitions_to_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are looked at some times, not once for each; one goes back and is read again."""
+    partitions = 1_000
+    looks = 0
+    hold = SubscriptionState.hold
+
+    def counting(self: SubscriptionState, states: Any, held: bool) -> None:
+        nonlocal looks
+        looks += 1
+        hold(self, states, held)
+
+    async def scenario(world: World) -> None:
+        for partition in range(partitions):
+            fill(world, 2, partition)
+        async with world.consumer("t") as consumer:
+            seen = []
+            async for record in consumer.until_end():
+                seen.append((record.partition, record.offset))
+                if len(seen) == partitions:
+                    consumer.seek(TopicPartition("t", seen[0][0]), 1)
+            assert len(seen) == partitions * 2 + 1
+            assert sorted(set(seen)) == [(p, i) for p in range(partitions) for i in range(2)]
+            assert not any(state.held for state in consumer._subscription.partitions.values())
+
+    monkeypatch.setattr(SubscriptionState, "hold", counting)
+    simulate(scenario, topics={"t": partitions})
+    assert looks < partitions / 5
 
 
 def test_to_the_end_from_the_end_and_of_nothing() -> None:
