@@ -18,9 +18,10 @@ cdef extern from "Python.h":
     PyTypeObject *_type "Py_TYPE"(PyObject *)
     PyObject *_item "PySequence_Fast_GET_ITEM"(object sequence, Py_ssize_t index)
     Py_ssize_t _size "PySequence_Fast_GET_SIZE"(object sequence)
-    int _append "PyList_Append"(PyObject *, PyObject *) except -1
-    void _decref "Py_DECREF"(PyObject *)
     void _xdecref "Py_XDECREF"(PyObject *)
+
+cdef extern from "_plain_tuple.h":
+    int aiok_append(PyObject *list, PyObject *item) except -1
 
 
 cdef uint64_t serials = 0
@@ -214,7 +215,7 @@ cdef class Gathering:
             item = _item(items, self._seen)
             if is_delivery(item) and batch_of(item) == written:
                 # As the one before: written, and nobody was called since.
-                self._note(batch, (<Delivery>item)._index, (<Delivery>item)._timestamp)
+                self._note(batch, (<Delivery>item)._index, 1, (<Delivery>item)._timestamp)
                 self._seen += 1
                 continue
             delivery = delivery_at(items, self._seen)
@@ -230,7 +231,7 @@ cdef class Gathering:
     cdef object _collect_runs(self, Py_ssize_t limit):
         cdef DeliveryRuns runs = self._runs
         cdef Py_ssize_t end = min(len(runs), self._seen + limit)
-        cdef Py_ssize_t start
+        cdef Py_ssize_t start, count
         cdef Run *run
         cdef DeliveryBatch batch, pending
         while self._seen < end:
@@ -239,8 +240,9 @@ cdef class Gathering:
             batch = runs._batches[run.number]
             while self._seen < run.end and self._seen < end:
                 if is_written(batch):
-                    self._note(batch, run.first + self._seen - start, run.timestamp)
-                    self._seen += 1
+                    count = min(run.end, end) - self._seen
+                    self._note(batch, run.first + self._seen - start, count, run.timestamp)
+                    self._seen += count
                     continue
                 pending = self._take(batch, run.first + self._seen - start, run.timestamp)
                 if pending is not None:
@@ -264,13 +266,14 @@ cdef class Gathering:
                 self.failure = error
             self.results.append(error)
             return None
-        self._note(batch, index, timestamp)
+        self._note(batch, index, 1, timestamp)
         return None
 
-    cdef int _note(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except -1:
-        """Append where a written record is. Nothing of Python is called."""
-        cdef PyObject *result
-        cdef int failed
+    cdef int _note(
+        self, DeliveryBatch batch, Py_ssize_t index, Py_ssize_t count, int64_t timestamp
+    ) except -1:
+        """Append where so many written records are. Nothing of Python is called."""
+        cdef PyObject *results = <PyObject *>self.results
         if batch.append_time >= 0:
             timestamp = batch.append_time
         if self._time == NULL or self._time_is != timestamp:
@@ -278,11 +281,9 @@ cdef class Gathering:
             self._time = NULL
             self._time = _new_long(timestamp)
             self._time_is = timestamp
-        result = placed(batch, index, self._time)
-        try:
-            return _append(<PyObject *>self.results, result)
-        finally:
-            _decref(result)
+        for index in range(index, index + count):
+            aiok_append(results, placed(batch, index, self._time))
+        return 0
 
 
 cdef inline bint is_delivery(PyObject *item) noexcept:

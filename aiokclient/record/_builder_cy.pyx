@@ -30,7 +30,12 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from aiokclient.record._decode_cy cimport Head, decode_parts
-from aiokclient.record._native cimport aiok_put, aiok_varint_size, aiok_write_varint
+from aiokclient.record._native cimport (
+    aiok_put,
+    aiok_varint_size,
+    aiok_write_value,
+    aiok_write_varint,
+)
 
 __all__ = ["RecordBatchBuilder"]
 
@@ -104,6 +109,14 @@ cdef class RecordBatchBuilder:
         cdef int64_t time = timestamp
         cdef Py_ssize_t size = self.size, count = self.count, first = count, index = start + 1
         cdef Part key, value
+        cdef uint8_t delta[10]
+        cdef uint8_t *at
+        cdef int delta_size = <int>(
+            aiok_write_varint(
+                delta, <int64_t>(<uint64_t>time - <uint64_t>self._base_timestamp)
+            )
+            - delta
+        )
         key.at, key.size = NULL, -1
         try:
             while index < PySequence_Fast_GET_SIZE(items):
@@ -111,7 +124,19 @@ cdef class RecordBatchBuilder:
                 if not take(item, &value):
                     item = plain(item)
                     take(item, &value)
-                if write(self, time, &key, &value, NULL, 0) < 0:
+                at = aiok_write_value(
+                    self._data + self.size,
+                    self._data + min(self._room, self._limit),
+                    delta,
+                    delta_size,
+                    self.count,
+                    value.at,
+                    value.size,
+                )
+                if at != NULL:
+                    self.size = at - self._data
+                    self.count += 1
+                elif write(self, time, &key, &value, NULL, 0) < 0:
                     break
                 index += 1
         except BaseException:
@@ -336,6 +361,23 @@ cdef Py_ssize_t write(
     cdef uint64_t base = <uint64_t>builder._base_timestamp if index else <uint64_t>time
     cdef int64_t delta = <int64_t>(<uint64_t>time - base)
     cdef uint8_t *at
+    cdef uint8_t digits[10]
+    if headers == NULL and key.size < 0 and index and not builder.closed:
+        at = aiok_write_value(
+            builder._data + builder.size,
+            builder._data + min(builder._room, builder._limit),
+            digits,
+            <int>(aiok_write_varint(digits, delta) - digits),
+            index,
+            value.at,
+            value.size,
+        )
+        if at != NULL:
+            builder.size = at - builder._data
+            builder.count = index + 1
+            if time > builder.max_timestamp:
+                builder.max_timestamp = time
+            return index
     body = 1 + aiok_varint_size(delta) + aiok_varint_size(index)
     body += field_size(key) + field_size(value) + aiok_varint_size(header_count)
     if headers != NULL:

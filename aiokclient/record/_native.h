@@ -106,6 +106,50 @@ aiok_write_varint(uint8_t *at, int64_t number)
     return at;
 }
 
+/* Writes a record that is a value and nothing else, behind the first one of a batch, and answers what
+follows it. NULL, and nothing is written, where it does not end by `end`, or its numbers take more
+than two bytes. `delta` is its timestamp, as a varint. */
+static inline uint8_t *
+aiok_write_value(uint8_t *at, const uint8_t *end, const uint8_t *delta, int delta_size,
+                 Py_ssize_t index, const uint8_t *value, Py_ssize_t value_size)
+{
+    Py_ssize_t body = 5 + delta_size + (index > 63) + (value_size > 63) + value_size;
+    if (value_size < 0 || index > 8191 || body > 8191 || body + 2 > end - at) {
+        return NULL;
+    }
+    if (body > 63) {
+        *at++ = (uint8_t)(body << 1 | 128);
+        *at++ = (uint8_t)(body >> 6);
+    }
+    else {
+        *at++ = (uint8_t)(body << 1);
+    }
+    *at++ = 0;
+    *at++ = delta[0];
+    for (int i = 1; i < delta_size; i++) {
+        *at++ = delta[i];
+    }
+    if (index > 63) {
+        *at++ = (uint8_t)(index << 1 | 128);
+        *at++ = (uint8_t)(index >> 6);
+    }
+    else {
+        *at++ = (uint8_t)(index << 1);
+    }
+    *at++ = 1;
+    if (value_size > 63) {
+        *at++ = (uint8_t)(value_size << 1 | 128);
+        *at++ = (uint8_t)(value_size >> 6);
+    }
+    else {
+        *at++ = (uint8_t)(value_size << 1);
+    }
+    memcpy(at, value, value_size);
+    at += value_size;
+    *at++ = 0;
+    return at;
+}
+
 static int
 aiok_read_long(const uint8_t **at, const uint8_t *end, int longest, uint64_t *zigzag)
 {

@@ -37,6 +37,15 @@ cdef extern from "_native.h":
     void aiok_put(uint8_t *at, uint64_t number, int bytes) nogil
     int aiok_varint_size(int64_t number) nogil
     uint8_t *aiok_write_varint(uint8_t *at, int64_t number) nogil
+    uint8_t *aiok_write_value(
+        uint8_t *at,
+        const uint8_t *end,
+        const uint8_t *delta,
+        int delta_size,
+        Py_ssize_t index,
+        const uint8_t *value,
+        Py_ssize_t value_size,
+    ) nogil
     int aiok_read_varint(const uint8_t **at, const uint8_t *end, int32_t *number) nogil
     int aiok_read_bytes(
         const uint8_t **at, const uint8_t *end, const uint8_t **content, int32_t *size

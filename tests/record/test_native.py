@@ -204,6 +204,37 @@ def test_building(steps: list[Any], limit: int, codec: Compression, numbers: Any
     same(lambda b: b.append(1, None, b""))
 
 
+EDGES = [0, 1, 55, 56, 57, 58, 62, 63, 64, 65, 8180, *range(8183, 8195), 1 << 20]
+DELTAS = [0, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 40]
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("before", [1, 63, 64, 65, 8191, 8192])
+def test_where_numbers_take_another_byte(before: int, delta: int) -> None:
+    """Of every number in a record, with all the room that there may be and with the exact room."""
+    for size in EDGES if before < 100 else EDGES[:3]:
+        value = bytes(size)
+        free = None
+        for spare in (LIMIT, 0, -1):
+            limit = 4 * LIMIT if free is None else free + spare
+            made = []
+            for module in (_builder_cy, _builder_py):
+                for many in (False, True):
+                    b = module.RecordBatchBuilder(limit=limit)
+                    assert b.append_values(1 << 41, [b""] * before, 0) == before
+                    if many:
+                        taken = b.append_values((1 << 41) + delta, [b"", value, value], 0)
+                        made.append((taken, b.size, b.max_timestamp, bytes(b.seal())))
+                    else:
+                        added = [b""] + [value] * 2
+                        indexes = [b.append((1 << 41) + delta, None, v) for v in added]
+                        taken = sum(index >= 0 for index in indexes)
+                        made.append((taken, b.size, b.max_timestamp, bytes(b.seal())))
+            assert made[1:] == made[:-1]
+            assert made[0][0] == (2 if spare == -1 else 3)
+            free = made[0][1] if free is None else free
+
+
 @given(st.binary(max_size=1100), st.integers(0, 9), st.booleans())
 def test_checksums_of_all_sizes(value: bytes, before: int, right: bool) -> None:
     data = bytearray(built(_builder_cy.RecordBatchBuilder, [(0, None, value)]).seal())
