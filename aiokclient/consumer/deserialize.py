@@ -17,6 +17,9 @@ _Function: TypeAlias = Callable[[str, bytes, Headers], Any]
 class Deserializers:
     """The two of a consumer, and what is done with records that they fail on.
 
+    With `memoryview` for the value the records have to be read as `views`, without a copy of each;
+    all else gets bytes nevertheless.
+
     `on_error(error)` answers what stands for the key or value that could not be read, or SKIP to
     leave the record out.
     """
@@ -27,8 +30,11 @@ class Deserializers:
         value: Any = None,
         on_error: Callable[[RecordError], Any] | None = None,
     ) -> None:
+        self.views = value is memoryview
         self._key = _function(key, "key_deserializer")
         self._value = _function(value, "value_deserializer")
+        if self.views:
+            self._key, self._value = None if key is memoryview else _copied(self._key), None
         self._on_error = on_error
 
     def __bool__(self) -> bool:
@@ -84,10 +90,21 @@ def _record_error(part: str, raw: RawRecord) -> RecordError:
         f"The {part} was refused by its deserializer",
         topic_partition=TopicPartition(raw.topic, raw.partition),
         offset=raw.offset,
-        raw_key=raw.key,
-        raw_value=raw.value,
+        raw_key=_bytes(raw.key),
+        raw_value=_bytes(raw.value),
         headers=raw.headers,
     )
+
+
+def _bytes(data: bytes | memoryview | None) -> bytes | None:
+    return bytes(data) if isinstance(data, memoryview) else data
+
+
+def _copied(function: _Function | None) -> _Function:
+    """The same for a view of the bytes."""
+    if function is None:
+        return lambda topic, data, headers: bytes(data)
+    return lambda topic, data, headers: function(topic, bytes(data), headers)
 
 
 def _function(deserializer: Any, option: str) -> _Function | None:

@@ -192,6 +192,7 @@ class Unpacker:
             batch.records,
             *fetch.state.tp,
             fetch.offset,
+            copy=not self._deserializers.views,
             check_crcs=self._check_crcs,
             limit=limit,
         )

@@ -157,9 +157,10 @@ cdef class RecordBatch:
     ):
         """The records from `start_offset` on, those of a control batch as well.
 
-        Keys and values are bytes; with `copy=False` they are memoryviews that keep the whole batch
-        in memory. Raises CorruptRecordError if the checksum is wrong (unless `check_crcs` is
-        False), if the records cannot be decompressed into `limit` bytes or cannot be decoded.
+        Keys and values are bytes; with `copy=False` they are read-only memoryviews that keep in
+        memory what the batch is a part of, or its decompressed bytes. CorruptRecordError if the
+        checksum is wrong (unless `check_crcs` is False), if the records cannot be decompressed
+        into `limit` bytes or cannot be decoded.
         """
         kind = RECORDS if copy else VIEWS
         return read(self, kind, topic, partition, start_offset, check_crcs, limit)
@@ -298,7 +299,7 @@ cdef object decode(RecordBatch batch, Kind kind, Head *head, Place place, object
     cdef Py_ssize_t start, size
     source = content(batch, limit, &start, &size)
     if kind == VIEWS:
-        source = memoryview(bytes(source[start : start + size]))
+        source = memoryview(source).toreadonly()[start : start + size]
         start = 0
     PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
     try:

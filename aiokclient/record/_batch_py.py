@@ -177,9 +177,10 @@ class RecordBatch:
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """The records from `start_offset` on, those of a control batch as well.
 
-        Keys and values are bytes; with `copy=False` they are memoryviews that keep the whole batch
-        in memory. Raises CorruptRecordError if the checksum is wrong (unless `check_crcs` is
-        False), if the records cannot be decompressed into `limit` bytes or cannot be decoded.
+        Keys and values are bytes; with `copy=False` they are read-only memoryviews that keep in
+        memory what the batch is a part of, or its decompressed bytes. CorruptRecordError if the
+        checksum is wrong (unless `check_crcs` is False), if the records cannot be decompressed
+        into `limit` bytes or cannot be decoded.
         """
         return self._read(ConsumerRecord, topic, partition, start_offset, copy, check_crcs, limit)
 
@@ -229,7 +230,8 @@ class RecordBatch:
         check_crcs: bool,
         limit: int,
     ) -> list[R]:
-        data = bytes(decompress(self._attributes & CODEC_MASK, self.buffer[HEADER_SIZE:], limit))
+        content = self.buffer[HEADER_SIZE:]
+        data = bytes(decompress(self._attributes & CODEC_MASK, content, limit))
         head = Head(
             self.base_offset,
             self.last_offset,
@@ -241,7 +243,9 @@ class RecordBatch:
             partition,
             start_offset,
         )
-        source = data if copy else memoryview(data)
+        source: bytes | memoryview = data
+        if not copy:
+            source = memoryview(data) if self.is_compressed else content.toreadonly()
         return decode(data, source, head, make)
 
     def _compute_crc(self) -> int:

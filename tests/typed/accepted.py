@@ -119,6 +119,16 @@ async def consume_by_object(client: Client) -> None:
             assert_type(record.value, Order | None)
 
 
+async def consume_views(servers: str) -> None:
+    views: Consumer[bytes, memoryview] = Consumer(
+        "orders", bootstrap_servers=servers, value_deserializer=memoryview
+    )
+    async with views as consumer:
+        async for record in consumer:
+            assert_type(record.key, bytes | None)
+            assert_type(record.value, memoryview | None)
+
+
 async def consume_bytes(servers: str) -> None:
     async with Consumer("orders", bootstrap_servers=servers) as consumer:
         assert_type(consumer, Consumer[bytes, bytes])
