@@ -185,9 +185,8 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
 
     @property
     def bootstrap_servers(self) -> str:
-        """All brokers, as `host:port` with commas between."""
-        brokers = self._state.brokers.values()
-        return ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+        """All brokers, as `host:port` with commas between. IllegalStateError before the start."""
+        return ",".join(f"{host}:{port}" for host, port in map(self.address, self.brokers))
 
     @property
     def brokers(self) -> list[int]:
@@ -200,8 +199,14 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
         return self._state.cluster_id
 
     def address(self, broker: int) -> tuple[str, int]:
-        """Host and port of a broker; the port stays the same when it is stopped and started."""
+        """Host and port of a broker; the port stays the same when it is stopped and started.
+
+        IllegalStateError before the cluster is started: it has no ports then.
+        """
         found = self._broker(broker)
+        if not found.port:
+            text = "the cluster has no ports before its start: use it by `with` or `async with`"
+            raise IllegalStateError(text)
         return found.host, found.port
 
     @property

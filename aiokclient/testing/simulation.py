@@ -21,6 +21,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from aiokclient.errors import IllegalStateError
 from aiokclient.testing.cluster import EmbeddedCluster
 from aiokclient.testing.loop import VirtualLoop
 from aiokclient.testing.network import VirtualConnector, VirtualNetwork, Weather
@@ -76,8 +77,11 @@ class Simulation:
         """Run ``main(self)`` to its end and return its result.
 
         Raises what it raises, or `SimulationError` when it waits for ever, spins, or reaches
-        the limit; each with a note that names the seed.
+        the limit; each with a note that names the seed. IllegalStateError where an event loop runs.
         """
+        if asyncio._get_running_loop() is not None:
+            text = "a simulation has a loop of its own: run it where no event loop runs"
+            raise IllegalStateError(text)
         try:
             with asyncio.Runner(loop_factory=self._make_loop) as runner:
                 return runner.run(self._main(main))

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from aiokclient import Consumer, Producer
+from aiokclient.errors import IllegalStateError
 from aiokclient.testing import Simulation, SimulationError
 
 EPOCH_MS = 1_700_000_000_000
@@ -43,6 +44,11 @@ def test_a_failure_names_the_seed() -> None:
     with pytest.raises(ValueError, match="something") as raised:
         Simulation(1234).run(main)
     assert "simulation seed 1234, at 5.000 virtual seconds" in raised.value.__notes__[0]
+
+
+async def test_not_within_a_loop() -> None:
+    with pytest.raises(IllegalStateError, match="a loop of its own"):
+        Simulation(seed=1).run(lambda sim: asyncio.sleep(0))
 
 
 def test_a_program_that_never_ends_is_stopped() -> None:

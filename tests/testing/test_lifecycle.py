@@ -64,8 +64,12 @@ def test_used_once():
     cluster = EmbeddedCluster()
     with pytest.raises(errors.IllegalStateError, match="not running"):
         cluster.produce("x", [b"v"])
+    for ask in (lambda: cluster.bootstrap_servers, lambda: cluster.address(1)):
+        with pytest.raises(errors.IllegalStateError, match="before its start"):
+            ask()
     with cluster:
         pass
+    assert cluster.bootstrap_servers == "{}:{}".format(*cluster.address(1))
     with pytest.raises(errors.IllegalStateError, match="used once"), cluster:
         pass
 
