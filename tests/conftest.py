@@ -6,6 +6,7 @@ the environment runs the tests of ``kafka`` against a cluster of your own.
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +28,10 @@ from kafka_harness.node import running
 # A machine that is busy with other things makes no test fail.
 settings.register_profile("any time", deadline=None)
 settings.load_profile("any time")
+
+# Where the tests themselves run in the background, what they start would ignore interrupts as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
 REAL = {"kafka", "kafka3", "kafka_old"}

@@ -90,13 +90,17 @@ def test_produce_then_consume(orders: str, heading: str) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         # It reads for ever; a test that waits for ever is ended by its timeout.
-        for line in process.stdout:
-            wanted.discard(line.rstrip("\n"))
-            wanted_values.discard(line.split()[-1])
-            if not wanted and not wanted_values:
-                break
-        process.send_signal(signal.SIGINT)
-        errors = process.stderr.read()
+        try:
+            for line in process.stdout:
+                wanted.discard(line.rstrip("\n"))
+                wanted_values.discard(line.split()[-1])
+                if not wanted and not wanted_values:
+                    break
+            process.send_signal(signal.SIGINT)
+            errors = process.stderr.read()
+        except BaseException:
+            process.kill()
+            raise
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert not re.search("never retrieved|was destroyed|ResourceWarning", errors)
