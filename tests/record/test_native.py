@@ -366,11 +366,16 @@ def blocks() -> int:
     return sys.getallocatedblocks()
 
 
-def test_nothing_leaks() -> None:
-    work(200)
+def grown(rounds: int) -> int:
     before = blocks()
-    work(8_000)  # reads and writes 1e5 batches
-    assert blocks() - before < 200
+    work(rounds)
+    return blocks() - before
+
+
+def test_nothing_leaks() -> None:
+    """A leak would be there each time; lists of spare memory, and Python's own, grow at first."""
+    work(200)
+    assert any(grown(8_000) < 200 for _ in range(4))  # Each reads and writes 1e5 batches.
 
 
 @pytest.mark.parametrize("seal", [b"good", b"bad"])
