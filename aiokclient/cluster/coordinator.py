@@ -112,9 +112,11 @@ class CoordinatorLocator:
     async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
         waited_s = patience_s(self._in_vain, self._timeout_s)
         try:
-            async with asyncio.timeout(waited_s):
+            async with asyncio.timeout(waited_s) as waiting:
                 found = await self._ask(kind, keys)
         except TimeoutError:
+            if not waiting.expired():
+                raise  # That of a connection or a request, which says more.
             self._in_vain += 1
             text = f"no answer within {waited_s:.1f} s"
             raise ApiTimeoutError(text, api="FindCoordinator") from None

@@ -34,7 +34,8 @@ class Deserializers:
         self._key = _function(key, "key_deserializer")
         self._value = _function(value, "value_deserializer")
         if self.views:
-            self._key, self._value = None if key is memoryview else _copied(self._key), None
+            self._key = None if key is memoryview else _copied(self._key)
+            self._value = None
         self._on_error = on_error
 
     def __bool__(self) -> bool:

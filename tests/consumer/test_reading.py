@@ -11,6 +11,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
+from aiokclient.consumer.positions import PartitionState
 from aiokclient.consumer.subscription import SubscriptionState
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -99,11 +100,13 @@ def test_a_thousand_partitions_to_their_ends(monkeypatch: pytest.MonkeyPatch) ->
     """All of them are looked at some times, not once for each; one goes back and is read again."""
     partitions = 1_000
     looks = 0
+    stopped: set[PartitionState] = set()
     hold = SubscriptionState.hold
 
     def counting(self: SubscriptionState, states: Any, held: bool) -> None:
         nonlocal looks
         looks += 1
+        stopped.update(states if held else ())
         hold(self, states, held)
 
     async def scenario(world: World) -> None:
@@ -121,6 +124,7 @@ def test_a_thousand_partitions_to_their_ends(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(SubscriptionState, "hold", counting)
     simulate(scenario, topics={"t": partitions})
+    assert len(stopped) == partitions
     assert looks < partitions / 5
 
 

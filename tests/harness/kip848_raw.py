@@ -3,7 +3,8 @@
 import uuid
 from typing import NamedTuple
 
-from aiokclient.errors import ERRORS_BY_CODE
+from parity import named
+
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages import incremental_alter_configs as alter
 from aiokclient.protocol.messages import offset_commit, offset_fetch
@@ -18,10 +19,6 @@ from aiokclient.protocol.messages.sync_group import SyncGroupRequestAssignment
 
 GROUP = 32
 LIMIT = 2000
-
-
-def named(code):
-    return ERRORS_BY_CODE[code].name if code else "ok"
 
 
 class Beat(NamedTuple):

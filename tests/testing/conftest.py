@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from parity import named
 
-from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
 from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages import create_topics
@@ -260,10 +260,6 @@ def wire_to() -> Iterator[Any]:
 _names = itertools.count()
 
 
-def error_name(code: int) -> str | None:
-    return ERRORS_BY_CODE[code].name if code else "ok"
-
-
 class Place:
     """One broker: a connection to it, fresh topics, the requests of `wire` in one line."""
 
@@ -295,16 +291,16 @@ class Place:
 
     def produced(self, topic, *values, **options):
         answer = self.connection.produce(topic, self.wire.batch(*values, **options))
-        return error_name(answer.error_code), answer.base_offset
+        return named(answer.error_code), answer.base_offset
 
     def list_offset(self, topic, timestamp, **options):
         answer = self.connection.list_offset(topic, timestamp, **options)
-        return error_name(answer.error_code), answer.offset, answer.timestamp, answer.leader_epoch
+        return named(answer.error_code), answer.offset, answer.timestamp, answer.leader_epoch
 
     def fetched(self, topic, **options):
         answer = self.connection.fetch(topic, **options)
         return (
-            error_name(answer.error_code),
+            named(answer.error_code),
             answer.high_watermark,
             answer.last_stable_offset,
             answer.log_start_offset,

@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from kip848_raw import Classic, Group, assignment, joined, named, subscription
-from parity import Scenarios
+from kip848_raw import Classic, Group, assignment, joined, subscription
+from parity import Scenarios, named
 
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages.create_partitions import CreatePartitionsTopic

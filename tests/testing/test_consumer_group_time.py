@@ -1,7 +1,8 @@
 """Groups of the new consumer protocol on the embedded cluster: sessions, timers, coordinators."""
 
 import pytest
-from kip848_raw import Classic, Group, assignment, named, subscription
+from kip848_raw import Classic, Group, assignment, subscription
+from parity import named
 
 from aiokclient.errors import CoordinatorLoadInProgressError, GroupAuthorizationError
 from aiokclient.protocol import ApiKey, messages

@@ -7,9 +7,8 @@ import time
 import uuid
 
 import pytest
-from parity import Scenarios
+from parity import Scenarios, named
 
-from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages import (
     alter_configs,
@@ -29,7 +28,7 @@ scenario = SCENARIOS.add
 
 def told(answer):
     """The error, and whether its message is null, empty or a text."""
-    name = ERRORS_BY_CODE[answer.error_code].name if answer.error_code else "ok"
+    name = named(answer.error_code)
     return name, answer.error_message and "text"
 
 
@@ -175,7 +174,7 @@ def configs_described(place):
         )
         request = messages.DescribeConfigsRequest(resources=[wanted])
         (result,) = place.request(request).results
-        code = ERRORS_BY_CODE[result.error_code].name if result.error_code else "ok"
+        code = named(result.error_code)
         return code, result.configs
 
     def flags(kind, resource, *keys):
