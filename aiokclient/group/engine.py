@@ -33,6 +33,9 @@ __all__ = ["GroupEngine"]
 
 logger = logging.getLogger("aiokclient.group")
 
+ID_S = 1.0
+"""So long a member that is to leave waits for the id that it has just asked for."""
+
 
 class GroupEngine:
     """Joins, stays and leaves. Made in the loop; `run` is spawned once; all else is for others.
@@ -223,8 +226,21 @@ class GroupEngine:
         if only_in not in (None, self.state) or (self.state, event) not in TABLE:
             return
         self._posted.append((member, event))
-        if self._step is not None:
+        if self._step is None:
+            return
+        if event is Event.PAUSED and self._asks_for_id():
+            # The id is needed to leave: rebalances wait for who was given one and does not join.
+            self._step.deadline = asyncio.get_running_loop().time() + ID_S
+        else:
             self._step.cancel()
+
+    def _asks_for_id(self) -> bool:
+        """Whether the coordinator may be about to give this member an id."""
+        return (
+            self.state is MemberState.JOINING
+            and not self._member.member_id
+            and bool(self._link.parked_at())
+        )
 
     def _told(self, member: GroupMetadata, event: Event | None) -> None:
         """What a heartbeat was answered."""

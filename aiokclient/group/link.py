@@ -79,13 +79,17 @@ class Link:
     def parks_elsewhere(self) -> bool:
         """Whether a request is parked at a broker that is not the coordinator any more. Plain."""
         known = self._cluster.coordinators.cached("group", self._settings.group_id)
-        parked_at = [
+        parked_at = self.parked_at()
+        return known is not None and bool(parked_at) and known not in parked_at
+
+    def parked_at(self) -> list[int]:
+        """The brokers that have not answered a JoinGroup or SyncGroup yet. Plain."""
+        return [
             node_id
             for node_id in self._cluster.metadata.brokers
             if (connection := self._cluster.connected(node_id, Purpose.JOIN, self))
             and connection.in_flight
         ]
-        return known is not None and bool(parked_at) and known not in parked_at
 
     async def leave(self, member: GroupMetadata, reason: str) -> None:
         """Tells the coordinator that the member has gone, if it can be told in time."""

@@ -146,6 +146,37 @@ def test_paused_while_it_leaves_and_resumed() -> None:
     simulate(scenario)
 
 
+def test_paused_while_it_asks_for_an_id() -> None:
+    """It waits for the id, to leave with it: the others' next rebalance would wait for it."""
+
+    async def scenario(world: World) -> None:
+        with world.cluster.delay(ApiKey.JOIN_GROUP, 0.5):
+            async with engine_in(world, Handler()):
+                await world.cluster.until(lambda: bool(world.requests(ApiKey.JOIN_GROUP)))
+        assert len(world.requests(ApiKey.JOIN_GROUP)) == len(world.requests(ApiKey.LEAVE_GROUP))
+        handler = Handler()
+        async with engine_in(world, handler) as engine:
+            await stable(handler)
+            engine.rejoin("again")
+            began = world.now
+            await stable(handler)
+            assert world.now - began < 1
+
+    simulate(scenario)
+
+
+def test_paused_while_nobody_gives_it_an_id() -> None:
+    async def scenario(world: World) -> None:
+        with world.cluster.delay(ApiKey.JOIN_GROUP, 5):
+            async with engine_in(world, Handler()):
+                await world.cluster.until(lambda: bool(world.requests(ApiKey.JOIN_GROUP)))
+                began = world.now
+            assert world.now - began < 1.5
+        assert world.requests(ApiKey.LEAVE_GROUP) == []
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("call", ["assign", "began", "before_rejoin"])
 def test_pausing_cuts_a_call_short(call: str) -> None:
     async def scenario(world: World) -> None:

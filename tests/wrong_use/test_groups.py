@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
@@ -19,6 +20,9 @@ from aiokclient.errors import (
 )
 
 
+groups = itertools.count()
+
+
 def made(servers: str = "localhost:9092", **options: Any) -> GroupMember:
     options = {
         "protocol_type": "test",
@@ -26,7 +30,7 @@ def made(servers: str = "localhost:9092", **options: Any) -> GroupMember:
         "bootstrap_servers": servers,
         **options,
     }
-    return GroupMember("wrongly used", **options)
+    return GroupMember(f"wrongly used {next(groups)}", **options)
 
 
 @pytest.fixture
