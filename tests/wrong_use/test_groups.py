@@ -19,7 +19,6 @@ from aiokclient.errors import (
     WrongThreadError,
 )
 
-
 groups = itertools.count()
 
 
