@@ -247,8 +247,11 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
     def reset(self) -> None:
         """Take all faults back and forget the requests; brokers that are down or paused go on.
 
-        Topics and their records stay, and so do leaders and groups.
+        What clients had sent by then is forgotten too, though no broker has read it yet; but not
+        from the thread of the cluster's own loop, where it is read at the loop's next turn. Topics
+        and their records stay, and so do leaders and groups.
         """
+        self._runner.catch_up()
         self._runner.call(self._take_back)
         for broker in self.brokers:
             if not self._broker(broker).alive:

@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _PATIENCE_S = 60.0
 _AGAIN_S = 0.05
+_TURNS = 6
 _TOO_LATE = "what was waited for did not come about within {} s"
 
 
@@ -115,8 +116,7 @@ class Runner:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # Transports that were aborted close in the next turns of the loop.
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await _some_turns()
         self._loop = None
 
     # -- controls --------------------------------------------------------------------------
@@ -160,6 +160,11 @@ class Runner:
         task = loop.create_task(function())
         self._tasks[task] = None
         task.add_done_callback(self._done)
+
+    def catch_up(self) -> None:
+        """Let the loop take in what has come for it by now; within the loop's thread: nothing."""
+        if not self.inside:
+            self.call_async(_some_turns)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
@@ -241,6 +246,12 @@ class Watch:
         if self._callbacks:
             for callback in list(self._callbacks):
                 callback()
+
+
+async def _some_turns() -> None:
+    """As many turns of the loop as a connection takes to be accepted and read, or to close."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
 
 
 def _result(future: concurrent.futures.Future[T]) -> T:

@@ -124,6 +124,26 @@ class TestFail:
         assert wire.leader().produce("orders", wire.batch(b"v")).error_code == 0
         assert [wire.to(node).request(METADATA).controller_id for node in (1, 2, 3)] == [1, 1, 1]
 
+    def test_reset_forgets_what_was_sent_and_is_not_read_yet(self, cluster, wire):
+        """The last request of a client that has gone is not counted for who comes after it."""
+        busy, go_on = threading.Event(), threading.Event()
+
+        def hold(request, response):
+            busy.set()
+            assert go_on.wait(20)
+            return response
+
+        held, gone = wire.to(1), wire.to(2)
+        with cluster.alter(ApiKey.METADATA, hold, broker=1):
+            held.send(METADATA)
+            assert busy.wait(20)
+            gone.send(METADATA)
+            gone.socket.close()
+            threading.Timer(0.05, go_on.set).start()
+            cluster.reset()
+        wire.to(3).request(METADATA)
+        assert [each.broker for each in cluster.requests] == [3]
+
 
 class TestDropDelayThrottle:
     def test_dropped_before(self, cluster, wire):
