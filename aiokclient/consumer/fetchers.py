@@ -187,7 +187,12 @@ class Fetchers:
         return decide(error, Scope.FETCH, attempts, math.inf, self.cluster.clock.rng, self._backoff)
 
     def refresh(self, node_id: int, reason: str) -> None:
-        """Has the leaders of what is read from the broker looked up anew."""
+        """Has the leaders of what is read from the broker looked up anew.
+
+        Not at the end, which cuts off the fetch that is under way.
+        """
+        if not self._started:
+            return
         now = self.cluster.clock.monotonic()
         states = self._subscription.partitions.values()
         topics = [state.tp.topic for state in states if self._node(state, now) == node_id]

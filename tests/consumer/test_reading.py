@@ -418,6 +418,25 @@ def test_close_ends_a_running_loop() -> None:
     simulate(scenario)
 
 
+def test_a_close_asks_the_brokers_nothing() -> None:
+    """The fetch that it cuts off is no sign that the leader is gone."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 3)
+        async with world.client() as client:
+            for _ in range(3):
+                consumer = Consumer("t", client=client, auto_offset_reset="earliest")
+                await consumer.start()
+                assert len(await consumer.poll()) == 3
+                await asyncio.sleep(1)
+                closing = world.now
+                await consumer.close()
+                await asyncio.sleep(5)
+                assert {r.api for r in world.cluster.requests if r.at > closing} <= {ApiKey.FETCH}
+
+    simulate(scenario)
+
+
 def test_before_the_start() -> None:
     async def scenario(world: World) -> None:
         consumer = world.consumer()
