@@ -1,9 +1,7 @@
 """The first contact: who answers first, who never will, and what is said about it."""
 
 import asyncio
-import logging
 import socket
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,34 +31,6 @@ async def test_one_of_many_answers(
     await client.start()
     assert client.metadata.cluster_id == "scripted"
     await client.close()
-
-
-async def test_nobody_there(
-    quick: Quick, unused_tcp_port_factory: Callable[[], int], caplog: pytest.LogCaptureFixture
-) -> None:
-    ports = [unused_tcp_port_factory(), unused_tcp_port_factory()]
-    servers = [f"127.0.0.1:{port}" for port in ports]
-    client = client_of(*servers, quick=quick, default_api_timeout_ms=50)
-    with caplog.at_level(logging.WARNING), pytest.raises(BootstrapError) as caught:
-        await client.start()
-    assert dict(caught.value.attempts).keys() == set(servers)
-    for server in servers:
-        assert f"{server}: " in str(caught.value)
-    assert "Connection refused" in str(caught.value)
-    assert len(caplog.records) == 2, "one warning for each server, not one for each attempt"
-
-
-@pytest.mark.fault(16)
-async def test_a_name_that_does_not_resolve(quick: Quick) -> None:
-    class Nameless(TcpConnector):
-        async def resolve(self, host: str, port: int) -> list[Address]:
-            raise OSError(-2, "Name or service not known")
-
-    client = client_of(
-        "kafka.example:9092", quick=quick, default_api_timeout_ms=30, connector=Nameless()
-    )
-    with pytest.raises(BootstrapError, match=r"kafka\.example.*cannot be resolved"):
-        await client.start()
 
 
 @pytest.mark.fault(16)

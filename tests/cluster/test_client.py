@@ -1,13 +1,12 @@
 """Routing, the retry loop, deadlines; over a scripted broker."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from scripted import ScriptedBroker
 
-from aiokclient.cluster import brokers as cluster_brokers
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader, Target
 from aiokclient.errors import (
@@ -18,7 +17,6 @@ from aiokclient.errors import (
     GroupAuthorizationError,
     InvalidMetadataError,
     KafkaError,
-    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from aiokclient.network.pool import Purpose
@@ -91,36 +89,6 @@ async def test_a_lost_connection_is_retried(broker: ScriptedBroker, open_client:
     assert broker.count(LIST) == 3
 
 
-async def test_an_attempt_without_answer_is_retried(
-    broker: ScriptedBroker, open_client: Open
-) -> None:
-    script(broker, None, 0)
-    client = await open_client(request_timeout_ms=20)
-    await client.request(ListGroupsRequest(), AnyBroker())
-    assert broker.count(LIST) == 2
-    assert broker.opened == 2, "the connection without an answer was closed"
-
-
-async def test_the_deadline_names_the_last_error(broker: ScriptedBroker, open_client: Open) -> None:
-    script(broker, 15)
-    client = await open_client()
-    with pytest.raises(ApiTimeoutError) as caught:
-        await client.request(ListGroupsRequest(), AnyBroker(), timeout=0.05)
-    assert isinstance(caught.value.__cause__, KafkaError)
-    assert caught.value.__cause__.code == 15
-    assert caught.value.api == "ListGroups"
-
-
-async def test_the_deadline_of_a_call_leaves_the_connection(
-    broker: ScriptedBroker, open_client: Open
-) -> None:
-    script(broker, None, 0)
-    client = await open_client()
-    with pytest.raises(ApiTimeoutError):
-        await client.request(ListGroupsRequest(), AnyBroker(), timeout=0.02)
-    assert client.connected(1, Purpose.CONTROL) is not None
-
-
 async def test_a_check_finds_errors_inside(broker: ScriptedBroker, open_client: Open) -> None:
     script(broker, 0)
     client = await open_client()
@@ -143,20 +111,6 @@ async def test_a_leader_that_moved(broker: ScriptedBroker, open_client: Open) ->
         broker.handlers[LIST] = moved
         await client.request(ListGroupsRequest(), Leader("orders", 0))
         assert (broker.count(LIST), second.count(LIST)) == (1, 1)
-
-
-async def test_a_topic_that_does_not_exist(broker: ScriptedBroker, open_client: Open) -> None:
-    client = await open_client()
-    with pytest.raises(ApiTimeoutError) as caught:
-        await client.request(ListGroupsRequest(), Leader("nope", 0), timeout=0.05)
-    assert isinstance(caught.value.__cause__, UnknownTopicOrPartitionError)
-
-
-async def test_a_broker_that_does_not_exist(broker: ScriptedBroker, open_client: Open) -> None:
-    client = await open_client()
-    with pytest.raises(ApiTimeoutError) as caught:
-        await client.request(ListGroupsRequest(), Broker(7), timeout=0.05)
-    assert "broker 7" in str(caught.value.__cause__)
 
 
 async def test_an_api_that_the_broker_lacks(broker: ScriptedBroker, open_client: Open) -> None:
@@ -324,44 +278,6 @@ async def test_a_cancelled_request_leaves_the_client_usable(
     # The first request is still unanswered; what is behind it must not be lost.
     broker.cut()
     await client.request(ListGroupsRequest(), AnyBroker())
-
-
-@pytest.fixture
-async def second(
-    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ScriptedBroker]:
-    """Another broker of the cluster, which is asked as soon as the first one hangs."""
-    monkeypatch.setattr(cluster_brokers, "PATIENCE_S", 0.02)
-    monkeypatch.setattr(cluster_brokers, "HANGING_S", 0.01)
-    async with ScriptedBroker(node_id=2) as second:
-        broker.brokers[2] = second.port
-        second.brokers = broker.brokers
-        yield second
-
-
-async def test_a_hanging_broker_does_not_hold_up_metadata(
-    broker: ScriptedBroker, second: ScriptedBroker, open_client: Open
-) -> None:
-    client = await open_client()
-    broker.handlers[ApiKey.METADATA] = lambda *_: None
-    await client.updater.refresh(timeout=5)
-    assert second.count(ApiKey.METADATA) == 1
-    assert client.connected(1, Purpose.CONTROL) is not None, "it may still answer"
-
-
-async def test_a_hanging_broker_does_not_hold_up_a_lookup(
-    broker: ScriptedBroker, second: ScriptedBroker, open_client: Open
-) -> None:
-    client = await open_client()
-    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda *_: None
-    entry = CoordinatorEntry(key="g", node_id=2, host="127.0.0.1", port=second.port)
-    found = FindCoordinatorResponse(coordinators=[entry])
-    second.handlers[ApiKey.FIND_COORDINATOR] = lambda request, version: found
-    script(second, 0)
-    await client.request(ListGroupsRequest(), Coordinator("group", "g"), timeout=5)
-    assert broker.count(ApiKey.FIND_COORDINATOR) == 1
-    assert second.count(ApiKey.FIND_COORDINATOR) == 1
-    assert client.connected(1, Purpose.CONTROL) is not None, "it may still answer"
 
 
 async def test_a_broker_that_is_not_named_any_more_is_not_asked(

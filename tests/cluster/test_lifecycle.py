@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from scripted import ScriptedBroker
+from world import World, simulate
 
 from aiokclient import AnyBroker, Client, State
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
@@ -126,18 +127,17 @@ async def test_a_start_that_fails_may_be_tried_again(thing: Thing) -> None:
     assert thing.use() == "used"
 
 
-async def test_a_start_without_brokers_may_be_tried_again(
-    unused_tcp_port: int, quick: dict[str, Any]
-) -> None:
-    client = Client(
-        bootstrap_servers=f"127.0.0.1:{unused_tcp_port}", default_api_timeout_ms=30, **quick
-    )
-    with pytest.raises(BootstrapError):
-        await client
-    broker = ScriptedBroker()
-    broker.port = unused_tcp_port
-    async with broker, client:
-        assert client.state is State.RUNNING
+def test_a_start_without_brokers_may_be_tried_again() -> None:
+    async def scenario(world: World) -> None:
+        client = world.client(default_api_timeout_ms=2_000)
+        world.cluster.stop(1)
+        with pytest.raises(BootstrapError):
+            await client
+        world.cluster.start(1)
+        async with client:
+            assert client.state is State.RUNNING
+
+    simulate(scenario)
 
 
 @pytest.mark.fault(35)
@@ -352,7 +352,8 @@ async def test_leaving_normally_raises_what_killed_it(thing: Thing) -> None:
 
     await thing.start()
     thing.spawn(die)
-    await asyncio.sleep(0.01)
+    while thing.state is not State.FAILED:  # noqa: ASYNC110 - set by the code under test
+        await asyncio.sleep(0)
     with pytest.raises(ZeroDivisionError):
         await thing.__aexit__(None, None, None)
 

@@ -41,17 +41,20 @@ async def test_the_first_failure_is_kept_and_told(caplog: pytest.LogCaptureFixtu
     supervisor = Supervisor("test")
     await supervisor.start()
     told: list[BaseException] = []
+    failed = asyncio.Event()
+    supervisor.on_failure(lambda _: failed.set())
     supervisor.on_failure(told.append)
     end = supervisor.on_failure(told.append)
     end()
     for _ in range(2):
         supervisor.spawn(die, name="mortal")
-    await asyncio.sleep(0.01)
+    await failed.wait()
     assert told == [supervisor.failure]
     assert "mortal" in caplog.text
     supervisor.on_failure(told.append)
     assert told == [supervisor.failure] * 2
     await supervisor.stop()
+    assert len(told) == 2
 
 
 async def test_it_is_started_in_a_scope_that_ends_before_it() -> None:
