@@ -73,6 +73,56 @@ class TestPollInterval:
 
         simulate(scenario)
 
+    @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+    def test_one_handler_that_is_late_while_the_program_waits_for_records(
+        self, protocol: str
+    ) -> None:
+        """What it has is lost and handed out again; it goes on, as the program asks already."""
+
+        async def scenario(world: World) -> None:
+            fill(world, 1)
+            options = {"group_id": "g", "group_protocol": protocol, "max_poll_interval_ms": 10_000}
+            async with world.consumer("t", **options) as consumer:
+                records = consumer.tracked(max_outstanding=1)
+                late = await anext(records)
+                again = await asyncio.wait_for(anext(records), 60)
+                assert 10 < world.now < 12
+                assert (late.offset, again.offset) == (0, 0)
+                consumer.done(late)
+                consumer.done(again)
+                fill(world, 1)
+                assert (await asyncio.wait_for(anext(records), 60)).offset == 1
+                assert consumer.state is State.RUNNING
+
+        simulate(scenario)
+
+    @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+    def test_the_program_is_back_in_the_same_turn_of_the_loop(self, protocol: str) -> None:
+        """As after a loop that was held: all that is due comes at once."""
+
+        async def scenario(world: World) -> None:
+            fill(world, 1)
+            options = {"group_id": "g", "group_protocol": protocol}
+            async with world.consumer("t", **options) as consumer:
+                assert await consumer.get() is not None
+                back = asyncio.Event()
+
+                async def come_back() -> Any:
+                    await back.wait()
+                    return await consumer.get(timeout=100)
+
+                reading = asyncio.create_task(come_back())
+                await asyncio.sleep(1)
+                back.set()
+                assert consumer._engine is not None
+                assert consumer._engine.group is not None
+                consumer._engine.group._overdue("it is late")
+                await asyncio.sleep(1)
+                fill(world, 1)
+                assert await reading is not None
+
+        simulate(scenario)
+
     def test_heartbeats_go_on_while_the_program_is_busy(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)

@@ -178,6 +178,7 @@ class TestListener:
             with pytest.raises((Mine, IllegalStateError)):
                 await consumer.commit()
             await consumer.close()
+            assert not world.cluster.groups["g"].members
 
         simulate(scenario, topics={"t": 1, "other": 1})
 

@@ -122,8 +122,9 @@ async def test_an_assigned_partition_that_was_not_there(site: Site, admin: Admin
     options = {"auto_offset_reset": "latest", "retry_backoff_max_ms": 200}
     async with Consumer(bootstrap_servers=site.bootstrap, **options) as consumer:
         consumer.assign([site.tp(3)])
-        assert await consumer.poll(timeout=0.5) == []
-        assert any(str(site.tp(3)) in reason for reason in consumer.health().reasons)
+        async with asyncio.timeout(60):
+            while not any(str(site.tp(3)) in reason for reason in consumer.health().reasons):
+                assert await consumer.poll(timeout=0.1) == []
         (await admin.create_partitions({site.topic: 4})).raise_for_errors()
         await site.send(5, 3)
         assert [r.offset for r in await drain(consumer, 5)] == list(range(5))

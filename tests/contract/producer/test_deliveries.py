@@ -11,7 +11,11 @@ import anyio
 import pytest
 
 from aiokclient import Producer, ProducerRecord, RecordMetadata
-from aiokclient.errors import TopicAuthorizationError, UnknownTopicOrPartitionError
+from aiokclient.errors import (
+    ClusterAuthorizationError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
@@ -279,17 +283,24 @@ class TestOfManyAtATime:
         self, make: Make, wide: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError, partition=1)
-        cluster.fail(ApiKey.PRODUCE, UnknownTopicOrPartitionError, partition=3)
-        async with make(delivery_timeout_ms=100, request_timeout_ms=90) as producer:
+        passing = cluster.fail(ApiKey.PRODUCE, UnknownTopicOrPartitionError, partition=3)
+        async with make() as producer:
             await producer.prepare(wide)
             deliveries = [producer.send(wide, b"v", partition=i) for i in (0, 3, 1, 2)]
-            with pytest.raises(Exception) as caught:
-                await producer.gather(deliveries)
+            gathering = asyncio.create_task(producer.gather(deliveries))
+            others = [deliveries[i] for i in (0, 2, 3)]
+            await producer.gather(others, return_exceptions=True)
+            assert not gathering.done()
+            # The first failure in order is the last in time.
+            cluster.fail(ApiKey.PRODUCE, ClusterAuthorizationError, partition=3)
+            passing.remove()
+            with pytest.raises(ClusterAuthorizationError) as caught:
+                await gathering
             assert all(each.done() for each in deliveries)
             assert caught.value is deliveries[1].exception()
             results = await producer.gather(deliveries, return_exceptions=True)
             assert [type(each) for each in results[1:3]] == [
-                type(deliveries[1].exception()),
+                ClusterAuthorizationError,
                 TopicAuthorizationError,
             ]
             assert (results[0].partition, results[3].partition) == (0, 2)

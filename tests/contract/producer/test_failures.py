@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from world import World, simulate
 
 from aiokclient import Producer
 from aiokclient.errors import (
@@ -234,48 +235,55 @@ class TestOnDeliveryError:
         kind = TopicAuthorizationError if end == "normal" else ClosedError
         assert {type(error) for error in told} == {kind}
 
-    async def test_the_default_logs_by_topic_and_error(
-        self, make: Make, topic: str, wide: str, cluster: EmbeddedCluster, caplog: Any
-    ) -> None:
-        cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
-        with caplog.at_level(logging.ERROR, "aiokclient"):
-            async with make() as producer:
+    def test_the_default_logs_by_topic_and_error(self, caplog: pytest.LogCaptureFixture) -> None:
+        async def scenario(world: World) -> None:
+            world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+            async with world.producer() as producer:
                 for _ in range(20):
-                    for each in (topic, wide):
+                    for each in ("one", "two"):
                         with pytest.raises(TopicAuthorizationError):
                             await producer.send(each, b"v")
+
+        with caplog.at_level(logging.ERROR, "aiokclient"):
+            simulate(scenario, topics={"one": 1, "two": 4})
         lines = [record.getMessage() for record in caplog.records]
         assert len(lines) == 2
-        assert topic in lines[0]
-        assert wide in lines[1]
+        assert "topic one " in lines[0]
+        assert "topic two " in lines[1]
         assert all("TOPIC_AUTHORIZATION_FAILED" in line for line in lines)
 
 
 class TestKinds:
-    async def test_out_of_time(self, make: Make, topic: str, cluster: EmbeddedCluster) -> None:
-        options = {"delivery_timeout_ms": 100, "request_timeout_ms": 50, "close_timeout_ms": 50}
-        async with make(**options) as producer:
-            await producer.prepare(topic)
-            cluster.pause(1)
-            delivery = producer.send(topic, b"v")
-            with pytest.raises(DeliveryTimeoutError) as caught:
-                await delivery
-            error = caught.value
-            assert isinstance(error, KafkaTimeoutError | RetriableError | TimeoutError)
-            assert isinstance(error, TimeoutError)
-            assert error.retriable
-            assert error.topic_partition == (topic, 0)
-            cluster.resume(1)
+    def test_out_of_time(self) -> None:
+        async def scenario(world: World) -> None:
+            options = {"delivery_timeout_ms": 100, "request_timeout_ms": 50, "close_timeout_ms": 50}
+            async with world.producer(**options) as producer:
+                await producer.prepare("t")
+                world.cluster.pause(1)
+                delivery = producer.send("t", b"v")
+                with pytest.raises(DeliveryTimeoutError) as caught:
+                    await delivery
+                error = caught.value
+                assert isinstance(error, KafkaTimeoutError | RetriableError | TimeoutError)
+                assert isinstance(error, TimeoutError)
+                assert error.retriable
+                assert error.topic_partition == ("t", 0)
+                world.cluster.resume(1)
+
+        simulate(scenario)
 
     @pytest.mark.parametrize("partition", [None, 0])
-    async def test_a_topic_that_does_not_exist(self, make: Make, partition: int | None) -> None:
-        async with make(max_block_ms=100) as producer:
-            delivery = producer.send("does-not-exist", b"v", partition=partition)
-            with pytest.raises(UnknownTopicOrPartitionError) as caught:
-                await delivery
-            assert caught.value.code == 3
-            assert "does-not-exist" in str(caught.value)
-            assert "does-not-exist--1" not in str(caught.value)
+    def test_a_topic_that_does_not_exist(self, partition: int | None) -> None:
+        async def scenario(world: World) -> None:
+            async with world.producer(max_block_ms=100) as producer:
+                delivery = producer.send("does-not-exist", b"v", partition=partition)
+                with pytest.raises(UnknownTopicOrPartitionError) as caught:
+                    await delivery
+                assert caught.value.code == 3
+                assert "does-not-exist" in str(caught.value)
+                assert "does-not-exist--1" not in str(caught.value)
+
+        simulate(scenario)
 
     async def test_a_topic_that_no_broker_says_anything_of(
         self, make: Make, topic: str, cluster: EmbeddedCluster

@@ -1,7 +1,8 @@
 """When a batch leaves: full, lingered, or awaited while nothing is in flight."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +18,25 @@ LONG = {"linger_ms": 60_000}
 def produced(cluster: EmbeddedCluster) -> int:
     """How many produce requests have come."""
     return sum(request.api is ApiKey.PRODUCE for request in cluster.requests)
+
+
+@contextlib.contextmanager
+def answers_held(cluster: EmbeddedCluster) -> Iterator[None]:
+    """Within the block the next produce request is not answered, nor what comes after it."""
+
+    def hold(request: Any, response: Any) -> Any:
+        cluster.pause(1)
+        return response
+
+    with cluster.alter(ApiKey.PRODUCE, hold, times=1):
+        yield
+    cluster.resume(1)
+
+
+def unanswered(cluster: EmbeddedCluster) -> int:
+    """How many requests wait at the broker whose answers are held, the first one included."""
+    connections = cluster._state.brokers[1]._connections
+    return 1 + cluster._runner.call(lambda: sum(len(each._waiting) for each in connections))
 
 
 async def turns(count: int = 20) -> None:
@@ -103,13 +123,13 @@ async def test_demand_waits_while_a_request_is_in_flight(
     async with make(**LONG) as producer:
         await producer.send(topic, b"connected")
         cluster.reset()
-        with cluster.delay(ApiKey.PRODUCE, 0.5, times=1):
+        with answers_held(cluster):
             first = asyncio.ensure_future(producer.send(topic, b"first"))
             await cluster.until(lambda: produced(cluster) == 1)
             rest = [asyncio.ensure_future(producer.send(topic, b"v")) for _ in range(50)]
             await turns(5)
-            assert produced(cluster) == 1
-            await asyncio.gather(first, *rest)
+            assert unanswered(cluster) == 1
+        await asyncio.gather(first, *rest)
         assert produced(cluster) == 2
 
 
@@ -131,12 +151,12 @@ async def test_never_more_than_five_requests(
     async with make(linger_ms=0, batch_size=100) as producer:
         await producer.send(topic, b"connected")
         cluster.reset()
-        with cluster.delay(ApiKey.PRODUCE, 0.5, when="after", times=1):
+        with answers_held(cluster):
             deliveries = [producer.send(topic, bytes(60)) for _ in range(30)]
-            await cluster.until(lambda: produced(cluster) >= 1)
+            await cluster.until(lambda: unanswered(cluster) == 5)
             await turns(5)
-            assert produced(cluster) <= 5
-            results = await producer.gather(deliveries)
+            assert unanswered(cluster) == 5
+        results = await producer.gather(deliveries)
     assert [metadata.offset for metadata in results] == list(range(1, 31))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from world import World, simulate
 
 from aiokclient import (
     Admin,
@@ -63,10 +64,14 @@ class TestRequest:
             await client.request(DESCRIBE, Coordinator("nonsense", "key"), timeout=5)
 
     @pytest.mark.parametrize("to", [Broker(9), Leader("nowhere", 0), Leader("nowhere", -1)])
-    async def test_a_target_that_there_is_not(self, client: Client, to: Any) -> None:
-        with pytest.raises(ApiTimeoutError) as caught:
-            await client.request(DESCRIBE, to, timeout=0.05)
-        assert isinstance(caught.value.__cause__, KafkaError)
+    def test_a_target_that_there_is_not(self, to: Any) -> None:
+        async def scenario(world: World) -> None:
+            async with world.client() as client:
+                with pytest.raises(ApiTimeoutError) as caught:
+                    await client.request(DESCRIBE, to, timeout=0.05)
+                assert isinstance(caught.value.__cause__, KafkaError)
+
+        simulate(scenario)
 
     async def test_an_error_has_its_places(self, client: Client, cluster: EmbeddedCluster) -> None:
         cluster.fail(ApiKey.DESCRIBE_CLUSTER, ClusterAuthorizationError)
