@@ -126,6 +126,8 @@ class Lifecycle:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._starting: asyncio.Task[None] | None = None
+        self._undoing = False
+        """Whether `_starting` is to end, or undoes what it has begun: no more to be cancelled."""
         self._start_waiters = 0
         self._relied_on = False
         """Whether a start has been answered: somebody uses this, and sees to its end."""
@@ -311,7 +313,7 @@ class Lifecycle:
         loop = asyncio.get_running_loop()
         if self._starting is None:
             self._loop, self._thread = loop, threading.get_ident()
-            self._state, self._relied_on = State.STARTING, False
+            self._state, self._relied_on, self._undoing = State.STARTING, False, False
             self._starting = loop.create_task(self._start())
         elif loop is not self._loop:
             self._refuse_caller()
@@ -323,7 +325,7 @@ class Lifecycle:
             await asyncio.wait([task])
         except asyncio.CancelledError:
             if self._start_waiters == 1:
-                task.cancel()
+                self._end_start(task)
                 await _ended(task)
                 await self._take_back()
             raise
@@ -334,11 +336,17 @@ class Lifecycle:
         task.result()
         self._relied_on = True
 
+    def _end_start(self, task: asyncio.Task[None]) -> None:
+        """Cancels it, once: a second time would cut short how it is undone. Plain."""
+        if task is self._starting and not self._undoing:
+            self._undoing = True
+            task.cancel()
+
     async def _take_back(self) -> None:
         """Undoes a start that had just ended when the last who waited for it was cancelled."""
         started = self._state in (State.RUNNING, State.FAILED)
         if started and self._closing is None and not self._relied_on:
-            self._state, self._usable = State.STARTING, False
+            self._state, self._usable, self._undoing = State.STARTING, False, True
             self._starting = asyncio.get_running_loop().create_task(self._fall_back())
             await _ended(self._starting)
 
@@ -364,6 +372,7 @@ class Lifecycle:
                 raise self._failure
             self._state, self._usable = State.RUNNING, True
         except BaseException:
+            self._undoing = True
             await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
             self._state = State.NEW
             self._failure = None
@@ -418,7 +427,7 @@ class Lifecycle:
     async def _run_close(self, graceful: bool) -> None:
         try:
             if self._starting is not None:
-                self._starting.cancel()
+                self._end_start(self._starting)
                 await _ended(self._starting)
             elif self._state is not State.NEW:
                 await self._undo(graceful and self._failure is None, timeout=None)

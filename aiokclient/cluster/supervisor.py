@@ -42,6 +42,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Starts the supervising task. Cancelling it stops it again."""
+        self.failure = None
         started = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._supervise(started), name=f"{self._name} supervisor")
         try:
