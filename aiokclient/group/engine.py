@@ -33,8 +33,12 @@ __all__ = ["GroupEngine"]
 
 logger = logging.getLogger("aiokclient.group")
 
-ID_S = 1.0
-"""So long a member that is to leave waits for the id that it has just asked for."""
+ID_S = 5.0
+"""So long a member that is to leave waits for the id that it has just asked for. Brokers give it at
+once, those before Kafka 2.2 with the generation, the first of which they hold back for 3 s."""
+
+LEAVING_S = 1.0
+"""So long a member that has failed tries to leave."""
 
 
 class GroupEngine:
@@ -163,6 +167,13 @@ class GroupEngine:
         try:
             while not self._is_over():
                 await self._turn()
+        except Exception:
+            # The handler's: it fails whoever stands on this, and the group need not wait for it.
+            member = self._member
+            self._rendezvous.be(self._rendezvous.nobody)
+            with anyio.move_on_after(LEAVING_S):
+                await self._depart(member, "the member has failed")
+            raise
         finally:
             self._rendezvous.be(self._rendezvous.nobody)
             self._link.release()
@@ -209,7 +220,7 @@ class GroupEngine:
             self._rejoin_reason = reason
             self._cluster.metrics.counter("group.losses", group=self._id).add()
         if event is Event.REFUSED:
-            self._wanted_in = False
+            self._wanted_in, self._out_reason = False, reason
         if event is Event.FENCED:
             self._report(FencedInstanceIdError(resource=f"group {self._id}"))
         for effect in EFFECTS:
@@ -239,6 +250,7 @@ class GroupEngine:
         return (
             self.state is MemberState.JOINING
             and not self._member.member_id
+            and self._member.group_instance_id is None
             and bool(self._link.parked_at())
         )
 
@@ -352,10 +364,13 @@ class GroupEngine:
 
     async def _leave(self) -> Event:
         member, self._leaver = self._leaver, self._rendezvous.nobody
-        if member.member_id and member.group_instance_id is None:
-            await self._link.leave(member, self._out_reason)
+        await self._depart(member, self._out_reason)
         await self._handler.lost(self._out_reason)
         return Event.LEFT
+
+    async def _depart(self, member: GroupMetadata, reason: str) -> None:
+        if member.member_id and member.group_instance_id is None:
+            await self._link.leave(member, reason)
 
 
 STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, Event]]] = {

@@ -143,7 +143,7 @@ TABLE: dict[tuple[MemberState, Event], Row] = {
     (_S.JOINING, _E.REBALANCE): Row(_S.JOINING, (_F.BACK_OFF,)),
     (_S.JOINING, _E.MOVED): Row(_S.JOINING),
     (_S.JOINING, _E.FAULT): Row(_S.JOINING, (_F.BACK_OFF,)),
-    (_S.JOINING, _E.REFUSED): Row(_S.OUT, (_F.FORGET_ID, _F.LOSE)),
+    (_S.JOINING, _E.REFUSED): Row(_S.LEAVING),
     **{(_S.SYNCING, event): row for event, row in _GONE.items()},
     (_S.SYNCING, _E.SYNCED): Row(_S.BEGINNING),
     (_S.SYNCING, _E.UNASSIGNED): Row(_S.STABLE),

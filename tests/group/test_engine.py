@@ -12,6 +12,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.config import ClientConfig
 from aiokclient.errors import KafkaError
 from aiokclient.group import Generation, GroupEngine, GroupSettings, MemberInfo, MemberState
+from aiokclient.group.engine import ID_S
 from aiokclient.protocol import ApiKey
 
 GROUP = "g"
@@ -146,11 +147,12 @@ def test_paused_while_it_leaves_and_resumed() -> None:
     simulate(scenario)
 
 
-def test_paused_while_it_asks_for_an_id() -> None:
+@pytest.mark.parametrize("answered_in", [0.5, 3.0])
+def test_paused_while_it_asks_for_an_id(answered_in: float) -> None:
     """It waits for the id, to leave with it: the others' next rebalance would wait for it."""
 
     async def scenario(world: World) -> None:
-        with world.cluster.delay(ApiKey.JOIN_GROUP, 0.5):
+        with world.cluster.delay(ApiKey.JOIN_GROUP, answered_in):
             async with engine_in(world, Handler()):
                 await world.cluster.until(lambda: bool(world.requests(ApiKey.JOIN_GROUP)))
         assert len(world.requests(ApiKey.JOIN_GROUP)) == len(world.requests(ApiKey.LEAVE_GROUP))
@@ -167,12 +169,44 @@ def test_paused_while_it_asks_for_an_id() -> None:
 
 def test_paused_while_nobody_gives_it_an_id() -> None:
     async def scenario(world: World) -> None:
-        with world.cluster.delay(ApiKey.JOIN_GROUP, 5):
-            async with engine_in(world, Handler()):
+        with world.cluster.delay(ApiKey.JOIN_GROUP, 30):
+            async with engine_in(world, Handler()) as engine:
                 await world.cluster.until(lambda: bool(world.requests(ApiKey.JOIN_GROUP)))
                 began = world.now
-            assert world.now - began < 1.5
+                engine.pause("busy")
+                await world.cluster.until(lambda: engine.state is MemberState.OUT)
+                assert world.now - began < ID_S + 0.1
         assert world.requests(ApiKey.LEAVE_GROUP) == []
+
+    simulate(scenario)
+
+
+def test_a_static_member_does_not_wait_for_an_id_to_leave() -> None:
+    """It would not leave with it."""
+
+    async def scenario(world: World) -> None:
+        static = GroupSettings(GROUP, "i", 10_000, 20_000, 500)
+        with world.cluster.delay(ApiKey.JOIN_GROUP, 30):
+            async with engine_in(world, Handler(), static):
+                await world.cluster.until(lambda: bool(world.requests(ApiKey.JOIN_GROUP)))
+                began = world.now
+            assert world.now - began < 0.1
+
+    simulate(scenario)
+
+
+def test_paused_and_resumed_while_it_asks_for_an_id() -> None:
+    async def scenario(world: World) -> None:
+        handler = Handler()
+        with world.cluster.delay(ApiKey.JOIN_GROUP, 0.5, times=1):
+            async with engine_in(world, handler) as engine:
+                await world.cluster.until(lambda: bool(world.requests(ApiKey.JOIN_GROUP)))
+                engine.pause("busy")
+                await asyncio.sleep(0.1)
+                engine.resume()
+                began = world.now
+                await stable(handler)
+                assert world.now - began < 1
 
     simulate(scenario)
 
@@ -261,6 +295,27 @@ def test_what_the_handler_raises_comes_out_of_run() -> None:
         assert engine.metadata.generation_id == -1
         await engine.leave("it is over already", 5.0)
         await cluster.close()
+        # The others need not wait for the end of its session.
+        assert world.cluster.groups[GROUP].members == {}
+
+    simulate(scenario)
+
+
+def test_what_the_handler_raises_comes_out_soon_if_nobody_can_be_told() -> None:
+    async def scenario(world: World) -> None:
+        handler, failed = Handler(), asyncio.Event()
+
+        async def fail() -> None:
+            world.network.part({"client"}, {world.place(1)})
+            failed.set()
+            raise ZeroDivisionError
+
+        handler.slow["began"] = fail
+        async with engine_in(world, handler) as engine:
+            await failed.wait()
+            began = world.now
+            await engine.leave("the end", 5.0)
+            assert world.now - began < 1.1
 
     simulate(scenario)
 
@@ -281,6 +336,25 @@ def test_refused_it_stays_out_until_it_is_asked_for() -> None:
                 world.cluster.reset()
                 engine.resume()
                 await stable(handler)
+
+    simulate(scenario)
+
+
+def test_refused_with_an_id_it_leaves() -> None:
+    """The others' next rebalance would wait for who was given an id and does not join."""
+
+    async def scenario(world: World) -> None:
+        first, second = Handler(), Handler()
+        async with engine_in(world, first):
+            await stable(first)
+            with world.cluster.fail(ApiKey.JOIN_GROUP, 23, times=1, where=lambda m: m.member_id):
+                async with engine_in(world, second) as refused:
+                    await world.cluster.until(lambda: bool(second.reported))
+                    began = world.now
+                    refused.resume()
+                    await stable(second)
+                    assert world.now - began < 2
+            assert second.calls[0] == "lost"
 
     simulate(scenario)
 

@@ -17,7 +17,7 @@ joining    fenced              fenced     forget id, lose
 joining    paused              leaving
 joining    moved               joining
 joining    fault               joining    back off
-joining    refused             out        forget id, lose
+joining    refused             leaving
 syncing    synced              beginning
 syncing    unassigned          stable
 syncing    rebalance           joining
