@@ -99,6 +99,7 @@ class Kip848Membership:
         self._subscription = Subscription()
         self._moved = False
         self._farewell = self._ended = False
+        self._parting = asyncio.Lock()
         self._wake = Signal()
         self._work = Signal()
 
@@ -243,12 +244,18 @@ class Kip848Membership:
             # It may be granted yet; until then the program is told at every request.
             self._parts.report(error)
         elif event is Event.FAILED or not action.again:
+            # Refused is what it wants; its place it has, until it leaves or another takes it.
+            self._farewell = event is not Event.FAILED and self._epoch > JOIN
             self._apply(Event.FAILED)
             raise error
 
     async def _say_farewell(self) -> None:
         self._farewell = False
         self._apply(Event.LEFT)
+        async with self._parting:
+            await self._send_farewell()
+
+    async def _send_farewell(self) -> None:
         for _ in range(FAREWELLS):
             try:
                 await self._link.send(self._heartbeats.last(self._member_id), self._session_s)
@@ -274,6 +281,8 @@ class Kip848Membership:
             async with asyncio.timeout(timeout):
                 if member:
                     await self._say_farewell()
+                async with self._parting:
+                    pass  # `run` may be saying it.
         except TimeoutError:
             logger.info("group %s: could not leave within %.1f s", self._group_id, timeout)
 

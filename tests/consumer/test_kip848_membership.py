@@ -323,6 +323,21 @@ def test_who_does_not_come_back_is_left_behind() -> None:
     run(scenario)
 
 
+def test_who_is_closed_while_it_says_farewell_has_said_it() -> None:
+    async def scenario(group: Group) -> None:
+        async with group.member() as first, group.member() as second:
+            for each in (first, second):
+                await each.subscribe("t")
+            await shared_out([first, second], 4)
+            with group.cluster.drop(HEARTBEAT, times=1, where=lambda m: m.member_epoch == -1):
+                first.membership.left_behind("a handler takes too long")
+                await first.until(lambda: any(m.member_epoch == -1 for m in group.beats()))
+            await first.close()
+            await shared_out([second], 4, timeout=10)
+
+    run(scenario)
+
+
 def test_a_static_member_comes_back_to_what_it_had() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as other:
@@ -330,6 +345,8 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
             async with group.member(group_instance_id="i") as member:
                 await member.subscribe("t")
                 await shared_out([other, member], 4)
+                # Who has given something up hears of the new epoch a moment later.
+                await other.until(lambda: other.epoch == group.view.generation)
                 had, epoch = member.has, other.epoch
             assert group.beats()[-1].member_epoch == -2
             await asyncio.sleep(5.0)

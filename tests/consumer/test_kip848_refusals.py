@@ -72,6 +72,22 @@ def test_what_only_a_person_can_mend_fails_the_member(
     run(scenario, configs=configs)
 
 
+def test_who_fails_leaves_when_it_is_closed() -> None:
+    """Refused is what it wants now; it is a member all the same, and has its partitions."""
+
+    async def scenario(group: Group) -> None:
+        async with group.member() as first:
+            await first.subscribe("t")
+            async with group.member() as second:
+                await second.subscribe("t")
+                await shared_out([first, second], 4)
+                await second.subscribe(re.compile("(?=a)"))
+                await second.until(lambda: second.failure is not None)
+            await shared_out([first], 4, timeout=10)
+
+    run(scenario)
+
+
 def test_a_broker_without_the_protocol() -> None:
     async def scenario(group: Group) -> None:
         group.cluster.limit_versions({HEARTBEAT: None})
