@@ -141,7 +141,8 @@ class ClassicMembership:
 
     def asked(self) -> None:
         """The program is back, or has seen why the group refused it. Plain."""
-        if self._ready and self._engine.state in (MemberState.OUT, MemberState.LEAVING):
+        if self._ready:
+            # In whatever state: it may be about to leave, and nobody would ask again.
             self._engine.resume()
 
     def rejoin(self, reason: str) -> None:

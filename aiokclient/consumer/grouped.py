@@ -212,6 +212,9 @@ class Grouped:
         self._left_behind = True
         logger.error("%s: the consumer leaves its group until it is asked for records", text)
         self.membership.left_behind(text)
+        if self._reader.turnstile.is_asked():
+            # One of many handlers is late, and the program waits for records meanwhile.
+            self._asked()
 
     def _asked(self) -> None:
         self._left_behind = False

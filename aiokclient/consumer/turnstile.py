@@ -87,6 +87,10 @@ class Turnstile:
         finally:
             self._barred = before
 
+    def is_asked(self) -> bool:
+        """Whether the program waits here."""
+        return self._busy
+
     def is_reader(self) -> bool:
         """Whether the current task has read last: what is in hand is this task's."""
         return self._task is not None and asyncio.current_task() is self._task
