@@ -16,6 +16,7 @@ from world import World, simulate
 
 from aiokclient import Consumer, State, TopicPartition
 from aiokclient.errors import ClosedError
+from aiokclient.testing.network import Weather
 
 COUNT = 30
 MOMENTS = 24
@@ -116,6 +117,47 @@ def test_at_many_moments(name: str, way: str) -> None:
     for n in range(MOMENTS):
         how = {"way": way, "moment": 0.0003 * 1.4**n}
         simulate(lambda w, how=how: once(w, CALLS[name], how), topics={"t": 1, "u": 1})  # type: ignore[misc]
+
+
+async def read_for_ever(consumer: Consumer[Any, Any]) -> None:
+    await consumer.start()
+    while True:
+        await consumer.poll(timeout=0.05)
+
+
+@pytest.mark.fault(35, 36)
+@pytest.mark.parametrize("how", ["closed", "cancelled and closed", "unsubscribed and closed"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_others_do_not_wait_for_who_is_closed_at_any_moment(protocol: str, how: str) -> None:
+    async def scenario(world: World, moment: float) -> None:
+        options = {"group_id": "g", "group_protocol": protocol}
+        first, second, third = (world.consumer("t", **options) for _ in range(3))
+        reading = asyncio.create_task(read_for_ever(first))
+        await world.cluster.until(lambda: len(first.assignment()) == 4)
+        ended = asyncio.create_task(read_for_ever(second))
+        await asyncio.sleep(moment)
+        if how == "cancelled and closed":
+            ended.cancel()
+            await asyncio.sleep(0)
+        elif how == "unsubscribed and closed":
+            second.unsubscribe()
+            await asyncio.sleep(0.004)
+        began = world.now
+        await second.close()
+        assert world.now - began < 1
+        await asyncio.wait([ended])
+        also = asyncio.create_task(read_for_ever(third))
+        await world.cluster.until(lambda: len(third.assignment()) == 2)
+        await world.cluster.until(lambda: len(first.assignment()) == 2)
+        assert world.now - began < 10
+        for task in (reading, also):
+            task.cancel()
+        await asyncio.wait([reading, also])
+        await asyncio.gather(first.close(), third.close())
+
+    for n in range(MOMENTS):
+        weather = Weather(latency_s=(0.002, 0.006))
+        simulate(lambda w, n=n: scenario(w, 0.03 + 0.005 * n), topics={"t": 4}, weather=weather)  # type: ignore[misc]
 
 
 @pytest.mark.fault(35)
