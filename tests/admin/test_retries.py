@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from world import World, simulate
 
 from aiokclient.admin import Admin, ConfigResource, NewTopic
 from aiokclient.client import Client
@@ -55,17 +56,24 @@ async def test_what_does_not_pass_is_answered_at_once(
     assert len(asked(cluster, ApiKey.DELETE_TOPICS)) == 1
 
 
-async def test_when_the_time_is_up_the_last_answer_is_the_cause(
-    cluster: EmbeddedCluster, admin: Admin
-) -> None:
-    with cluster.fail(ApiKey.CREATE_PARTITIONS, ThrottlingQuotaExceededError, topic="bills"):
-        results = await admin.create_partitions({"orders": 4, "bills": 4}, timeout=0.05)
-    assert list(results.succeeded) == ["orders"]
-    error = results.errors["bills"]
-    assert isinstance(error, ApiTimeoutError)
-    assert "CreatePartitions for topic bills" in str(error)
-    assert "THROTTLING_QUOTA_EXCEEDED (89)" in str(error)
-    assert isinstance(error.__cause__, ThrottlingQuotaExceededError)
+def test_when_the_time_is_up_the_last_answer_is_the_cause() -> None:
+    async def scenario(world: World) -> None:
+        quota = world.cluster.fail(
+            ApiKey.CREATE_PARTITIONS, ThrottlingQuotaExceededError, topic="bills"
+        )
+        async with Admin(**world.options()) as admin:
+            began = world.now
+            with quota:
+                results = await admin.create_partitions({"orders": 4, "bills": 4}, timeout=5)
+            assert world.now - began == pytest.approx(5)
+        assert list(results.succeeded) == ["orders"]
+        error = results.errors["bills"]
+        assert isinstance(error, ApiTimeoutError)
+        assert "CreatePartitions for topic bills" in str(error)
+        assert "THROTTLING_QUOTA_EXCEEDED (89)" in str(error)
+        assert isinstance(error.__cause__, ThrottlingQuotaExceededError)
+
+    simulate(scenario, brokers=3, topics={"orders": 3, "bills": 3})
 
 
 async def test_a_lost_connection_is_made_again(cluster: EmbeddedCluster, admin: Admin) -> None:
@@ -103,14 +111,18 @@ async def test_one_brokers_failure_is_that_of_its_items(
     assert list(results.errors) == resources[1:]
 
 
-async def test_a_stopped_broker_is_waited_for_until_the_time_is_up(
-    cluster: EmbeddedCluster, admin: Admin
-) -> None:
-    cluster.stop(3)
-    resources = [ConfigResource.broker(1), ConfigResource.broker(3)]
-    results = await admin.describe_configs(resources, timeout=0.3)
-    assert list(results.succeeded) == resources[:1]
-    assert isinstance(results.errors[resources[1]], KafkaError)
+def test_a_stopped_broker_is_waited_for_until_the_time_is_up() -> None:
+    async def scenario(world: World) -> None:
+        async with Admin(**world.options()) as admin:
+            world.cluster.stop(3)
+            resources = [ConfigResource.broker(1), ConfigResource.broker(3)]
+            began = world.now
+            results = await admin.describe_configs(resources, timeout=5)
+            assert world.now - began == pytest.approx(5)
+        assert list(results.succeeded) == resources[:1]
+        assert isinstance(results.errors[resources[1]], KafkaError)
+
+    simulate(scenario, brokers=3)
 
 
 async def test_brokers_too_old_for_describe_cluster(

@@ -254,6 +254,8 @@ async def test_what_waiting_does_not_mend_is_raised(cluster: Cluster, make: Make
 async def test_a_refresh_ends_by_its_timeout(cluster: Cluster, make: Make) -> None:
     cluster.error = DisconnectedError("gone")
     updater = make()
+    updater.request_update()
+    await cluster.until(2)
     with pytest.raises(ApiTimeoutError) as caught:
         await updater.refresh(timeout=0.02)
     assert caught.value.__cause__ is cluster.error

@@ -1,6 +1,7 @@
 """A transport may be closing a turn of the loop before it says so."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,16 +11,24 @@ from aiokclient.protocol import messages
 
 
 @pytest.fixture
-async def connection() -> BrokerConnection:
+async def connection() -> AsyncIterator[BrokerConnection]:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+    accepted = asyncio.Event()
+
+    class Peer(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted.set()
+
+    server = await loop.create_server(Peer, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     _, made = await loop.create_connection(
         lambda: BrokerConnection(1, host, port, client_id="test"), host, port
     )
     made.ready({18: (0, 3), 0: (3, 9)}, 1 << 20)
+    # Its socket has a number by now, and will not get that of the other end.
+    await accepted.wait()
+    yield made
     server.close()
-    return made
 
 
 @pytest.mark.parametrize("expect_response", [True, False])

@@ -21,6 +21,7 @@ from aiokclient.protocol.messages.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from aiokclient.testing.loop import VirtualLoop
 
 Connect = Callable[..., tuple[BrokerConnection, MemoryTransport]]
 
@@ -196,20 +197,25 @@ async def test_a_cancelled_wait_leaves_the_order_intact(connect: Connect) -> Non
 
 
 @pytest.mark.fault(49)
-async def test_throttle_time_holds_back_what_follows(connect: Connect) -> None:
-    connection, transport = connect()
-    first = ask(connection)
-    transport.feed(answer(0, throttle_ms=30))
-    await first
-    written = len(transport.sent)
-    second, third = ask(connection), ask(connection)
-    assert len(transport.sent) == written
-    assert connection.in_flight == 2
-    await asyncio.sleep(0.05)
-    assert len(transport.sent) > written
-    transport.feed(answer(1) + answer(2))
-    await asyncio.gather(second, third)
-    connection.close()
+def test_throttle_time_holds_back_what_follows(connect: Connect) -> None:
+    async def main() -> None:
+        connection, transport = connect()
+        first = ask(connection)
+        transport.feed(answer(0, throttle_ms=3000))
+        await first
+        written = len(transport.sent)
+        second, third = ask(connection), ask(connection)
+        await asyncio.sleep(2.9)
+        assert len(transport.sent) == written
+        assert connection.in_flight == 2
+        await asyncio.sleep(0.2)
+        assert len(transport.sent) > written
+        transport.feed(answer(1) + answer(2))
+        await asyncio.gather(second, third)
+        connection.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
 
 
 @pytest.mark.fault(49)

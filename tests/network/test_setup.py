@@ -31,7 +31,7 @@ async def reach(
     settings: ConnectionSettings,
     *,
     host: str = "127.0.0.1",
-    timeout_s: float = 5,
+    timeout_s: float = 30,
     rung: int = 0,
     node_id: int = -1,
 ) -> BrokerConnection:
@@ -250,7 +250,7 @@ async def test_a_port_that_hangs_up_may_be_a_broker_that_goes_down(settings: Set
 
 async def test_nobody_there(settings: Settings, unused_tcp_port: int) -> None:
     with pytest.raises(DisconnectedError, match="Connection refused"):
-        await open_connection(-1, "127.0.0.1", unused_tcp_port, settings(), timeout_s=5, rung=0)
+        await open_connection(-1, "127.0.0.1", unused_tcp_port, settings(), timeout_s=30, rung=0)
 
 
 # -- TLS ----------------------------------------------------------------------------------------
@@ -369,5 +369,5 @@ async def test_all_addresses_are_named_when_all_fail(
     connector = Names(lambda: ["127.0.0.2", "127.0.0.3"], settings())
     with pytest.raises(DisconnectedError, match=r"127\.0\.0\.2.*127\.0\.0\.3"):
         await open_connection(
-            1, "kafka", unused_tcp_port, settings(connector=connector), timeout_s=5, rung=0
+            1, "kafka", unused_tcp_port, settings(connector=connector), timeout_s=30, rung=0
         )

@@ -75,7 +75,7 @@ async def test_it_fails_the_producer(
             bystander = await Producer(client=client)
             producer: Any = await Producer(
                 client=client,
-                delivery_timeout_ms=500 if name == "_ring" else 20_000,
+                delivery_timeout_ms=5_000 if name == "_ring" else 20_000,
                 request_timeout_ms=20_000,
                 max_block_ms=20_000,
                 compression_type="gzip" if name == "_compressed" else "none",

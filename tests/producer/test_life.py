@@ -9,7 +9,7 @@ import pytest
 from loop_time import LIMIT_S, held_times
 from world import World, simulate
 
-from aiokclient import Producer, State
+from aiokclient import Client, Producer, State
 from aiokclient.errors import (
     ClosedError,
     ClusterAuthorizationError,
@@ -228,22 +228,25 @@ def test_another_loop(cluster: EmbeddedCluster) -> None:
 def test_the_loop_is_never_held_for_long(cluster: EmbeddedCluster, known: bool) -> None:
     async def work() -> None:
         failed: list[Any] = []
-        async with Producer(
-            bootstrap_servers=cluster.bootstrap_servers,
-            batch_size=1_000_000,
-            compression_type="gzip",
-            on_delivery_error=failed.append,
-            max_block_ms=300,
-        ) as producer:
+        options: Any = {"batch_size": 1_000_000, "compression_type": "gzip"}
+        async with (
+            Client(bootstrap_servers=cluster.bootstrap_servers) as client,
+            Producer(client=client, **options) as producer,
+            Producer(
+                client=client, on_delivery_error=failed.append, max_block_ms=300, **options
+            ) as failing,
+        ):
             if known:
                 await producer.prepare("t")
             deliveries: list[Any] = []
+            lost: list[Any] = []
             for _ in range(100):
                 deliveries += producer.send_many("t", [b"v"] * 300)
-                deliveries += producer.send_many("nowhere", [b"v"] * 300)
+                lost += failing.send_many("nowhere", [b"v"] * 300)
                 await asyncio.sleep(0)
-            results = await producer.gather(deliveries, return_exceptions=True)
-            assert sum(isinstance(result, Exception) for result in results) == 30_000
+            assert len(await producer.gather(deliveries)) == 30_000
+            results = await failing.gather(lost, return_exceptions=True)
+            assert sum(isinstance(result, KafkaError) for result in results) == 30_000
             await asyncio.sleep(0)
         assert len(failed) == 30_000
 

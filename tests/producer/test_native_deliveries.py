@@ -356,6 +356,9 @@ def test_memory_is_used_right() -> None:
     """Under an allocator that notices what is written past the end, or used after it was freed."""
     code = f"""
 import runpy
+from hypothesis import settings
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
 names = runpy.run_path({__file__!r})
 names["work"](60)
 names["test_both_answer_alike"]()
