@@ -1,11 +1,13 @@
 """A group of the new consumer protocol (KIP-848) by raw requests, on any broker."""
 
+import time
 import uuid
 from typing import NamedTuple
 
 from parity import named
 
 from aiokclient.protocol import messages
+from aiokclient.protocol.messages import describe_configs as describing
 from aiokclient.protocol.messages import incremental_alter_configs as alter
 from aiokclient.protocol.messages import offset_commit, offset_fetch
 from aiokclient.protocol.messages.consumer_group_heartbeat import TopicPartitions
@@ -18,7 +20,7 @@ from aiokclient.protocol.messages.join_group import JoinGroupRequestProtocol
 from aiokclient.protocol.messages.sync_group import SyncGroupRequestAssignment
 
 GROUP = 32
-LIMIT = 2000
+PATIENCE_S = 60.0
 
 
 class Beat(NamedTuple):
@@ -40,20 +42,32 @@ class Group:
     def _configure(self):
         find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.id])
         self.until(lambda: self.place.request(find).coordinators[0].error_code == 0)
-        config = alter.AlterableConfig(
-            name="consumer.assignment.interval.ms", config_operation=0, value="0"
-        )
+        self._set("consumer.assignment.interval.ms", "0")
+        # A broker takes changes up one after the other, topics and configs alike: when it knows
+        # of the next one, all of this one is in force, for the group as well.
+        self._set("consumer.heartbeat.interval.ms", "5000")
+
+    def _set(self, name, value):
+        """Change a config of the group; back when the broker knows of it."""
+        config = alter.AlterableConfig(name=name, config_operation=0, value=value)
         resource = alter.AlterConfigsResource(
             resource_type=GROUP, resource_name=self.id, configs=[config]
         )
         request = messages.IncrementalAlterConfigsRequest(resources=[resource])
         assert self.place.request(request).responses[0].error_code == 0
+        self.until(lambda: self._config(name) == value)
+
+    def _config(self, name):
+        wanted = describing.DescribeConfigsResource(
+            resource_type=GROUP, resource_name=self.id, configuration_keys=[name]
+        )
+        request = messages.DescribeConfigsRequest(resources=[wanted])
+        return next((each.value for each in self.place.request(request).results[0].configs), None)
 
     def until(self, check):
-        for _ in range(LIMIT):
-            if check():
-                return
-        raise AssertionError("it did not come about")
+        deadline = time.monotonic() + PATIENCE_S
+        while not check():
+            assert time.monotonic() < deadline, "it did not come about"
 
     def beat(self, member, epoch, *, owned=None, version=1, **options):
         if owned is not None:
