@@ -19,7 +19,7 @@ from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProd
 from aiokclient.record.batch import Compression, RecordBatchBuilder, walk
 from aiokclient.testing import EmbeddedCluster
 
-SETTLED_S = 10.0
+SETTLED_S = 60.0
 
 
 class Connection:
@@ -35,6 +35,11 @@ class Connection:
             version = request.max_version
         _, segments = self.pipeline.send(request, version, expect_response=expect)
         self.socket.sendall(b"".join(segments))
+
+    def send_all(self, *requests: Any) -> None:
+        """Send requests that come in one piece."""
+        sent = [self.pipeline.send(each, each.max_version)[1] for each in requests]
+        self.socket.sendall(b"".join(segment for segments in sent for segment in segments))
 
     def receive(self) -> Any:
         """The next response; EOFError when the broker closed the connection."""
@@ -84,7 +89,7 @@ class Connection:
         partition: int = 0,
         *,
         acks: int = -1,
-        timeout_ms: int = 5000,
+        timeout_ms: int = 60_000,
         version: int | None = None,
         wait: bool = True,
     ) -> Any:

@@ -49,9 +49,11 @@ def view(cluster):
 
 
 def test_a_silent_member_is_out_when_its_session_ends(make):
-    cluster, group = make(4, configs={"session.timeout.ms": 60})
+    cluster, group = make(4)
     group.join("a")
     assert list(view(cluster).members) == ["a"]
+    configure(group, "consumer.session.timeout.ms", "60")
+    assert group.beat("a", 2).code == "ok"
     cluster.wait_for(lambda: not view(cluster).members)
     assert view(cluster).state == "Empty"
     assert group.beat("a", 2).code == "UNKNOWN_MEMBER_ID"
@@ -60,10 +62,10 @@ def test_a_silent_member_is_out_when_its_session_ends(make):
 
 def test_who_does_not_give_up_in_time_is_out(make):
     cluster, group = make(4)
-    group.join("a", rebalance_timeout_ms=60)
+    group.join("a")
     group.join("b")
-    assert group.beat("a", 2).given == [(0, [0, 1])]
     assert group.beat("b", 3).given is None
+    assert group.beat("a", 2, rebalance_timeout_ms=60).given == [(0, [0, 1])]
     cluster.wait_for(lambda: list(view(cluster).members) == ["b"])
     assert group.beat("b", 3).given == [(0, [0, 1, 2, 3])]
 
@@ -92,9 +94,15 @@ def test_a_classic_member_that_does_not_join_anew_is_out(make):
 
 
 def test_the_session_of_a_static_member_that_left_goes_on(make):
-    cluster, group = make(2, configs={"session.timeout.ms": 60})
+    cluster, group = make(2)
     group.join("a", instance_id="i")
-    assert group.beat("a", -2, instance_id="i").epoch == -2
+    configure(group, "consumer.session.timeout.ms", "60")
+    connection = group.wire.to(cluster.coordinator("g"))
+    request = messages.ConsumerGroupHeartbeatRequest
+    known = {"group_id": "g", "member_id": "a", "instance_id": "i"}
+    # In one piece, so that the session does not end between the two.
+    connection.send_all(*(request(**known, member_epoch=epoch) for epoch in (2, -2)))
+    assert [connection.receive().member_epoch for _ in range(2)] == [2, -2]
     cluster.wait_for(lambda: not view(cluster).members)
 
 
