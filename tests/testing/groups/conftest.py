@@ -17,7 +17,7 @@ from aiokclient.protocol.messages.sync_group import SyncGroupRequestAssignment
 from aiokclient.testing import EmbeddedCluster
 
 _numbers = itertools.count()
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def named(code: int) -> str:
@@ -38,8 +38,8 @@ class Peer:
         instance: str | None = None,
         protocols: Mapping[str, bytes] | None = None,
         kind: str = "consumer",
-        session_ms: int = 10_000,
-        rebalance_ms: int = 10_000,
+        session_ms: int = 60_000,
+        rebalance_ms: int = 60_000,
     ) -> None:
         self.open, self.group, self.instance, self.kind = open, group, instance, kind
         self.protocols = dict(protocols or {"range": b"metadata"})
