@@ -28,7 +28,7 @@ class Reader:
             "log_level": 0,
         }
         if protocol == "classic":
-            settings |= {"heartbeat.interval.ms": 50, "session.timeout.ms": 6000}
+            settings |= {"heartbeat.interval.ms": 50, "session.timeout.ms": 30_000}
             settings |= {"partition.assignment.strategy": "cooperative-sticky"}
         self.consumer = confluent.Consumer(
             settings | {key.replace("_", "."): value for key, value in options.items()}

@@ -6,7 +6,11 @@ from kafka_harness import JavaTool
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
-pytestmark = [pytest.mark.java, pytest.mark.usefixtures("kafka_tools_jars")]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.usefixtures("kafka_tools_jars"),
+    pytest.mark.timeout(600),
+]
 
 CONFIGS = "kafka.admin.ConfigCommand"
 LINES = [b"line %d" % number for number in range(2000)]
@@ -20,7 +24,7 @@ def servers():
 
 def tool(cluster, name, *arguments, stdin=b""):
     server = ("--bootstrap-server", cluster.bootstrap_servers)
-    return JavaTool(name, *server, *arguments).run(stdin, timeout=60)
+    return JavaTool(name, *server, *arguments).run(stdin, timeout=120)
 
 
 def read(cluster, offset, count):
@@ -28,7 +32,7 @@ def read(cluster, offset, count):
         cluster,
         "console-consumer",
         *("--topic", "orders", "--partition", "0", "--offset", str(offset)),
-        *("--max-messages", str(count), "--timeout-ms", "20000"),
+        *("--max-messages", str(count), "--timeout-ms", "60000"),
     ).splitlines()
 
 

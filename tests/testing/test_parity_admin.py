@@ -98,7 +98,7 @@ def create_and_delete_topics(place):
 
     def delete(**named_by):
         request = messages.DeleteTopicsRequest(
-            topics=[DeleteTopicState(**named_by)], timeout_ms=5000
+            topics=[DeleteTopicState(**named_by)], timeout_ms=60_000
         )
         (result,) = place.request(request).responses
         return named(result.error_code)
@@ -119,7 +119,7 @@ def create_partitions_and_delete_records(place):
             name=name, count=count, assignments=brokers
         )
         (result,) = place.request(
-            messages.CreatePartitionsRequest(topics=[wanted], timeout_ms=5000)
+            messages.CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000)
         ).results
         return named(result.error_code)
 
@@ -129,7 +129,7 @@ def create_partitions_and_delete_records(place):
     for offset in (1, 0, 4, -1, -2):
         partition = deletion.DeleteRecordsPartition(partition_index=0, offset=offset)
         topics = [deletion.DeleteRecordsTopic(name=topic, partitions=[partition])]
-        answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+        answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
         (result,) = answer.topics[0].partitions
         seen.append((named(result.error_code), result.low_watermark))
     seen += [place.fetched(topic, offset=each) for each in (0, 1, 3)]
@@ -139,7 +139,7 @@ def create_partitions_and_delete_records(place):
         for partition, offset in ((0, 9), (0, 1), (1, 1)):
             asked = deletion.DeleteRecordsPartition(partition_index=partition, offset=offset)
             topics = [deletion.DeleteRecordsTopic(name=kept, partitions=[asked])]
-            answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+            answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
             (result,) = answer.topics[0].partitions
             seen.append((policy, named(result.error_code), result.low_watermark))
     return seen

@@ -65,14 +65,14 @@ def topics_created(place):
 def topics_deleted(place):
     seen = []
     for version in (4, 5):
-        request = messages.DeleteTopicsRequest(topic_names=[place.topic()[0]], timeout_ms=5000)
+        request = messages.DeleteTopicsRequest(topic_names=[place.topic()[0]], timeout_ms=60_000)
         for _ in range(2):
             seen += [told(each) for each in place.request(request, version).responses]
     for state in (
         DeleteTopicState(name=None, topic_id=uuid.uuid4()),
         DeleteTopicState(name="nothing"),
     ):
-        request = messages.DeleteTopicsRequest(topics=[state], timeout_ms=5000)
+        request = messages.DeleteTopicsRequest(topics=[state], timeout_ms=60_000)
         seen += [told(each) for each in place.request(request).responses]
     return seen
 
@@ -86,7 +86,7 @@ def partitions_added(place):
             create_partitions.CreatePartitionsTopic(name=each, count=count, assignments=None)
             for each, count in topics
         ]
-        request = messages.CreatePartitionsRequest(topics=wanted, timeout_ms=5000)
+        request = messages.CreatePartitionsRequest(topics=wanted, timeout_ms=60_000)
         return [told(each) for each in place.request(request).results]
 
     return [add((name, 2)), add((name, 2)), add(("nothing", 2)), add((name, 3), (name, 4))]

@@ -93,7 +93,7 @@ class World:
             seen.append(named(connection.list_offset(name, -1, version=version).error_code))
         partition = deletion.DeleteRecordsPartition(partition_index=0, offset=0)
         topics = [deletion.DeleteRecordsTopic(name=name, partitions=[partition])]
-        answer = connection.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+        answer = connection.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
         seen.append(named(answer.topics[0].partitions[0].error_code))
         wanted = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
         topics = [offset_for_leader_epoch.OffsetForLeaderTopic(topic=name, partitions=[wanted])]

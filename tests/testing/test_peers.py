@@ -9,6 +9,7 @@ from aiokclient.testing import EmbeddedCluster
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 COUNT = 3000
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ class TestConfluent:
             between(number)
             producer.produce("orders", b"%d" % number, partition=number % 3, on_delivery=delivered)
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         assert failed == []
 
     def read_all(self, cluster, **options):
@@ -112,8 +113,8 @@ class TestConfluent:
         consumer = self.peer.Consumer(settings | {"log_level": 0})
         place = self.peer.TopicPartition
         try:
-            assert consumer.get_watermark_offsets(place("orders", 0), 10) == (0, 3)
-            (found,) = consumer.offsets_for_times([place("orders", 0, 150)], 10)
+            assert consumer.get_watermark_offsets(place("orders", 0), PATIENCE_S) == (0, 3)
+            (found,) = consumer.offsets_for_times([place("orders", 0, 150)], PATIENCE_S)
             assert found.offset == 2
         finally:
             consumer.close()
@@ -123,9 +124,9 @@ class TestConfluent:
 
         client = admin.AdminClient({"bootstrap.servers": servers.bootstrap_servers, "log_level": 0})
         made = client.create_topics([admin.NewTopic("made", 2, 3)])
-        made["made"].result(10)
-        assert len(client.list_topics("made", 10).topics["made"].partitions) == 2
-        client.create_partitions([admin.NewPartitions("made", 4)])["made"].result(10)
+        made["made"].result(PATIENCE_S)
+        assert len(client.list_topics("made", PATIENCE_S).topics["made"].partitions) == 2
+        client.create_partitions([admin.NewPartitions("made", 4)])["made"].result(PATIENCE_S)
         assert servers.topics["made"] == 4
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, "made")
         resource.add_incremental_config(
@@ -133,15 +134,15 @@ class TestConfluent:
                 "retention.ms", "5", incremental_operation=admin.AlterConfigOpType.SET
             )
         )
-        client.incremental_alter_configs([resource])[resource].result(10)
+        client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
         described = client.describe_configs(
             [admin.ConfigResource(admin.ConfigResource.Type.TOPIC, "made")]
         )
-        (configs,) = [future.result(10) for future in described.values()]
+        (configs,) = [future.result(PATIENCE_S) for future in described.values()]
         assert configs["retention.ms"].value == "5"
-        client.delete_topics(["made"])["made"].result(10)
+        client.delete_topics(["made"])["made"].result(PATIENCE_S)
         assert "made" not in servers.topics
-        assert len(client.describe_cluster().result(10).nodes) == 3
+        assert len(client.describe_cluster().result(PATIENCE_S).nodes) == 3
 
 
 class TestAiokafka:

@@ -86,7 +86,7 @@ def test_the_command(wire_to, number):
             assert (topic.name, len(topic.partitions)) == ("orders", 3)
         finally:
             process.send_signal(number)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,6 @@ def test_the_command(wire_to, number):
 )
 def test_bad_options_of_the_command(arguments):
     command = [sys.executable, "-m", "aiokclient.testing", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith(("python -m aiokclient.testing: ", "usage: "))

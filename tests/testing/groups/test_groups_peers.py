@@ -14,7 +14,7 @@ confluent = pytest.importorskip("confluent_kafka")
 aiokafka = pytest.importorskip("aiokafka")
 
 PARTITIONS = 6
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 JAVA_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _numbers = itertools.count()
 
@@ -45,7 +45,7 @@ class Reader:
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": strategy,
             "heartbeat.interval.ms": 50,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 30_000,
             "reconnect.backoff.ms": 10,
             "retry.backoff.ms": 20,
             "log_level": 0,
@@ -184,21 +184,21 @@ class TestConfluent:
         reader = Reader(cluster, "range")
         drive([reader], lambda: have([reader], values))
         client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-        (listed,) = client.list_consumer_groups().result(10).valid
+        (listed,) = client.list_consumer_groups().result(PATIENCE_S).valid
         assert (listed.group_id, listed.state.name) == ("g", "STABLE")
-        described = client.describe_consumer_groups(["g"])["g"].result(10)
+        described = client.describe_consumer_groups(["g"])["g"].result(PATIENCE_S)
         (member,) = described.members
         assert len(member.assignment.topic_partitions) == PARTITIONS
         reader.close()
         place = confluent.TopicPartition("orders", 0, 1)
         wanted = confluent.ConsumerGroupTopicPartitions("g", [place])
         (future,) = client.alter_consumer_group_offsets([wanted]).values()
-        future.result(10)
+        future.result(PATIENCE_S)
         asked = confluent.ConsumerGroupTopicPartitions("g")
         (future,) = client.list_consumer_group_offsets([asked]).values()
-        found = {each.partition: each.offset for each in future.result(10).topic_partitions}
+        found = {each.partition: each.offset for each in future.result(PATIENCE_S).topic_partitions}
         assert found == {0: 1} | dict.fromkeys(range(1, PARTITIONS), 2)
-        client.delete_consumer_groups(["g"])["g"].result(10)
+        client.delete_consumer_groups(["g"])["g"].result(PATIENCE_S)
         assert cluster.groups == {}
 
 
@@ -239,7 +239,7 @@ def console_consumer(cluster, count, *properties):
     return JavaTool(
         "console-consumer",
         *("--bootstrap-server", cluster.bootstrap_servers, "--topic", "orders", "--group", "g"),
-        *("--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000", *options),
+        *("--from-beginning", "--max-messages", str(count), "--timeout-ms", "60000", *options),
     ).run
 
 
@@ -247,6 +247,7 @@ COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 
 
 @pytest.mark.java
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("kafka_tools_jars")
 class TestJava:
     def test_alone(self, cluster):
