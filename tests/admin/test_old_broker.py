@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -17,6 +18,8 @@ async def test_an_older_broker(kafka_old: Any) -> None:
     async with Admin(bootstrap_servers=kafka_old.bootstrap) as admin:
         (await admin.create_topics([NewTopic(name, 2, 1)])).raise_for_errors()
         (await admin.create_partitions({name: 3})).raise_for_errors()
+        # What the controller has done the broker learns a little later.
+        await asyncio.to_thread(kafka_old.await_partitions, name, 3)
         (await admin.alter_configs({topic: {"retention.ms": 1000}})).raise_for_errors()
         assert (await admin.describe_configs([topic])).ok
         assert (await admin.describe_cluster()).brokers
