@@ -13,8 +13,10 @@ from aiokclient.patterns import single_writer
 from aiokclient.protocol.messages import LeaveGroupRequest
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 
-QUICK: Any = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 100}
-STATIC: Any = {**QUICK, "group_instance_id": "i"}
+# A session that ends in no test: whoever is silent for a while stays what it is.
+QUICK: Any = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 100}
+# Its place is kept for a session if it came back just before it was closed.
+STATIC: Any = {**QUICK, "session_timeout_ms": 6_000, "group_instance_id": "i"}
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ async def test_one_writes_and_the_others_wait(cluster_servers: Any, ledger: str)
     writings = [Writing(ledger, topic, **servers) for _ in range(3)]
     while writings:
         waits = [asyncio.create_task(each.writes.wait()) for each in writings]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
