@@ -20,26 +20,37 @@ from aiokclient.errors import (
 )
 
 PARTITIONS = 12
-SESSION_MS, HEARTBEAT_MS = 1000, 100
+HEARTBEAT_MS = 100
+SHORT_MS = 1000
+"""A session that ends soon after a member was killed, and at any pause of the machine."""
+LONG_MS = 60_000
+"""A session that ends in no test: whoever is silent for a while stays a member."""
 
 
 class Group:
-    """Members of a fresh group with short timeouts; none may have what another has."""
+    """Members of a fresh group; none may have what another has."""
 
-    def __init__(self, servers: Any) -> None:
+    def __init__(self, servers: Any, session_ms: int) -> None:
         self.servers, self.owners = servers, Owners()
         self.id = f"g-{uuid.uuid4().hex[:8]}"
         self.members: list[Member] = []
+        self._session_ms = session_ms
         self._stack = AsyncExitStack()
         self._count = 0
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> "Group":
         await configure(
             self.servers.bootstrap,
             self.id,
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=self._session_ms,
             heartbeat_interval_ms=HEARTBEAT_MS,
         )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.report()
+        await self._stack.aclose()
+        assert self.owners.breaches == []
 
     async def join(self, *topics: Any, **options: Any) -> Member:
         self._count += 1
@@ -73,23 +84,28 @@ class Group:
             for what, tps in each.reading.log:
                 print("   ", what, [tp.partition for tp in tps])  # noqa: T201
 
-    async def close(self) -> None:
-        self.report()
-        await self._stack.aclose()
-        assert self.owners.breaches == []
-
 
 @pytest.fixture
 async def group(cluster_servers: Any) -> AsyncIterator[Group]:
-    group = Group(cluster_servers)
-    await group.start()
-    yield group
-    await group.close()
+    async with Group(cluster_servers, LONG_MS) as group:
+        yield group
+
+
+@pytest.mark.fault(41)
+async def test_members_come_and_are_killed(cluster_servers: Any) -> None:
+    async with Group(cluster_servers, SHORT_MS) as group:
+        topic = await cluster_servers.new_topic(PARTITIONS)
+        for _ in range(4):
+            await group.join(topic)
+        await group.even()
+        for _ in range(2):
+            await group.kill(group.members[0])
+            await group.even()
 
 
 @pytest.mark.fault(41)
 async def test_members_come_and_go(group: Group) -> None:
-    """Up to eight; they leave, are killed, and come back under a static id."""
+    """Up to eight; they leave, and come back under a static id."""
     topic = await group.servers.new_topic(PARTITIONS)
     first = await group.join(topic)
     await group.even()
@@ -101,7 +117,7 @@ async def test_members_come_and_go(group: Group) -> None:
         await group.join(topic)
     await group.even()
     await group.leave(first)
-    await group.kill(group.members[0])
+    await group.leave(group.members[0])
     await group.even()
     had, logs = static.has, [list(each.reading.log) for each in group.members if each is not static]
     await group.leave(static)
