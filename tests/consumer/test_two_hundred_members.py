@@ -129,6 +129,7 @@ async def test_it_settles_and_its_heartbeats_hold(cluster: EmbeddedCluster, prot
             assert before.state == "Stable"
             assert len(before.members) == MEMBERS
             await cluster.until(Beats(cluster, 3), PATIENCE_S)
+            await cluster.until(lambda: answers.partitions >= PARTITIONS, PATIENCE_S)
         after = cluster.groups["g"]
         assert (after.state, after.generation) == (before.state, before.generation)
         assert list(after.members) == list(before.members)

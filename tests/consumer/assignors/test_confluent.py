@@ -1,5 +1,6 @@
 """What librdkafka's members and leaders say is understood; they decide as we would."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -27,6 +28,7 @@ confluent = pytest.importorskip("confluent_kafka")
 
 TOPICS = {"clicks": 5, "orders": 7}
 CLUSTER = AssignmentCluster(TOPICS)
+PATIENCE_S = 60
 PARTITIONS = [one for topic in TOPICS for one in CLUSTER.partitions(topic)]
 
 
@@ -54,12 +56,11 @@ def joined(cluster: EmbeddedCluster, **options: str) -> Iterator[Any]:
 
 
 def poll_until(consumers: list[Any], done: Callable[[], bool]) -> None:
-    for _ in range(600):
+    give_up = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < give_up, "the group has not settled"
         for consumer in consumers:
             consumer.poll(0.02)
-        if done():
-            return
-    pytest.fail("the group has not settled")
 
 
 def held(consumer: Any) -> list[TopicPartition]:
