@@ -179,11 +179,13 @@ class Reader:
 
     def stretch(self) -> float:
         """For how long, in seconds, an iteration may go through what it has before it asks."""
-        left = self._subscription.confirmed_until() - self._time()
+        now = self._time()
+        # A stretch before this one may have been cut short, and the loop has had no turn since.
+        left = self._yielded + GIVE_WAY_S - now
         state = self.exposed_state()
-        if state is None or not self._subscription.is_shared(state.tp):
-            return GIVE_WAY_S
-        return min(GIVE_WAY_S, max(left, 0.0))
+        if state is not None and self._subscription.is_shared(state.tp):
+            left = min(left, self._subscription.confirmed_until() - now)
+        return max(left, 0.0)
 
     async def _wait(self, until: float) -> None:
         self._ends.hold()

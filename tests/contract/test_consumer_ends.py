@@ -329,12 +329,17 @@ class TestGivingWay:
         """Seconds that a program takes for a record, without an await."""
         return 0.002
 
+    @pytest.mark.parametrize("seed", range(1, 6))
+    @pytest.mark.parametrize("batch", [3, 2_000])
     @pytest.mark.parametrize("way", ["iteration", "batches", "poll", "get"])
-    def test_at_least_every_ten_milliseconds(self, way: str, slow: float) -> None:
+    def test_at_least_every_ten_milliseconds(
+        self, way: str, slow: float, batch: int, seed: int
+    ) -> None:
         """A busy program reads on and on; the loop runs in between all the same."""
 
         async def scenario(world: World) -> None:
-            world.cluster.produce("t", [b"v"] * 2_000)
+            for _ in range(0, 2_000, batch):
+                world.cluster.produce("t", [b"v"] * batch)
             turns: list[float] = []
 
             async def watch() -> None:
@@ -368,4 +373,4 @@ class TestGivingWay:
                 gaps = [b - a for a, b in itertools.pairwise(turns)]
                 assert max(gaps) <= 0.0121
 
-        simulate(scenario)
+        simulate(scenario, seed=seed)
