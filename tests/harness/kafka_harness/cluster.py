@@ -1,5 +1,6 @@
 """A cluster of real brokers, and the same face for a cluster that somebody else runs."""
 
+import contextlib
 import functools
 import signal
 import time
@@ -28,12 +29,17 @@ class ExternalKafka:
 
     def metadata(self, topics: list[str] | None = None) -> Picture:
         """What the first broker that answers says; ``topics=None``: of all topics."""
-        for address in self.addresses():
-            try:
-                return Probe(*address).metadata(topics)
-            except OSError:
-                continue
-        raise KafkaProbeError(f"no broker answers at {self.bootstrap}")
+        found: list[Picture] = []
+
+        def asked() -> bool:
+            for address in self.addresses():
+                with contextlib.suppress(OSError):
+                    found.append(Probe(*address).metadata(topics))
+                    return True
+            return False
+
+        wait_until(f"a broker that answers at {self.bootstrap}", asked, 30)
+        return found[0]
 
     def create_topic(
         self,
@@ -45,18 +51,35 @@ class ExternalKafka:
         """Create a topic, wait until all brokers know its leaders, and return its name."""
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         settings = {key: str(value) for key, value in (configs or {}).items()}
-        Probe(*self._controller()).create_topic(name, partitions, replication, settings)
-        wait_until(f"topic {name}", lambda: self._knows(name, partitions), 30)
+        Probe(*self._controller(), timeout=60).create_topic(name, partitions, replication, settings)
+        self.await_partitions(name, partitions)
         return name
+
+    def await_partitions(self, topic: str, count: int) -> None:
+        """Wait until all brokers know so many partitions of the topic, and their leaders."""
+        wait_until(f"{count} partitions of {topic}", lambda: self._knows(topic, count), 30)
 
     def _controller(self) -> tuple[str, int]:
         picture = self.metadata([])
         return picture.brokers.get(picture.controller) or next(iter(picture.brokers.values()))
 
     def _knows(self, name: str, partitions: int) -> bool:
-        pictures = [Probe(*a).metadata([name]) for a in self.metadata([]).brokers.values()]
-        found = [picture.topics.get(name, {}).values() for picture in pictures]
-        return all(len(ps) == partitions and all(p.leader >= 0 for p in ps) for ps in found)
+        brokers = self.metadata([]).brokers
+        pictures = [Probe(*a).metadata([name]) for a in brokers.values()]
+        found = [picture.topics.get(name, {}) for picture in pictures]
+        if not found or any(
+            len(ps) != partitions or any(p.leader < 0 for p in ps.values()) for ps in found
+        ):
+            return False
+        # A broker tells of itself as the leader a moment before it is one, and what comes without
+        # acknowledgement in between is lost.
+        led: dict[int, list[int]] = {}
+        for index, partition in found[0].items():
+            led.setdefault(partition.leader, []).append(index)
+        return all(
+            node in brokers and Probe(*brokers[node]).leads(name, indexes)
+            for node, indexes in led.items()
+        )
 
     def partition(self, topic: str, partition: int) -> Partition:
         found = self.metadata([topic]).topics.get(topic, {})

@@ -11,6 +11,7 @@ FAST = {
     "log.segment.delete.delay.ms": 100,
     "log.retention.check.interval.ms": 86400000,  # tests write records of 1970, which must stay
     "log.initial.task.delay.ms": 86400000,
+    "offsets.retention.check.interval.ms": 86400000,  # of groups that are empty for a moment
     "auto.leader.rebalance.enable": "false",  # every five minutes, whatever a test is about
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 0,
@@ -76,6 +77,9 @@ def node_properties(
         **FAST,
         **FAILOVER,
     }
+    if brokers == 1:
+        # Nobody can take its place: after a moment without a processor all is as it was before.
+        properties["broker.session.timeout.ms"] = 20000
     if "broker" in roles:
         properties["inter.broker.listener.name"] = "PLAINTEXT"
     if major >= 4:
