@@ -16,6 +16,7 @@ from aiokclient.admin import NewPartitions, NewTopic
 from aiokclient.errors import LogTruncationError, OffsetOutOfRangeError
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages.alter_client_quotas import EntityData, EntryData, OpData
+from aiokclient.protocol.messages.describe_client_quotas import ComponentData
 from aiokclient.protocol.messages.elect_leaders import TopicPartitions
 
 
@@ -146,6 +147,7 @@ async def test_partitions_are_added(kafka: ExternalKafka, admin: Admin) -> None:
     ):
         await reader.poll(timeout=0.0)
         (await admin.create_partitions({topic: NewPartitions(4)})).raise_for_errors()
+        await asyncio.to_thread(kafka.await_partitions, topic, 4)
         await Writer(producer, ledger, places({topic: 4})).run(200)
         await producer.flush()
         async with asyncio.timeout(60):
@@ -154,6 +156,7 @@ async def test_partitions_are_added(kafka: ExternalKafka, admin: Admin) -> None:
     assert not ledger.failed
 
 
+@pytest.mark.timeout(600)  # it starts three times
 @pytest.mark.fault(33)
 async def test_a_broker_comes_back_older(java: str) -> None:
     """4.4 becomes 3.9 and 4.4 again, on the same data and port, under traffic."""
@@ -194,6 +197,12 @@ async def test_a_quota_slows_a_producer_down(kafka: ExternalKafka) -> None:
         request = messages.AlterClientQuotasRequest(entries=[quota])
         answer = await client.request(request, to=AnyBroker())
         assert [entry.error_code for entry in answer.entries] == [0]
+        # The broker learns of it later than the controller that has answered.
+        component = ComponentData(entity_type="client-id", match_type=0, match=slow)
+        described = messages.DescribeClientQuotasRequest(components=[component])
+        async with asyncio.timeout(60):
+            while not (await client.request(described, to=AnyBroker())).entries:
+                pass
     loop, ledger = asyncio.get_running_loop(), Ledger()
     async with Producer(client_id=slow, linger_ms=0, **options) as producer:
         began = loop.time()

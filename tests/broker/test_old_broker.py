@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ async def test_offsets_and_seeking(kafka_old: KafkaCluster) -> None:
 
 
 async def test_a_topic_that_is_not_there(kafka_old: KafkaCluster) -> None:
-    options: Any = {"bootstrap_servers": kafka_old.bootstrap, "max_block_ms": 500}
+    options: Any = {"bootstrap_servers": kafka_old.bootstrap, "max_block_ms": 3_000}
     async with Producer(**options) as producer:
         with pytest.raises(UnknownTopicOrPartitionError):
             await producer.send("nobody-made-this", b"v")
@@ -102,6 +103,7 @@ async def test_admin(kafka_old: KafkaCluster) -> None:
         again = await admin.create_topics([NewTopic(name, 1, 1)])
         assert isinstance(again[name], TopicExistsError)
         (await admin.create_partitions({name: 2})).raise_for_errors()
+        await asyncio.to_thread(kafka_old.await_partitions, name, 2)
         described = (await admin.describe_topics([name])).raise_for_errors()
         assert len(described[name].partitions) == 2
         place = TopicPartition(name, 0)

@@ -179,6 +179,7 @@ async def test_partitions_are_added(site: Site) -> None:
         site.consumer(site.topic, metadata_max_age_ms=300) as consumer,
     ):
         (await admin.create_partitions({site.topic: 5})).raise_for_errors()
+        await asyncio.to_thread(site.servers.kafka.await_partitions, site.topic, 5)
         await site.send(numbers(5), 4)
         records = await read(consumer, 5)
         assert [(r.partition, r.offset) for r in records] == [(4, i) for i in range(5)]
