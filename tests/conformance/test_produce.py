@@ -127,7 +127,7 @@ async def test_a_batch_that_is_too_large_is_split(cluster_servers: Any, codec: s
 
 async def test_what_the_broker_refuses_fails_alone(cluster_servers: Any) -> None:
     """Each refusal leaves a gap in the sequence; what is behind it goes through all the same."""
-    configs = {"message.timestamp.before.max.ms": 1000, "cleanup.policy": "compact"}
+    configs = {"message.timestamp.before.max.ms": 3_600_000, "cleanup.policy": "compact"}
     topic = await cluster_servers.new_topic(configs=configs)
     refused: list[tuple[dict[str, Any], type[KafkaError]]] = [
         ({"key": None}, InvalidRecordError),
@@ -147,7 +147,7 @@ async def test_what_the_broker_refuses_fails_alone(cluster_servers: Any) -> None
 
 
 async def test_a_topic_that_is_not_there(cluster_servers: Any) -> None:
-    async with producer(cluster_servers, max_block_ms=500) as sending:
+    async with producer(cluster_servers, max_block_ms=3_000) as sending:
         with pytest.raises(UnknownTopicOrPartitionError):
             await sending.send("nobody-made-this-topic", b"v")
 
