@@ -132,13 +132,14 @@ async def test_a_member_is_fenced(kafka3: KafkaCluster) -> None:
         members = [await group.join(topic) for _ in range(2)]
         await group.until(lambda: all(len(each.owned) == 3 for each in members))
         for consumer, member in zip(group.consumers, members, strict=True):
-            await group.write(topic)
+            # It has nothing in hand: until it is told, another may have what it had.
             request = ConsumerGroupHeartbeatRequest(
                 group_id=group.id, member_id=consumer.group_metadata().member_id, member_epoch=-1
             )
             async with Client(bootstrap_servers=kafka3.bootstrap) as client:
                 await client.request(request, to=Coordinator("group", group.id))
             await group.until(lambda member=member: "lost" in dict(member.told))
+            await group.write(topic)
             await group.until(lambda: all(len(each.owned) == 3 for each in members))
             await group.read()
 

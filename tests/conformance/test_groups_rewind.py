@@ -133,5 +133,6 @@ async def test_members_of_other_libraries_are_found_first(site: Site) -> None:
 
 async def test_what_nobody_owns_is_named(site: Site) -> None:
     async with site.member() as consumer:
+        await site.so_that(lambda: len(consumer.assignment()) == 3)
         with pytest.raises(ApiTimeoutError, match=rf"not rewound: {site.topic}-7"):
-            await consumer.rewind_group({site.tp(0): 0, site.tp(7): 0}, timeout=1.0)
+            await consumer.rewind_group({site.tp(0): 0, site.tp(7): 0}, timeout=5.0)

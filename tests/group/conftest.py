@@ -8,7 +8,7 @@ from sharing import Life, Sharing
 
 from aiokclient import GroupMember
 
-QUICK = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 100}
+QUICK = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 100}
 
 
 @pytest.fixture

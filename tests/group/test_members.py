@@ -56,8 +56,8 @@ async def test_the_leader_sees_all_and_assigns_once_in_a_generation(make: Make) 
         assert set(asked) == {life.now.member_id for life in lives if life.now}
         for life in lives:
             assert life.assignment == f"{life.protocols[0].says} of 3".encode()
-    generations = [number for life in lives for number, _ in life.log]
-    assert sum(len(life.protocols[0].asked) for life in lives) <= len(set(generations)) + 1
+        # Earlier generations may have ended before anybody had entered them.
+        assert sum(len(life.protocols[0].asked) for life in lives) <= lives[0].generation
 
 
 async def test_members_come_and_go(make: Make) -> None:
