@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,9 +54,15 @@ def test_single_writer() -> None:
 
 def test_work_pool() -> None:
     with EmbeddedCluster() as cluster:
-        done = run("examples/work_pool.py", cluster.bootstrap_servers, "1.5")
-        assert done.returncode == 0, done.stderr
-        assert "crawls blog, forum, news, shop, wiki" in done.stdout
+        command = [sys.executable, "examples/work_pool.py", cluster.bootstrap_servers]
+        with subprocess.Popen(command, cwd=EXAMPLES.parent, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            try:
+                assert b"crawls blog, forum, news, shop, wiki" in process.stdout.readline()
+                assert cluster.groups["crawlers"].members
+            finally:
+                process.send_signal(signal.SIGINT)
+        assert cluster.groups["crawlers"].members == {}
 
 
 def test_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
