@@ -13,6 +13,9 @@ from aiokclient import Producer
 
 IN_SYNC = {"min.insync.replicas": 2}
 
+pytestmark = pytest.mark.timeout(600)
+"""Brokers start again one after the other, which takes over a minute where much else runs."""
+
 
 @asynccontextmanager
 async def producing(kafka: KafkaCluster, ledger: Ledger, topic: str) -> AsyncIterator[None]:
