@@ -1,19 +1,19 @@
-"""The four requests that a test rig needs, written by hand over a blocking socket.
+"""The five requests that a test rig needs, written by hand over a blocking socket.
 
 Not our protocol package, on purpose: the rig must work while that is broken, and a mistake
 in it must not be shared.
 
-    Metadata v7, CreateTopics v4, FindCoordinator v1 and v6, InitProducerId v1
+    Metadata v7, CreateTopics v4, ListOffsets v1, FindCoordinator v1 and v6, InitProducerId v1
 """
 
 import contextlib
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-CREATE_TOPICS, METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID = 19, 3, 10, 22
+CREATE_TOPICS, METADATA, LIST_OFFSETS, FIND_COORDINATOR, INIT_PRODUCER_ID = 19, 3, 2, 10, 22
 
 
 class KafkaProbeError(RuntimeError):
@@ -139,6 +139,20 @@ class Probe:
             error, message = reader.number("h"), reader.string()
             if error:
                 raise KafkaProbeError(f"creating topic {name}: error {error}: {message}")
+
+    def leads(self, topic: str, partitions: Sequence[int]) -> bool:
+        """Whether the broker takes up its part as the leader of these partitions."""
+        body = struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">i", len(partitions))
+        body += b"".join(struct.pack(">iq", index, -1) for index in partitions)
+        reader = self.ask(LIST_OFFSETS, 1, body)
+        errors = []
+        for _ in reader.times():
+            reader.string()
+            for _ in reader.times():
+                reader.number("i")
+                errors.append(reader.number("h"))
+                reader.number("q"), reader.number("q")
+        return not any(errors)
 
     def coordinator_error(self, kind: int) -> int:
         """The error code of asking for a coordinator: 0 group, 1 transaction, 2 share group."""
