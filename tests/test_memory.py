@@ -8,7 +8,7 @@ import pytest
 BENCHMARK = Path(__file__).resolve().parent.parent / "benchmarks" / "memory.py"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_million_records_there_and_back() -> None:
     spec = importlib.util.spec_from_file_location("memory_benchmark", BENCHMARK)
     assert spec is not None

@@ -130,12 +130,15 @@ async def test_no_connection_lives_long(bad: Bad) -> None:
     bad.faults.lifetime_s = (0.02, 0.1)
     async with bad.producer() as producer:
         writing = asyncio.create_task(bad.writer(producer, pause=0.001).run())
+        while sum(proxy.accepted for proxy in bad.connector.proxies.values()) <= 30:
+            await bad.ledger.until(len(bad.ledger.acknowledged) + 1)
+        # A machine may be too slow to get much through such connections.
+        bad.faults.lifetime_s = None
         await bad.ledger.until(800)
         writing.cancel()
         await producer.flush()
     assert not bad.ledger.failed
     bad.check()
-    assert sum(proxy.accepted for proxy in bad.connector.proxies.values()) > 10
 
 
 @pytest.mark.fault(39)
