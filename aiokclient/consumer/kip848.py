@@ -91,6 +91,7 @@ class Kip848Membership:
         )
         self._link = Link(cluster, config.group_id, parts.owner)
         self._session_s = config.session_timeout_ms / 1000
+        self._knows_session = False
         self._interval_s = config.heartbeat_interval_ms / 1000
         self._answered_at = -math.inf
         self._due = self._not_before = -math.inf
@@ -113,7 +114,8 @@ class Kip848Membership:
 
     @property
     def confirmed_until(self) -> float:
-        return self._answered_at + self._session_s if self._epoch > JOIN else -math.inf
+        certain = self._knows_session and self._epoch > JOIN
+        return self._answered_at + self._session_s if certain else -math.inf
 
     @property
     def settled(self) -> bool:
@@ -290,7 +292,8 @@ class Kip848Membership:
         told = await session_timeout_ms(self._parts.cluster, self._group_id)
         if told is not None:
             self._session_s = told / 1000
-            self._parts.changed()
+        self._knows_session = True
+        self._parts.changed()
 
     # -- partitions ------------------------------------------------------------------------
 

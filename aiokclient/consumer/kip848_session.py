@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.targets import AnyBroker
-from aiokclient.errors import KafkaError
+from aiokclient.errors import KafkaError, error_for
 from aiokclient.policy import Scope
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResponse,
 )
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ __all__ = ["session_timeout_ms"]
 
 GROUP = 32
 NAME = "consumer.session.timeout.ms"
+PATIENCE_S = 5.0
+"""Nothing is handed out until it is told; so long at most."""
 
 
 async def session_timeout_ms(cluster: ClusterClient, group_id: str) -> int | None:
@@ -33,14 +36,21 @@ async def session_timeout_ms(cluster: ClusterClient, group_id: str) -> int | Non
     )
     try:
         request = DescribeConfigsRequest(resources=[resource])
-        answer = await cluster.request(request, AnyBroker(), scope=Scope.ADMIN)
+        answer = await cluster.request(
+            request, AnyBroker(), timeout=PATIENCE_S, scope=Scope.ADMIN, check=refusal
+        )
     except KafkaError:
         return None
     told = [
         each.value
         for result in answer.results
-        if not result.error_code
         for each in result.configs or ()
         if each.name == NAME and each.value is not None
     ]
     return int(told[0]) if told else None
+
+
+def refusal(answer: DescribeConfigsResponse) -> KafkaError | None:
+    """Why it is not told."""
+    errors = [error_for(result.error_code, result.error_message) for result in answer.results]
+    return next((error for error in errors if error is not None), None)

@@ -44,7 +44,6 @@ __all__ = ["GIVE_WAY_S", "Reader"]
 GIVE_WAY_S: Final = 0.010
 """The loop gets its turn at least this often."""
 
-
 T = TypeVar("T")
 Convert: TypeAlias = Callable[[TopicPartition, Sequence[RecordBatch], int, int], T | None]
 
@@ -179,13 +178,11 @@ class Reader:
 
     def stretch(self) -> float:
         """For how long, in seconds, an iteration may go through what it has before it asks."""
-        now = self._time()
-        # A stretch before this one may have been cut short, and the loop has had no turn since.
-        left = self._yielded + GIVE_WAY_S - now
+        until = self._yielded + GIVE_WAY_S  # one before may have been cut short without a turn
         state = self.exposed_state()
         if state is not None and self._subscription.is_shared(state.tp):
-            left = min(left, self._subscription.confirmed_until() - now)
-        return max(left, 0.0)
+            until = min(until, self._subscription.confirmed_until())
+        return max(until - self._time(), 0.0)
 
     async def _wait(self, until: float) -> None:
         self._ends.hold()

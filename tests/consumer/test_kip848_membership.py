@@ -1,6 +1,7 @@
 """Members under KIP-848 on a simulated cluster: joining, reconciling, leaving, coming back."""
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from aiokclient.errors import (
     FencedMemberEpochError,
     GroupAuthorizationError,
     NotCoordinatorError,
+    RequestTimedOutError,
     UnknownMemberIdError,
     UnknownServerError,
 )
@@ -88,6 +90,24 @@ def test_the_session_of_a_group_whose_configs_may_not_be_read() -> None:
                 left = member.membership.confirmed_until - group.world.now
                 assert 44.0 < left <= 45.0
                 assert member.reports == []
+
+    run(scenario, configs={"group.consumer.session.timeout.ms": 10_000})
+
+
+@pytest.mark.parametrize(("times", "session_s"), [(4, 10.0), (None, 45.0)])
+def test_the_session_of_a_group_is_told_late(times: int | None, session_s: float) -> None:
+    """Nothing is certain until then; brokers that do not tell are not asked for ever."""
+
+    async def scenario(group: Group) -> None:
+        with group.cluster.fail(ApiKey.DESCRIBE_CONFIGS, RequestTimedOutError, times=times):
+            async with group.member() as member:
+                await member.subscribe("t")
+                await member.until(lambda: member.membership.state is State.STABLE)
+                assert member.membership.confirmed_until == -math.inf
+                await member.until(lambda: member.membership.confirmed_until > -math.inf)
+                assert group.world.now < 7.0
+                left = member.membership.confirmed_until - group.world.now
+                assert session_s - 6.0 < left <= session_s
 
     run(scenario, configs={"group.consumer.session.timeout.ms": 10_000})
 
