@@ -103,6 +103,8 @@ class Kip848Membership:
         self._parting = asyncio.Lock()
         self._wake = Signal()
         self._work = Signal()
+        self._forgotten = Signal()
+        """This is no member any more: what is known of the group may be old."""
 
     # -- what it is ------------------------------------------------------------------------
 
@@ -159,6 +161,7 @@ class Kip848Membership:
         self._subscription = self._parts.topics.current
         self._holdings.target = frozenset()
         self._heartbeats.forget()
+        self._forgotten.set()
         self._parts.changed()
 
     # -- heartbeats ------------------------------------------------------------------------
@@ -289,11 +292,15 @@ class Kip848Membership:
             logger.info("group %s: could not leave within %.1f s", self._group_id, timeout)
 
     async def _learn_session(self) -> None:
-        told = await session_timeout_ms(self._parts.cluster, self._group_id)
-        if told is not None:
-            self._session_s = told / 1000
-        self._knows_session = True
-        self._parts.changed()
+        """At the start, before it joins again, and now and then: it may be changed at any time."""
+        while not self._ended:
+            told = await session_timeout_ms(self._parts.cluster, self._group_id)
+            if told is not None:
+                self._session_s = told / 1000
+            self._knows_session = True
+            self._parts.changed()
+            max_age_s = self._parts.config.metadata_max_age_ms / 1000
+            await self._forgotten.wait(self._clock.monotonic() + max_age_s)
 
     # -- partitions ------------------------------------------------------------------------
 

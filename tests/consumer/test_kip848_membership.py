@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from kip848_member import shared_out, until
+from kip848_member import change, shared_out, until
 from kip848_world import ALL, HEARTBEAT, Group, run
 from world import World, simulate
 
@@ -110,6 +110,27 @@ def test_the_session_of_a_group_is_told_late(times: int | None, session_s: float
                 assert session_s - 6.0 < left <= session_s
 
     run(scenario, configs={"group.consumer.session.timeout.ms": 10_000})
+
+
+def test_the_session_of_a_group_is_changed() -> None:
+    """A member hears of it when it joins again, and with the age of its metadata at the latest."""
+
+    async def scenario(group: Group) -> None:
+        async with group.member(metadata_max_age_ms=60_000) as member:
+
+            def session_s() -> float:
+                left = member.membership.confirmed_until - group.world.now
+                return left if left == -math.inf else round(left)
+
+            await member.subscribe("t")
+            await member.until(lambda: session_s() == 45)
+            await change(member.cluster, "g", {"session_timeout_ms": 20_000})
+            await member.until(lambda: session_s() == 20, timeout=61.0)
+            await change(member.cluster, "g", {"session_timeout_ms": 30_000})
+            with group.cluster.fail(HEARTBEAT, UnknownMemberIdError, times=1):
+                await member.until(lambda: session_s() == 30, timeout=10.0)
+
+    run(scenario, configs={"group.consumer.heartbeat.interval.ms": 200})
 
 
 @pytest.mark.fault(43)

@@ -6,13 +6,17 @@ from typing import Any
 
 from aiokclient import TopicPartition
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.targets import AnyBroker
+from aiokclient.cluster.targets import AnyBroker, Broker
 from aiokclient.config import ClientConfig, ConsumerConfig
 from aiokclient.consumer.kip848 import Kip848Membership
 from aiokclient.consumer.known_topics import KnownTopics
 from aiokclient.consumer.membership import MembershipParts
 from aiokclient.consumer.resets import EARLIEST
 from aiokclient.consumer.subscription import Subscription, SubscriptionState
+from aiokclient.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from aiokclient.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -192,23 +196,45 @@ async def shared_out(members: list[Member], count: int, timeout: float = 60.0) -
 
 
 async def configure(bootstrap: str, group_id: str, **configs: int) -> None:
-    """Sets configs of a group, such as `session_timeout_ms`; targets are worked out at once."""
+    """Sets configs of a group, such as `session_timeout_ms`; targets are worked out at once.
+
+    They are in force at all brokers then. The controller answers before that, and brokers tell of a
+    config before they go by it; but when they tell of the next one, they go by this one.
+    """
     client = ClusterClient(ClientConfig(bootstrap_servers=bootstrap))
     await client.start()
     try:
-        options = {"assignment_interval_ms": 0, **configs}
-        resource = AlterConfigsResource(
-            resource_type=GROUP,
-            resource_name=group_id,
-            configs=[
-                AlterableConfig(
-                    name=f"consumer.{name.replace('_', '.')}", config_operation=0, value=str(value)
-                )
-                for name, value in options.items()
-            ],
-        )
-        request = IncrementalAlterConfigsRequest(resources=[resource])
-        answer = await client.request(request, AnyBroker())
-        assert [each.error_code for each in answer.responses] == [0], answer
+        await change(client, group_id, {"assignment_interval_ms": 1, **configs})
+        await change(client, group_id, {"assignment_interval_ms": 0})
     finally:
         await client.close()
+
+
+async def change(client: ClusterClient, group_id: str, configs: dict[str, int]) -> None:
+    """Sets configs of a group, and waits until all brokers tell of them."""
+    wanted = {f"consumer.{name.replace('_', '.')}": str(configs[name]) for name in configs}
+    resource = AlterConfigsResource(
+        resource_type=GROUP,
+        resource_name=group_id,
+        configs=[
+            AlterableConfig(name=name, config_operation=0, value=wanted[name]) for name in wanted
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer = await client.request(request, AnyBroker())
+    assert [each.error_code for each in answer.responses] == [0], answer
+    async with asyncio.timeout(60):
+        for node_id in client.metadata.brokers:
+            while await told(client, Broker(node_id), group_id, list(wanted)) != wanted:
+                pass
+
+
+async def told(
+    client: ClusterClient, broker: Broker, group_id: str, names: list[str]
+) -> dict[str, str | None]:
+    """What a broker says of configs of the group."""
+    resource = DescribeConfigsResource(
+        resource_type=GROUP, resource_name=group_id, configuration_keys=names
+    )
+    answer = await client.request(DescribeConfigsRequest(resources=[resource]), broker)
+    return {each.name: each.value for result in answer.results for each in result.configs}
