@@ -14,7 +14,7 @@ test: .venv/.test .venv-3.11/.test kafka
 	$(PY) .ci/test.py
 
 test-all: .venv/.test .venv-3.11/.all kafka
-	$(PY) .ci/test.py --all
+	AIOKCLIENT_EXPLORE=1 $(PY) .ci/test.py --all
 
 lint: .venv/.test
 	$(PY) .ci/test.py --only lint
