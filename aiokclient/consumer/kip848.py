@@ -292,15 +292,17 @@ class Kip848Membership:
             logger.info("group %s: could not leave within %.1f s", self._group_id, timeout)
 
     async def _learn_session(self) -> None:
-        """At the start, before it joins again, and now and then: it may be changed at any time."""
+        """At the start, before it joins again and, if it is told, now and then: it may change."""
+        max_age_s = self._parts.config.metadata_max_age_ms / 1000
         while not self._ended:
+            until = math.inf
             told = await session_timeout_ms(self._parts.cluster, self._group_id)
             if told is not None:
                 self._session_s = told / 1000
+                until = self._clock.monotonic() + max_age_s
             self._knows_session = True
             self._parts.changed()
-            max_age_s = self._parts.config.metadata_max_age_ms / 1000
-            await self._forgotten.wait(self._clock.monotonic() + max_age_s)
+            await self._forgotten.wait(until)
 
     # -- partitions ------------------------------------------------------------------------
 
