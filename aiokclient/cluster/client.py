@@ -119,7 +119,10 @@ class ClusterClient:
             if brokers is not None:
                 await brokers.close()
         finally:
-            await self.supervisor.stop()
+            try:
+                await self.supervisor.stop()
+            finally:
+                self.updater.close()
 
     async def _settings(self) -> ConnectionSettings:
         config = self.config

@@ -24,7 +24,13 @@ from aiokclient.cluster.metadata import (
 )
 from aiokclient.cluster.pacing import Pacing
 from aiokclient.config import ClientConfig
-from aiokclient.errors import ApiTimeoutError, InvalidMetadataError, KafkaError, error_for
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    InvalidMetadataError,
+    KafkaError,
+    error_for,
+)
 from aiokclient.policy import Backoff, Decision, Scope, decide
 
 if TYPE_CHECKING:
@@ -89,6 +95,7 @@ class MetadataUpdater:
         self._next_full = 0.0
         self._retry_at = 0.0
         self._failures = 0
+        self._closed = False
 
     # -- interest ---------------------------------------------------------------------------
 
@@ -146,10 +153,12 @@ class MetadataUpdater:
 
         `timeout` is in seconds. `at_once` is for what a program itself asks for, once for each of
         its calls: how often it was asked for before does not matter then. Raises ApiTimeoutError,
-        whose cause is what the last update met, or an error that trying again would not mend.
-        Cancelling it leaves nothing behind. A topic that does not exist is no error of the call:
-        see `errors` and the topic's own.
+        whose cause is what the last update met, ClosedError, or an error that trying again would
+        not mend. Cancelling it leaves nothing behind. A topic that does not exist is no error of
+        the call: see `errors` and the topic's own.
         """
+        if self._closed:
+            raise _closed()
         waiter = _Waiter(topics)
         self._waiters.append(waiter)
         if at_once:
@@ -207,6 +216,13 @@ class MetadataUpdater:
         while True:
             await self._until_due()
             await self._update()
+
+    def close(self) -> None:
+        """To be called when `run` has ended: nobody waits for it any more. Plain."""
+        self._closed = True
+        for waiter in self._waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(_closed())
 
     def begin(self, answer: MetadataResponse) -> None:
         """Takes the answer of the bootstrap as the first snapshot."""
@@ -358,6 +374,10 @@ class MetadataUpdater:
     def _forget(self, topic: str) -> None:
         self.errors.pop(topic, None)
         self._since.pop(topic, None)
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the client was closed before the answer came", api="Metadata")
 
 
 def _trouble(

@@ -168,6 +168,10 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         else:
             await self._engine.stop(timeout, lambda: False, farewell=False)
 
+    def _abandon(self, error: ClosedError) -> None:
+        if self._engine is not None:
+            self._engine.abandon(error)
+
     def _failed(self, error: BaseException) -> None:
         if self._engine is not None:
             self._engine.wake()

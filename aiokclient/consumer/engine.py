@@ -22,6 +22,7 @@ from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import SubscriptionState
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.consumer.unpack import Unpacker
+from aiokclient.errors import ClosedError
 from aiokclient.types import TopicPartition
 
 __all__ = ["Engine"]
@@ -53,6 +54,7 @@ class Engine:
         self.cluster = cluster
         self._subscription = subscription
         self._died = died
+        self._over: ClosedError | None = None
         subscription.metrics = cluster.metrics
         arrived = Signal()
         self.moved = Signal()
@@ -144,6 +146,11 @@ class Engine:
         finally:
             await self._end(timeout if farewell else 0.0)
 
+    def abandon(self, error: ClosedError) -> None:
+        """Who waits for a position still gets this error. Plain."""
+        self._over = error
+        self.moved.set()
+
     async def _end(self, timeout: float) -> None:
         self._unsubscribe()
         self._subscription.unlisten()
@@ -180,8 +187,10 @@ class Engine:
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
-        """Waits for a position; False when `until` passes first."""
+        """Waits for a position; False when `until` passes first. Raises why none will come."""
         while not self._subscription[tp].located:
+            if (ended := self._over or self._died()) is not None:
+                raise ended.with_traceback(None)
             state = self._subscription[tp]
             if state.error is not None:
                 raise state.error.with_traceback(None)
