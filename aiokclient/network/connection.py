@@ -3,9 +3,10 @@
 Theory of operation. A request is either *held* (not yet written: the broker asked for a pause by
 its throttle time, or the transport's buffer is full) or *in flight* (written, its response is
 awaited). Both are queues in the order of sending; each entry has a deadline, and a future or a
-callback. A held request whose deadline passes just fails. One in flight whose deadline passes
-closes the connection, as responses come in order and nothing behind it can be trusted to come in
-time.
+callback. A held request whose deadline passes just fails, unless the transport was full all that
+time and the broker had asked for no pause: then nothing gets through any more. One in flight whose
+deadline passes closes the connection, as responses come in order and nothing behind it can be
+trusted to come in time.
 One timer serves all deadlines, the end of a throttle and the closing of an idle connection.
 
 No task runs here: what happens is driven by the transport, the timer and the callers.
@@ -89,6 +90,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._in_flight: deque[Sent] = deque()
         self._versions: dict[type[Request[Any]], int] = {}
         self._paused = False
+        self._paused_at = 0.0
         self._draining = False
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s = idle_s
@@ -229,6 +231,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 # What the client held back itself is no silence of the broker.
                 sent.since = now
                 self._write(sent)
+        if self._draining and not self.in_flight:
+            self.close()
 
     def _on_response(self, response: Any) -> None:
         if self.closed:
@@ -313,6 +317,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._paused = True
+        self._paused_at = self._now()
 
     def resume_writing(self) -> None:
         self._paused = False
@@ -335,9 +340,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._wake_at(now + GRACE_S)
             return
         self._expire(now)
+        self._write_held(now)
         if self.closed:
             return
-        self._write_held(now)
         if not self.in_flight and self._idle_s is not None and now >= self._idle_at():
             self.close()
             return
@@ -355,14 +360,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._last_used + (self._idle_s if self._idle_s is not None else 3600.0)
 
     def _expire(self, now: float) -> None:
+        stuck: Sent | None = None
         for sent in [sent for sent in self._held if sent.deadline <= now]:
             self._held.remove(sent)
-            sent.fail(self._timed_out(sent, "it was held back by the broker's throttle time"))
+            if self._paused and max(self._paused_at, self.throttled_until) <= sent.since:
+                stuck = sent
+                sent.fail(self._timed_out(sent, "nothing was taken in; the connection is closed"))
+            else:
+                sent.fail(self._timed_out(sent, "it was held back by the broker's throttle time"))
         late = [sent for sent in self._in_flight if sent.deadline <= now]
         for sent in late:
             sent.fail(self._timed_out(sent, "no answer came; the connection is closed"))
         if late:
             after = f"no answer to {late[0].api} within {now - late[0].since:.1f} s"
+            self.close(DisconnectedError(after, broker=self.node_id))
+        elif stuck is not None:
+            after = f"nothing was taken in within {now - stuck.since:.1f} s"
             self.close(DisconnectedError(after, broker=self.node_id))
 
     def _timed_out(self, sent: Sent, why: str) -> ApiTimeoutError:
@@ -371,9 +384,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # -- the end ----------------------------------------------------------------------------
 
-    def on_close(self, callback: Callable[[BrokerConnection, KafkaError | None], None]) -> None:
-        """`callback(connection, reason)` runs once it is closed; reason None: it was intended."""
-        self._close_callbacks.append(callback)
+    def on_close(
+        self, callback: Callable[[BrokerConnection, KafkaError | None], None]
+    ) -> Callable[[], None]:
+        """`callback(connection, reason)` runs once it is closed; reason None: it was intended.
+
+        Returns a function that takes the callback back.
+        """
+        callbacks = self._close_callbacks
+        callbacks.append(callback)
+        return lambda: callbacks.remove(callback) if callback in callbacks else None
 
     def close(self, error: KafkaError | None = None) -> None:
         """Closes it; what is in flight fails with DisconnectedError. Plain, idempotent.
@@ -394,7 +414,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             while queue:
                 sent = queue.popleft()
                 sent.fail(self._disconnected(sent))
-        for callback in self._close_callbacks:
+        for callback in list(self._close_callbacks):
             callback(self, error)
 
     def close_when_idle(self) -> None:

@@ -244,6 +244,15 @@ async def test_writes_wait_while_the_transport_is_full(connect: Connect) -> None
     connection.close()
 
 
+async def test_a_transport_that_stays_full_closes_the_connection(connect: Connect) -> None:
+    connection, transport = connect()
+    connection.pause_writing()
+    with pytest.raises(ApiTimeoutError, match="taken in"):
+        await ask(connection, timeout_s=0.01)
+    assert transport.closing
+    assert isinstance(connection.reason, DisconnectedError)
+
+
 async def test_an_idle_connection_closes(connect: Connect) -> None:
     connection, transport = connect(idle_s=0.01)
     closed = asyncio.get_running_loop().create_future()
@@ -288,3 +297,27 @@ async def test_draining_closes_after_the_last_answer(connect: Connect) -> None:
     transport.feed(answer(0, "last"))
     assert (await future).groups[0].group_id == "last"
     assert connection.closed
+
+
+async def test_draining_closes_after_the_last_write(connect: Connect) -> None:
+    """Nothing is left to be answered then."""
+    connection, transport = connect()
+    connection.pause_writing()
+    future = connection.send(ListGroupsRequest(), timeout_s=30, expect_response=False)
+    connection.close_when_idle()
+    assert not connection.closed
+    connection.resume_writing()
+    assert await future is None
+    assert transport.sent != b""
+    assert connection.closed
+
+
+async def test_a_callback_that_was_taken_back_is_not_called(connect: Connect) -> None:
+    connection, _ = connect()
+    closed: list[str] = []
+    take_back = connection.on_close(lambda *_: closed.append("one"))
+    connection.on_close(lambda *_: closed.append("other"))
+    take_back()
+    take_back()
+    connection.close()
+    assert closed == ["other"]
