@@ -106,9 +106,10 @@ class Accumulator:
         ]
 
     def stop(self) -> None:
-        """No batch lingers any more, and nothing is measured."""
+        """No batch lingers any more, nothing is measured, and nobody waits for room."""
         for end in self._gauges:
             end()
+        self._tell_room()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
             self._linger_timer = None
@@ -410,6 +411,11 @@ class Accumulator:
         if not queue.parked:
             self._parked[queue.unsendable].pop(queue, None)
         self._move_in(queue.unsendable)
+        if queue.unsendable:
+            self._move_in(False)  # What these hold counts against the others, too.
+        self._tell_room()
+
+    def _tell_room(self) -> None:
         rooms, self._room = self._room, []
         for waiter in rooms:
             if not waiter.done():
@@ -427,7 +433,7 @@ class Accumulator:
         self.forget(batch)
 
     async def room(self) -> None:
-        """Until some memory has become free. Cancelling leaves nothing behind."""
+        """Until some memory has become free, or all ends. Cancelling leaves nothing behind."""
         waiter = self.loop.create_future()
         self._room.append(waiter)
         await waiter

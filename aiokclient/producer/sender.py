@@ -6,13 +6,16 @@ until a request is full, and goes on while fewer than `max_in_flight_requests_pe
 requests are under way. An answer completes or returns its batches and pumps again. Only connecting
 is a task.
 
-The broker is out of reach while its connection is lost, and silent once a request has been without
-an answer for a second. Either way its partitions are unsendable, which limits their memory.
+The broker is out of reach while its connection is lost and made anew, and silent once a request has
+been without an answer for a second. Either way its partitions are unsendable, which limits their
+memory. Where nothing waits nobody connects, and so nobody would find it within reach again: then
+it counts as one until an attempt to connect fails.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
@@ -79,6 +82,7 @@ class Sender:
         self._exchanges = Exchanges(config.acks, config.request_timeout_ms)
         self._connection: BrokerConnection | None = None
         self._connecting = False
+        self._ignore_loss: Callable[[], None] = lambda: None
         self._ready: dict[PartitionQueue, None] = {}
         self._awaited: dict[PartitionQueue, None] = {}
         """Queues whose open batch is awaited: they are ready once nothing is under way."""
@@ -123,6 +127,7 @@ class Sender:
     def close(self) -> None:
         """Send nothing more."""
         self._closed = True
+        self._ignore_loss()  # The connection may be others', and outlive this.
         if self._watch is not None:
             self._watch.cancel()
 
@@ -225,6 +230,7 @@ class Sender:
             for sent in exchange.sent:
                 self._outcomes.unanswered(sent, error)
         elif response is None:
+            self._set_silent(False)
             for sent in exchange.sent:
                 self._outcomes.written(sent)
         elif isinstance(response, Written):
@@ -285,6 +291,8 @@ class Sender:
             await self._keep_connecting()
         finally:
             self._connecting = False
+        if self._connection is None:
+            self._set_reachable(True)
         self.pump()
 
     async def _keep_connecting(self) -> None:
@@ -305,7 +313,7 @@ class Sender:
                 await asyncio.sleep(action.delay_s)
             else:
                 self._connection = connection
-                connection.on_close(self._turns.guard(self._lost))
+                self._ignore_loss = connection.on_close(self._turns.guard(self._lost))
                 self._set_reachable(True)
                 return
 
@@ -321,8 +329,8 @@ class Sender:
         if connection is not self._connection:
             return
         self._connection = None
+        waiting = [queue for queue in self.queues if queue.oldest() is not None]
         if reason is not None and not self._closed:
-            self._set_reachable(False)
-        for queue in self.queues:
-            if queue.oldest() is not None:
-                self.ready(queue)
+            self._set_reachable(not waiting)
+        for queue in waiting:
+            self.ready(queue)

@@ -1,0 +1,147 @@
+"""What would stand still for long, or stay behind, though nothing is in its way any more."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import Producer
+from aiokclient.errors import ClosedError
+from aiokclient.protocol import ApiKey
+
+MEMORY = 200_000
+UNNUMBERED: dict[str, Any] = {"acks": 0, "enable_idempotence": False, "linger_ms": 0}
+
+
+def test_a_connection_that_was_lost_while_nothing_waited() -> None:
+    """Only a send has it made anew, so it must not be what keeps a large record from being sent."""
+
+    async def scenario(world: World) -> None:
+        async with world.producer(buffer_memory=20_000) as producer:
+            await producer.prepare("t")
+            await producer.send("t", bytes(6_000))
+            world.network.cut()
+            await asyncio.sleep(1)
+            assert (await producer.send("t", bytes(6_000))).offset == 1
+            world.network.cut()
+            await asyncio.sleep(1)
+            (delivery,) = producer.send_many("t", [bytes(12_000)])
+            assert (await delivery).offset == 2
+
+    simulate(scenario)
+
+
+def test_what_cannot_be_sent_makes_room_for_what_can() -> None:
+    async def scenario(world: World) -> None:
+        cluster = world.cluster
+        dead = 3 - cluster.leader("alive")
+        options = {"request_timeout_ms": 3_000, "delivery_timeout_ms": 5_000}
+        async with world.producer(buffer_memory=MEMORY, **options) as producer:
+            await producer.prepare("alive")
+            await producer.prepare("dead")
+            led = [index for index in range(4) if cluster.leader("dead", index) == dead]
+            await producer.gather([producer.send("dead", b"x", partition=p) for p in led])
+            cluster.pause(dead)
+            lost = [producer.send("dead", b"x", partition=partition) for partition in led]
+            await asyncio.sleep(1.5)
+            for partition in led:
+                lost.append(producer.send("dead", b"x", partition=partition))
+                while not producer.full:
+                    lost.append(producer.send("dead", bytes(950), partition=partition))
+            await asyncio.sleep(2)
+            delivery = producer.send("alive", bytes(MEMORY * 6 // 10))
+            assert producer.full
+            assert (await delivery).offset == 0
+            await producer.gather(lost, return_exceptions=True)
+            cluster.resume(dead)
+
+    simulate(scenario, brokers=2, topics={"alive": 1, "dead": 4})
+
+
+def test_send_all_ends_with_the_producer_though_the_client_lives_on() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            producer = await Producer(client=client, buffer_memory=20_000)
+            await producer.send("t", b"x")
+            world.cluster.pause(1)
+            producer.send("t", bytes(2_000))
+            await asyncio.sleep(2)
+            sending = asyncio.create_task(producer.send_all("t", [bytes(5_000)] * 20))
+            await asyncio.sleep(1)
+            began = world.now
+            await producer.close(timeout=1)
+            with pytest.raises(ClosedError):
+                await sending
+            assert world.now - began < 1.1
+            world.cluster.resume(1)
+
+    simulate(scenario)
+
+
+def test_a_closed_producer_stays_with_nobody() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            producer = await Producer(client=client)
+            await producer.send("t", b"x")
+            engine = weakref.ref(producer._engine.accumulator)  # type: ignore[union-attr]
+            await producer.close()
+            del producer
+            await asyncio.sleep(1)
+            gc.collect()
+            assert engine() is None
+
+    simulate(scenario)
+
+
+def test_what_others_wait_for_is_no_silence_for_long() -> None:
+    """They share a connection; who awaits no answers sees none that would end the silence."""
+
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            one = await Producer(client=client, **UNNUMBERED)
+            other = await Producer(client=client, linger_ms=0)
+            await one.send("t", b"x")
+            await other.send("t", b"x")
+            (sender,) = one._engine.senders.values()  # type: ignore[union-attr]
+            with world.cluster.throttle(ApiKey.PRODUCE, 2, times=1):
+                unanswered = [other.send("t", b"x") for _ in range(2)]
+                await asyncio.sleep(0)
+                unanswered.append(other.send("t", b"x"))
+                await unanswered[0]
+                held = one.send("t", b"x")
+                await asyncio.sleep(1.5)
+                assert sender.unsendable
+                await held
+            await other.gather(unanswered)
+            assert not sender.unsendable
+
+    simulate(scenario)
+
+
+def test_a_connection_that_takes_nothing_in_is_given_up() -> None:
+    async def scenario(world: World) -> None:
+        options = {"request_timeout_ms": 3_000, "delivery_timeout_ms": 20_000, **UNNUMBERED}
+        async with world.producer(**options) as producer:
+            await producer.send("t", b"x")
+            (sender,) = producer._engine.senders.values()  # type: ignore[union-attr]
+            connection: Any = sender._connection
+            world.network.part(["client"], [world.place(1)])
+            for _ in range(80):
+                producer.send("t", bytes(9_000))
+                await asyncio.sleep(0.01)
+            assert not connection.closed
+            await asyncio.sleep(4)
+            assert connection.closed
+            assert sender.unsendable
+            world.network.heal()
+            await producer.flush()
+            await producer.send("t", b"y")
+            await asyncio.sleep(1)
+        assert world.cluster.records("t")[-1].value == b"y"
+
+    simulate(scenario)
