@@ -36,6 +36,21 @@ def test_a_connection_that_was_lost_while_nothing_waited() -> None:
     simulate(scenario)
 
 
+def test_a_broker_whose_connection_was_lost_while_nothing_waited_gets_its_share() -> None:
+    """Records without a key stay away from what cannot be sent."""
+
+    async def scenario(world: World) -> None:
+        async with world.producer(batch_size=100) as producer:
+            await producer.prepare("t")
+            await producer.gather([producer.send("t", b"x", partition=p) for p in range(2)])
+            world.network.cut(world.place(2))
+            await asyncio.sleep(1)
+            sent = [await producer.send("t", bytes(100)) for _ in range(50)]
+            assert {metadata.partition for metadata in sent} == {0, 1}
+
+    simulate(scenario, brokers=2, topics={"t": 2})
+
+
 def test_what_cannot_be_sent_makes_room_for_what_can() -> None:
     async def scenario(world: World) -> None:
         cluster = world.cluster
