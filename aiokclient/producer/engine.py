@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,10 @@ class Engine:
             transactional_id=None, transaction_timeout_ms=timeout_ms, producer_id=-1
         )
         try:
-            answer = await self.cluster.request(request, AnyBroker(), scope=Scope.INIT_PRODUCER_ID)
+            # As long as it takes: what waits for it has its own deadlines.
+            answer = await self.cluster.request(
+                request, AnyBroker(), timeout=math.inf, scope=Scope.INIT_PRODUCER_ID
+            )
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(
                 "an idempotent producer has a number of the brokers', and they give none; "

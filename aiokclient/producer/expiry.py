@@ -35,6 +35,7 @@ class Expiry:
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000
         self._age_s = self._delivery_s / 10
+        self._numbered = bool(config.enable_idempotence)
         self._clock = clock
         self._accumulator = accumulator
         self._timer: asyncio.TimerHandle | None = None
@@ -118,4 +119,6 @@ class Expiry:
         if queue.unsendable:
             broker = f"its leader, broker {queue.sender.node_id},"
             return f"{waited} {broker} was disconnected or did not answer; it was never sent"
+        if self._numbered and queue.sequences.producer_id < 0:
+            return f"{waited} no broker had given a producer id; it was never sent"
         return f"{waited} it had not been its turn to be sent"

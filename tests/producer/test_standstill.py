@@ -11,7 +11,11 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Producer
-from aiokclient.errors import ClosedError
+from aiokclient.errors import (
+    ClosedError,
+    CoordinatorLoadInProgressError,
+    DeliveryTimeoutError,
+)
 from aiokclient.protocol import ApiKey
 
 MEMORY = 200_000
@@ -158,5 +162,22 @@ def test_a_connection_that_takes_nothing_in_is_given_up() -> None:
             await producer.send("t", b"y")
             await asyncio.sleep(1)
         assert world.cluster.records("t")[-1].value == b"y"
+
+    simulate(scenario)
+
+
+def test_a_producer_id_is_waited_for_as_long_as_the_records_may_wait() -> None:
+    async def scenario(world: World) -> None:
+        with world.cluster.fail(ApiKey.INIT_PRODUCER_ID, CoordinatorLoadInProgressError) as fault:
+            async with world.producer(default_api_timeout_ms=5_000) as producer:
+                lost = producer.send("t", b"lost")
+                await asyncio.sleep(119)
+                delivery = producer.send("t", b"x")
+                with pytest.raises(DeliveryTimeoutError, match="producer id"):
+                    await lost
+                assert 119 < world.now < 121
+                await asyncio.sleep(20)
+                fault.remove()
+                assert (await delivery).offset == 0
 
     simulate(scenario)
