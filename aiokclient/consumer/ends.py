@@ -38,14 +38,17 @@ class Ends:
         self._current = False
         self._cursor: weakref.ref[Any] | None = None
 
-    def begin(self, cursor: Cursor, ends: Mapping[TopicPartition, int]) -> None:
-        """Takes the ends for an iteration."""
+    def begin(
+        self, cursor: Cursor, ends: Mapping[TopicPartition, int]
+    ) -> Mapping[PartitionState, int]:
+        """Takes the ends for an iteration; gives those of partitions that are assigned."""
         partitions = self._subscription.partitions
         self._cursor = weakref.ref(cursor)
         self._offsets = {partitions[tp]: end for tp, end in ends.items() if tp in partitions}
         self._open = {state for state, end in self._offsets.items() if state.position < end}
         self._to_hold = [state for state in self._offsets if state not in self._open]
         self.hold()
+        return self._offsets
 
     def moved(self, state: PartitionState) -> None:
         """Holds the partition if it is at its end, now or together with others."""

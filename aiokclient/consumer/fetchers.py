@@ -177,7 +177,7 @@ class Fetchers:
 
     def state(self, answer: Answer) -> PartitionState | None:
         """The state that an answer is for; None if it is void by now, or came before."""
-        state = self._subscription.partitions.get(answer.tp)
+        state = self._subscription.partitions.get(answer.tp) if self._started else None
         if state is None or state.generation != answer.wanted.generation:
             return None
         return state if state.fetch_offset == answer.wanted.offset else None

@@ -468,8 +468,7 @@ class Reader:
             if self._lookup.cancelled_caught:
                 return
             self._drop_chunks()
-            self._unpacker.limits = dict(found)
-            self._ends.begin(cursor, found)
+            self._unpacker.limits = self._ends.begin(cursor, found)
 
     def _limit(self, cursor: Cursor | None) -> None:
         """Takes back the limits of an iteration that another request has followed."""
@@ -480,6 +479,7 @@ class Reader:
         if self._unpacker.limits:
             self._unpacker.limits = {}
             self._drop_chunks()
+            self._buffer.rewind(list(self._buffer))  # They have cut off what comes now.
         self._ends.clear()
 
     def _at_end(self, cursor: Cursor | None) -> bool:

@@ -19,7 +19,6 @@ from aiokclient.consumer.fetch_buffer import Damage, Decoded, FetchBuffer, Parti
 from aiokclient.consumer.positions import PartitionState
 from aiokclient.errors import CorruptRecordError, RecordError
 from aiokclient.record.batch import DEFAULT_LIMIT, Compression, RecordBatch
-from aiokclient.types import TopicPartition
 
 __all__ = ["Chunk", "Unpacker"]
 
@@ -113,7 +112,7 @@ class Unpacker:
         self._deserializers = deserializers
         self._wake = wake
         self._check_crcs = check_crcs
-        self.limits: Mapping[TopicPartition, int] = {}
+        self.limits: Mapping[PartitionState, int] = {}
         """Offsets at which an iteration to the end stops."""
 
     def step(self) -> Chunk | None:
@@ -262,7 +261,7 @@ class Unpacker:
         return decoded.next_offset
 
     def _limit(self, chunk: Chunk) -> None:
-        limit = self.limits.get(chunk.state.tp)
+        limit = self.limits.get(chunk.state)
         if limit is None or chunk.next_offset <= limit:
             return
         chunk.next_offset = limit

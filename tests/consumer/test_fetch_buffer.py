@@ -181,7 +181,7 @@ def test_limits_cut_a_chunk() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(10)))
     stepping = unpacker(buffer)
-    stepping.limits = {T0: 4}
+    stepping.limits = {state: 4}
     chunk = stepping.step()
     assert offsets(chunk) == [0, 1, 2, 3]
     assert chunk is not None

@@ -1,0 +1,153 @@
+"""Reading while records come, partitions are assigned anew and the consumer is closed.
+
+Each partition's records are handed out one after the other, and what was fetched is given back.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import Consumer, TopicPartition
+from aiokclient.testing.network import Weather
+
+PARTITIONS = 3
+ALL = [TopicPartition("t", partition) for partition in range(PARTITIONS)]
+Records = Callable[[Consumer[Any, Any]], AsyncIterator[Any]]
+
+
+async def one_by_one(consumer: Consumer[Any, Any]) -> AsyncIterator[Any]:
+    async for record in consumer.until_end():
+        yield record
+
+
+async def in_lists(consumer: Consumer[Any, Any]) -> AsyncIterator[Any]:
+    async for records in consumer.batches(17, max_wait=0.005, until_end=True):
+        for record in records:
+            yield record
+
+
+WAYS: dict[str, Records] = {"async for": one_by_one, "batches": in_lists}
+
+
+class Writing:
+    """So many batches for each partition, of a few records each, a few milliseconds apart."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.rng = world, random.Random(seed)
+        self.count = dict.fromkeys(ALL, 0)
+        self.over = False
+
+    def add(self, least: int = 1) -> None:
+        for tp in ALL:
+            values = [b"x" * 50] * self.rng.randrange(least, 8)
+            if values:
+                self.world.cluster.produce("t", values, tp.partition)
+                self.count[tp] += len(values)
+
+    async def run(self) -> None:
+        for _ in range(12):
+            self.add(0)
+            await asyncio.sleep(0.004)
+        self.over = True
+
+
+class Reading:
+    """To the end, again and again; `expected` is where each partition has to go on."""
+
+    def __init__(self, consumer: Consumer[Any, Any], way: Records) -> None:
+        self.consumer, self.way = consumer, way
+        self.expected = dict.fromkeys(ALL, 0)
+
+    async def once(self) -> None:
+        async for record in self.way(self.consumer):
+            tp = TopicPartition(record.topic, record.partition)
+            assert record.offset == self.expected[tp]
+            self.expected[tp] += 1
+
+    async def all_of(self, writing: Writing) -> None:
+        async with asyncio.timeout(20):
+            while not writing.over or self.expected != writing.count:
+                await self.once()
+                await asyncio.sleep(0.002)
+
+
+def small(n: int) -> dict[str, Any]:
+    """Every other time answers are small."""
+    return {"max_partition_fetch_bytes": 700, "fetch_max_bytes": 1500} if n % 2 else {}
+
+
+@pytest.mark.parametrize("change", ["none", "assigned anew", "one assigned anew"])
+@pytest.mark.parametrize("way", WAYS)
+def test_to_the_end_again_and_again(way: str, change: str) -> None:
+    """What came behind the end of an iteration is the next one's."""
+
+    async def scenario(world: World, n: int) -> None:
+        writing = Writing(world, n)
+        for _ in range(6):
+            writing.add()
+        consumer = world.consumer(**small(n))
+        consumer.assign(ALL)
+        async with consumer:
+            reading = Reading(consumer, WAYS[way])
+            write = asyncio.create_task(writing.run())
+            read = asyncio.create_task(reading.all_of(writing))
+            await asyncio.sleep(0.001 * n)
+            if change == "assigned anew":
+                consumer.assign([])
+                consumer.assign(ALL)
+                reading.expected.update(dict.fromkeys(ALL, 0))
+            elif change == "one assigned anew":
+                consumer.assign(ALL[1:])
+                await asyncio.sleep(0.003)
+                consumer.assign(ALL)
+                reading.expected[ALL[0]] = 0
+            await write
+            await read
+            for tp in ALL:
+                assert await consumer.position(tp) == writing.count[tp]
+
+    for n in range(20):
+        weather = Weather(latency_s=(0.0005, 0.003))
+        simulate(
+            lambda w, n=n: scenario(w, n),  # type: ignore[misc]
+            topics={"t": PARTITIONS},
+            brokers=3,
+            seed=n,
+            weather=weather,
+        )
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled and closed"])
+def test_nothing_fetched_is_kept_by_who_is_closed(how: str) -> None:
+    async def scenario(world: World, n: int) -> None:
+        writing = Writing(world, n)
+        writing.add()
+        async with world.client() as client:
+            consumer: Consumer[Any, Any] = Consumer(
+                "t", client=client, auto_offset_reset="earliest"
+            )
+            await consumer.start()
+            reading = Reading(consumer, in_lists)
+            read = asyncio.create_task(reading.once())
+            write = asyncio.create_task(writing.run())
+            await asyncio.sleep(0.001 * n)
+            if how != "closed":
+                read.cancel()
+            await consumer.close()
+            assert consumer._engine is not None
+            assert len(consumer._engine.buffer) == 0
+            await asyncio.wait([read, write])
+
+    for n in range(20):
+        weather = Weather(latency_s=(0.0005, 0.003))
+        simulate(
+            lambda w, n=n: scenario(w, n),  # type: ignore[misc]
+            topics={"t": PARTITIONS},
+            brokers=3,
+            seed=n,
+            weather=weather,
+        )
