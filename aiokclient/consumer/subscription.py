@@ -107,13 +107,14 @@ class SubscriptionState:
     def subscribe(self, subscription: Subscription) -> None:
         """Asks for topics instead of those before; partitions assigned by hand stay.
 
-        A group gives up in its own way what is not asked for any more.
+        Nothing is handed out any more of what is not asked for. A group gives it up in its own
+        way; without one that waits for what the brokers say of the topics.
         """
         self.subscription = subscription
         if not subscription and not self.grouped:
             self.assign_subscribed({})
-        if self.grouped:
-            for tp in self._subscribed:
+        for tp in self._subscribed:
+            if self.grouped or tp not in self._by_hand:
                 wanted = subscription.matches(tp.topic, internal=False)
                 self.withhold([self.partitions[tp]], Withheld.UNWANTED, not wanted)
         self.changed()
@@ -147,6 +148,9 @@ class SubscriptionState:
                 start = starts.get(tp, None if self.grouped else self.reset)
                 if start is not None:
                     self._begin(state, start)
+        if not self.grouped:
+            kept = self.partitions if starts else self._by_hand
+            self.withhold([self.partitions[tp] for tp in kept], Withheld.UNWANTED, False)
         self.changed()
 
     def subscribed(self) -> list[TopicPartition]:

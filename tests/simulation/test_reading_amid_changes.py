@@ -151,3 +151,29 @@ def test_nothing_fetched_is_kept_by_who_is_closed(how: str) -> None:
             seed=n,
             weather=weather,
         )
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_topics_that_are_not_subscribed_to_any_more(by_hand: bool) -> None:
+    """Nothing of them is handed out, however long the brokers do not say what the new ones have."""
+
+    async def scenario(world: World) -> None:
+        for topic in ("t", "u"):
+            world.cluster.produce(topic, [b"x"] * 50)
+        async with world.consumer("t") as consumer:
+            if by_hand:
+                consumer.assign(ALL[:1])
+            await consumer.poll(max_records=5)
+            for wanted, topic in (["u"], "u"), (["t", "u"], "t"):
+                world.network.part(["client"], [world.place(b) for b in world.cluster.brokers])
+                consumer.subscribe(["u"])
+                seen = {r.topic for _ in range(9) for r in await consumer.poll(0.1, max_records=3)}
+                assert seen <= ({"t", "u"} if by_hand else {"u"})
+                world.network.heal()
+                consumer.subscribe(wanted)
+                async with asyncio.timeout(20):
+                    while topic not in {r.topic for r in await consumer.poll()}:
+                        world.cluster.produce("t", [b"x"])
+            assert not any(state.withheld for state in consumer._subscription.partitions.values())
+
+    simulate(scenario, topics={"t": 1, "u": 1})
