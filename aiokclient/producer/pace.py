@@ -7,15 +7,18 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import anyio
+
 from aiokclient.errors import ApiTimeoutError, KafkaError, SerializationError
 from aiokclient.policy import Decision, Scope, decide
 from aiokclient.producer.delivery import Delivery
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.producer.failures import Failures
     from aiokclient.producer.topic import Topic
 
-__all__ = ["known", "parked", "prepared", "unparked"]
+__all__ = ["known", "parked", "prepared", "unparked", "while_open"]
 
 WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
@@ -29,6 +32,22 @@ async def unparked(delivery: Delivery) -> None:
     """Until the record has left the parking, or has its outcome."""
     while (batch := delivery.located()[0]).parked and not batch.done:
         await batch.changed()
+
+
+async def while_open(failures: Failures, work: Awaitable[object]) -> None:
+    """Await it; the end of the producer ends the wait, and is raised."""
+    ended: list[KafkaError] = []
+    with anyio.CancelScope() as scope:
+
+        def look(end: KafkaError | None) -> None:
+            if end is not None:
+                ended.append(end)
+                scope.cancel()
+
+        with failures.watched(look):
+            await work
+    if scope.cancelled_caught:
+        raise ended[0].with_traceback(None)
 
 
 async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:

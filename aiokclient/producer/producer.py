@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
-from typing import Any, ClassVar, Generic, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Unpack, cast, overload
 
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
@@ -28,6 +28,9 @@ from aiokclient.types import (
     Headers,
     RecordMetadata,
 )
+
+if TYPE_CHECKING:
+    from aiokclient.producer.topic import Topic
 
 __all__ = ["Producer"]
 
@@ -182,17 +185,21 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """Fetch what sends to a topic need: its metadata, and the serializers' schemas.
 
         `timeout` is in seconds (`default_api_timeout_ms`). Raises ApiTimeoutError, whose cause is
-        what the brokers last said of the topic, what waiting would not mend at once, and
-        SerializationError. Cancelling it leaves nothing behind.
+        what the brokers last said of the topic, what waiting would not mend at once,
+        SerializationError, and ClosedError or what failed the producer meanwhile. Cancelling it
+        leaves nothing behind.
         """
         self._check()
-        place = self._topic(topic)
-        patience_s = self._seconds(timeout)
+        place, patience_s = self._topic(topic), self._seconds(timeout)
+        failures = self._required_engine().failures
+        await pace.while_open(failures, self._prepare(place, patience_s))
+
+    async def _prepare(self, topic: Topic, patience_s: float) -> None:
         deadline = self._clock.monotonic() + patience_s
-        await pace.known(place, self._cluster, patience_s)
+        await pace.known(topic, self._cluster, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
             remaining = deadline - self._clock.monotonic()
-            await pace.prepared(prepare, topic, max(remaining, 0.0))
+            await pace.prepared(prepare, topic.name, max(remaining, 0.0))
 
     def _check_loop(self) -> None:
         """For what is of use after the end, too: the outcomes of deliveries."""

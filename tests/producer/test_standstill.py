@@ -15,6 +15,7 @@ from aiokclient.errors import (
     ClosedError,
     CoordinatorLoadInProgressError,
     DeliveryTimeoutError,
+    KafkaError,
 )
 from aiokclient.protocol import ApiKey
 
@@ -98,6 +99,25 @@ def test_send_all_ends_with_the_producer_though_the_client_lives_on() -> None:
                 await sending
             assert world.now - began < 1.1
             world.cluster.resume(1)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("way", ["closed", "failed"])
+def test_prepare_ends_with_the_producer_though_the_client_lives_on(way: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            producer = await Producer(client=client)
+            preparing = asyncio.create_task(producer.prepare("nowhere"))
+            await asyncio.sleep(1)
+            began = world.now
+            if way == "closed":
+                await producer.close()
+            else:
+                producer._supervisor.fail(ZeroDivisionError(), "a test")
+            with pytest.raises(KafkaError, match=r"closed|ZeroDivisionError"):
+                await preparing
+            assert world.now - began < 0.1
 
     simulate(scenario)
 
