@@ -92,6 +92,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._paused = False
         self._paused_at = 0.0
         self._draining = False
+        self._one_way = False
+        """Something was written that no response will tell the arrival of."""
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s = idle_s
         self._last_used = self._now()
@@ -216,6 +218,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if sent.expect_response:
             self._in_flight.append(sent)
         else:
+            self._one_way = True
             sent.written()
         if len(segments) == 1:
             transport.write(segments[0])
@@ -407,8 +410,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
-            unwritten = error is None and self._transport.get_write_buffer_size()
-            self._transport.close() if unwritten else self._transport.abort()
+            # That of TLS does not count what waits in the transport below it.
+            unwritten = self._one_way or self._transport.get_write_buffer_size()
+            self._transport.close() if error is None and unwritten else self._transport.abort()
         self._end_setup()
         for queue in (self._in_flight, self._held):
             while queue:

@@ -1,9 +1,12 @@
-"""A transport may be closing a turn of the loop before it says so."""
+"""A transport may be closing a turn of the loop before it says so, and hold more than it says."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+import trustme
 
 from aiokclient.errors import DisconnectedError
 from aiokclient.network.connection import BrokerConnection
@@ -48,3 +51,64 @@ async def test_nothing_is_given_to_it(connection: BrokerConnection, expect_respo
     # Nobody watches the number any more, which the next socket may get.
     assert not loop.remove_writer(descriptor)
     assert not loop.remove_reader(descriptor)
+
+
+class Slow(asyncio.Protocol):
+    """Says one thing, and reads nothing until it is told to."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.write(b"\0\0\0\1x")
+        transport.pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set_result(exc)
+
+
+async def test_what_tls_has_encrypted_is_still_sent() -> None:
+    """No answer will tell whether it arrived."""
+    loop, authority, peers = asyncio.get_running_loop(), trustme.CA(), list[Slow]()
+    at_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(at_server)
+    at_client = ssl.create_default_context()
+    authority.configure_trust(at_client)
+
+    def accept() -> Slow:
+        peers.append(Slow())
+        return peers[-1]
+
+    server = await loop.create_server(accept, "127.0.0.1", 0, ssl=at_server)
+    host, port = server.sockets[0].getsockname()
+    transport, made = await loop.create_connection(
+        lambda: BrokerConnection(1, host, port, client_id="test"),
+        *(host, port),
+        ssl=at_client,
+        server_hostname="localhost",
+    )
+    # A socket that is closed before it has read all that came loses what it was to send.
+    await made.exchange([b""])
+    made.ready({0: (3, 9)}, 1 << 20)
+    below: Any = transport._ssl_protocol._transport  # type: ignore[attr-defined]
+    data = messages.produce.PartitionProduceData(index=0, records=bytes(4000))
+    topic = messages.produce.TopicProduceData(name="t", partition_data=[data])
+    request = messages.ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic])
+    count = 0
+    while not below.get_write_buffer_size():
+        made.send(request, timeout_s=10, expect_response=False)
+        count += 1
+    assert not transport.get_write_buffer_size()
+    made.close()
+    (peer,) = peers
+    peer.transport.resume_reading()
+    assert await peer.ended is None
+    size = 4 + int.from_bytes(peer.received[:4])
+    assert len(peer.received) == count * size
+    await made.wait_closed()
+    server.close()
