@@ -22,7 +22,8 @@ TOGETHER = 16
 class Ends:
     """Those of one iteration. A partition that is at its end is held until the iteration is over.
 
-    It is over, too, when its iterator is gone or another request was made.
+    It is over, too, when its iterator is gone or another request was made. A partition that goes
+    and comes back meanwhile, as in a rebalance, has the same end.
 
     Whatever hears of a hold looks at every partition, and so does a full look here. Of thousands
     of partitions some are therefore held together, and between changes only those are looked at
@@ -31,6 +32,7 @@ class Ends:
 
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
+        self._ends: Mapping[TopicPartition, int] = {}
         self._offsets: dict[PartitionState, int] = {}
         self._open: set[PartitionState] = set()
         """Those that had not come to their ends when they were looked at."""
@@ -42,9 +44,9 @@ class Ends:
         self, cursor: Cursor, ends: Mapping[TopicPartition, int]
     ) -> Mapping[PartitionState, int]:
         """Takes the ends for an iteration; gives those of partitions that are assigned."""
-        partitions = self._subscription.partitions
         self._cursor = weakref.ref(cursor)
-        self._offsets = {partitions[tp]: end for tp, end in ends.items() if tp in partitions}
+        self._ends, self._offsets = ends, {}
+        self._adopt()
         self._open = {state for state, end in self._offsets.items() if state.position < end}
         self._to_hold = [state for state in self._offsets if state not in self._open]
         self.hold()
@@ -81,11 +83,19 @@ class Ends:
         """Whether all partitions are at their ends, or gone."""
         if not self._current or not self._open:
             self._look()
-        return not self._open
+        return not self._open and self._subscription.part_known()
+
+    def _adopt(self) -> None:
+        """Takes note of the partitions as they are assigned by now."""
+        partitions = self._subscription.partitions
+        self._offsets.update(
+            (partitions[tp], end) for tp, end in self._ends.items() if tp in partitions
+        )
 
     def _look(self) -> None:
         partitions = self._subscription.partitions
         self._current = True
+        self._adopt()
         self._open = {
             state
             for state, end in self._offsets.items()
@@ -110,5 +120,6 @@ class Ends:
     def clear(self) -> None:
         """Lets the partitions go on."""
         held = [state for state in self._offsets if state.held]
-        self._cursor, self._offsets, self._open, self._to_hold = None, {}, set(), []
+        self._cursor, self._ends, self._offsets = None, {}, {}
+        self._open, self._to_hold = set(), []
         self._subscription.hold(held, False)

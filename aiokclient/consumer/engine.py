@@ -106,6 +106,7 @@ class Engine:
         for state in subscription.partitions.values():
             state.begin_again()  # A start before this one may have been cut short.
         self._unsubscribe = self.cluster.updater.subscribe(self._observe)
+        subscription.part_known = self._has_part
         subscription.listen(self.moved.set)
         subscription.listen(self._want_assigned)
         self._want_assigned()

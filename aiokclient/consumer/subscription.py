@@ -60,6 +60,8 @@ class SubscriptionState:
         self.confirmed_until: Callable[[], float] = lambda: math.inf
         """Until when, on the loop's clock, it is certain that what the group gave is ours."""
         self._late = False
+        self.part_known: Callable[[], bool] = lambda: True
+        """Whether what is subscribed has become partitions: not amid a rebalance, say."""
         self.metrics = Metrics()
         self.subscription = Subscription()
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -81,6 +83,7 @@ class SubscriptionState:
         """Nobody listens any more."""
         self._listeners.clear()
         self.settle = self.touched = lambda: None
+        self.part_known = lambda: True
 
     def changed(self) -> None:
         """Tells the listeners soon: a thousand changes in a row are one to them."""

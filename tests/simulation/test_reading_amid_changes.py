@@ -177,3 +177,37 @@ def test_topics_that_are_not_subscribed_to_any_more(by_hand: bool) -> None:
             assert not any(state.withheld for state in consumer._subscription.partitions.values())
 
     simulate(scenario, topics={"t": 1, "u": 1})
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
+def test_a_rebalance_is_not_the_end(protocol: str) -> None:
+    """For a moment nothing is assigned; what comes back is read to its end."""
+    count = 40
+
+    async def scenario(world: World, n: int) -> None:
+        for tp in ALL:
+            world.cluster.produce("t", [b"x"] * count, tp.partition)
+        options: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
+        if protocol != "consumer":
+            options = {"group_id": "g", "partition_assignment_strategy": protocol}
+            options |= {"heartbeat_interval_ms": 20, "auto_commit_interval_ms": 20}
+        seen: set[tuple[int, int]] = set()
+
+        async def another() -> None:
+            await asyncio.sleep(0.003 * n)
+            async with world.consumer("t", **options):
+                await asyncio.sleep(0.05)
+
+        async with world.consumer("t", **options) as consumer:
+            meanwhile = asyncio.create_task(another())
+            async for record in consumer.until_end():
+                seen.add((record.partition, record.offset))
+                await asyncio.sleep(0.002)
+            for tp in consumer.assignment():
+                assert (tp.partition, count - 1) in seen
+            assert consumer.assignment()
+            await meanwhile
+
+    for n in range(20):
+        weather = Weather(latency_s=(0.0005, 0.003))
+        simulate(lambda w, n=n: scenario(w, n), topics={"t": PARTITIONS}, seed=n, weather=weather)  # type: ignore[misc]
