@@ -92,7 +92,7 @@ def kafka_old(java: str) -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def kafka3_session(java: str) -> Iterator[KafkaCluster]:
     # A killed broker is missed soon, one that waits for the processor for a while is not.
-    properties = {"broker.session.timeout.ms": 6000}
+    properties = {"broker.session.timeout.ms": 3000}
     with KafkaCluster(KAFKA, brokers=3, properties=properties) as cluster:
         yield cluster
 
