@@ -278,7 +278,8 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record to be handed out, looked up if need be.
 
-        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
+        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised;
+        ClosedError, or what failed the consumer, if that is its end. May be cancelled.
         """
         engine, timeout, tp = self._running, self._seconds(timeout), as_partition(tp)
         until = self._cluster.clock.monotonic() + timeout
@@ -465,8 +466,8 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
     ) -> tuple[PartitionInfo, ...]:
         """The partitions of a topic with their leaders and replicas, read anew.
 
-        `timeout` in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError, and
-        ApiTimeoutError.
+        `timeout` in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError,
+        ApiTimeoutError, and ClosedError when the client is closed meanwhile. May be cancelled.
         """
         engine = self._running
         metadata = await engine.cluster.updater.refresh(

@@ -43,7 +43,10 @@ class Ends:
     def begin(
         self, cursor: Cursor, ends: Mapping[TopicPartition, int]
     ) -> Mapping[PartitionState, int]:
-        """Takes the ends for an iteration; gives those of partitions that are assigned."""
+        """Takes the ends for an iteration; gives those of partitions that are assigned.
+
+        Those of partitions that come back later are put into the same mapping.
+        """
         self._cursor = weakref.ref(cursor)
         self._ends, self._offsets = ends, {}
         self._adopt()

@@ -5,7 +5,8 @@ Each partition's records are handed out one after the other, and what was fetche
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -80,6 +81,20 @@ def small(n: int) -> dict[str, Any]:
     return {"max_partition_fetch_bytes": 700, "fetch_max_bytes": 1500} if n % 2 else {}
 
 
+def at_each_moment(
+    scenario: Callable[[World, int], Coroutine[Any, Any, None]], **options: Any
+) -> None:
+    """Runs it for n = 0 to 19, each with a network of its own."""
+    for n in range(20):
+        simulate(
+            partial(scenario, n=n),
+            topics={"t": PARTITIONS},
+            seed=n,
+            weather=Weather(latency_s=(0.0005, 0.003)),
+            **options,
+        )
+
+
 @pytest.mark.parametrize("change", ["none", "assigned anew", "one assigned anew"])
 @pytest.mark.parametrize("way", WAYS)
 def test_to_the_end_again_and_again(way: str, change: str) -> None:
@@ -110,15 +125,7 @@ def test_to_the_end_again_and_again(way: str, change: str) -> None:
             for tp in ALL:
                 assert await consumer.position(tp) == writing.count[tp]
 
-    for n in range(20):
-        weather = Weather(latency_s=(0.0005, 0.003))
-        simulate(
-            lambda w, n=n: scenario(w, n),  # type: ignore[misc]
-            topics={"t": PARTITIONS},
-            brokers=3,
-            seed=n,
-            weather=weather,
-        )
+    at_each_moment(scenario, brokers=3)
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled and closed"])
@@ -142,15 +149,7 @@ def test_nothing_fetched_is_kept_by_who_is_closed(how: str) -> None:
             assert len(consumer._engine.buffer) == 0
             await asyncio.wait([read, write])
 
-    for n in range(20):
-        weather = Weather(latency_s=(0.0005, 0.003))
-        simulate(
-            lambda w, n=n: scenario(w, n),  # type: ignore[misc]
-            topics={"t": PARTITIONS},
-            brokers=3,
-            seed=n,
-            weather=weather,
-        )
+    at_each_moment(scenario, brokers=3)
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
@@ -208,6 +207,4 @@ def test_a_rebalance_is_not_the_end(protocol: str) -> None:
             assert consumer.assignment()
             await meanwhile
 
-    for n in range(20):
-        weather = Weather(latency_s=(0.0005, 0.003))
-        simulate(lambda w, n=n: scenario(w, n), topics={"t": PARTITIONS}, seed=n, weather=weather)  # type: ignore[misc]
+    at_each_moment(scenario)
