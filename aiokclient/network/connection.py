@@ -4,9 +4,11 @@ Theory of operation. A request is either *held* (not yet written: the broker ask
 its throttle time, or the transport's buffer is full) or *in flight* (written, its response is
 awaited). Both are queues in the order of sending; each entry has a deadline, and a future or a
 callback. A held request whose deadline passes just fails, unless the transport was full all that
-time and the broker had asked for no pause: then nothing gets through any more. One in flight whose
-deadline passes closes the connection, as responses come in order and nothing behind it can be
-trusted to come in time.
+time and the broker had asked for no pause: then nothing gets through any more. Once it is written,
+it has its whole timeout again: the wait before was the client's own. A pause that the broker asks
+for also postpones the deadlines of what is in flight, as the broker reads nothing until it is over.
+One in flight whose deadline passes closes the connection, because responses come in order and those
+of later requests cannot be expected in time.
 One timer serves all deadlines, the end of a throttle and the closing of an idle connection.
 
 No task runs here: what happens is driven by the transport, the timer and the callers.
@@ -34,6 +36,7 @@ from aiokclient.network.diagnosis import not_kafka
 from aiokclient.network.sent import Answered, Awaited, Called, Sent
 from aiokclient.protocol.api import negotiate
 from aiokclient.protocol.framing import ClientPipeline, FrameReader
+from aiokclient.segments import write_segments
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
@@ -47,10 +50,8 @@ SETUP_FRAME_LIMIT = 1024 * 1024
 HEAD = 16
 """How many of the first bytes are kept, to tell what else may be on the port."""
 
-JOINED = 16 * 1024
-PIECE = 4 * 1024
-"""Segments of so many bytes together, or in the mean, are copied into one: that is cheaper than to
-write them one by one."""
+LONGEST_PAUSE_S = 600.0
+"""The longest throttle time by which requests in flight are postponed."""
 
 STALL_S = 0.5
 GRACE_S = 0.1
@@ -125,8 +126,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._reason
 
     def unanswered_for(self) -> float:
-        """Seconds since the oldest request without an answer was sent; 0.0 if there is none."""
-        return self._now() - self._in_flight[0].since if self._in_flight else 0.0
+        """Return the seconds since the oldest request without an answer was sent, 0.0 without one.
+
+        A pause that the broker asked for does not count.
+        """
+        return max(self._now() - self._in_flight[0].since, 0.0) if self._in_flight else 0.0
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -159,7 +163,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         transport. `version` is the negotiated one when left out.
         """
         now = self._now()
-        sent = Awaited(message, version, now, now + timeout_s, expect_response)
+        sent = Awaited(message, version, now, timeout_s, expect_response)
         self._start(sent, now)
         return sent.future
 
@@ -178,7 +182,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         It must not raise.
         """
         now = self._now()
-        self._start(Called(done, message, version, now, now + timeout_s, expect_response), now)
+        self._start(Called(done, message, version, now, timeout_s, expect_response), now)
 
     def _start(self, sent: Sent, now: float) -> None:
         if self.closed:
@@ -220,19 +224,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._one_way = True
             sent.written()
-        if len(segments) == 1:
-            transport.write(segments[0])
-        elif sum(map(len, segments)) <= max(JOINED, len(segments) * PIECE):
-            transport.write(b"".join(segments))
-        else:
-            transport.writelines(segments)
+        write_segments(transport, segments)
 
     def _write_held(self, now: float) -> None:
         while self._held and not (self._paused or self.closed or now < self.throttled_until):
             sent = self._held.popleft()
             if not sent.over:
                 # What the client held back itself is no silence of the broker.
-                sent.since = now
+                sent.postpone(now)
                 self._write(sent)
         if self._draining and not self.in_flight:
             self.close()
@@ -244,11 +243,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._last_used = now = self._now()
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
+            self._throttle(now, throttle_ms / 1000)
         # Before the answer is told: whoever gets it may go on sending at once.
         if self._draining and not self.in_flight:
             self.close()
         sent.answer(response)
+
+    def _throttle(self, now: float, seconds: float) -> None:
+        self.throttled_until = max(self.throttled_until, now + seconds)
+        for sent in self._in_flight:
+            sent.postpone(now + min(seconds, LONGEST_PAUSE_S))
 
     # -- setting up -------------------------------------------------------------------------
 
@@ -262,7 +266,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.closed or self._transport.is_closing():
             self._end_setup()
         else:
-            self._transport.writelines(segments)
+            write_segments(self._transport, segments)
         return self._setup
 
     def ready(self, api_versions: Mapping[int, tuple[int, int]], frame_limit: int) -> None:

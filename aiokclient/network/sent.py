@@ -23,21 +23,28 @@ class Sent:
     `version` None is the negotiated one. Its outcome is told once; what comes later is ignored.
     """
 
-    __slots__ = ("deadline", "expect_response", "message", "since", "version")
+    __slots__ = ("deadline", "expect_response", "message", "since", "timeout_s", "version")
 
     def __init__(
         self,
         message: Request[Any],
         version: int | None,
         since: float,
-        deadline: float,
+        timeout_s: float,
         expect: bool,
     ) -> None:
         self.message = message
         self.version = version
         self.since = since
-        self.deadline = deadline
+        self.timeout_s = timeout_s
+        self.deadline = since + timeout_s
         self.expect_response = expect
+
+    def postpone(self, since: float) -> None:
+        """Count the whole timeout from `since`, if that is later than what it is counted from."""
+        if since > self.since:
+            self.since = since
+            self.deadline = since + self.timeout_s
 
     @property
     def api(self) -> str:

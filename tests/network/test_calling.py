@@ -13,13 +13,14 @@ from aiokclient.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from aiokclient.network.connection import JOINED, BrokerConnection
+from aiokclient.network.connection import BrokerConnection
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from aiokclient.segments import JOINED
 
 Connect = Callable[..., tuple[BrokerConnection, MemoryTransport]]
 VERSION = ListGroupsRequest.max_version

@@ -328,3 +328,19 @@ def test_a_quota_slows_the_producer_down() -> None:
                 assert min(gaps) >= 1.9
 
     simulate(scenario)
+
+
+@pytest.mark.fault(49)
+@pytest.mark.parametrize("seconds", [29.95, 30.02, 45.0])
+def test_records_are_written_once_when_a_throttle_outlasts_the_request_timeout(
+    seconds: float,
+) -> None:
+    async def scenario(world: World) -> None:
+        with world.cluster.throttle(ApiKey.PRODUCE, seconds, times=1) as fault:
+            await produced(world, enable_idempotence=False, request_timeout_ms=30_000)
+            assert fault.hits == 1
+        values = [record.value for record in world.cluster.records("t")]
+        assert len(values) == len(set(values)) == 300
+        assert not world.ledger.failed
+
+    simulate(scenario, weather=Weather(latency_s=(0.05, 0.05)))

@@ -1,0 +1,124 @@
+"""The limit on what waits in a transport holds on every Python, loop and kind of transport."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trustme
+from scripted import MemoryTransport
+
+from aiokclient import segments
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.protocol import messages
+
+LIMIT = 4 << 20
+"""More than a transport's own limit and one request; the kernel's buffers are not counted."""
+REQUESTS = 64
+RECORDS = 1 << 20
+
+
+def request() -> messages.ProduceRequest:
+    data = messages.produce.PartitionProduceData(index=0, records=bytes(RECORDS))
+    topic = messages.produce.TopicProduceData(name="t", partition_data=[data])
+    return messages.ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic])
+
+
+class Stopped(asyncio.Protocol):
+    """A peer that reads nothing until it is told to."""
+
+    def __init__(self, connected: asyncio.Future["Stopped"]) -> None:
+        self.connected = connected
+        self.received = 0
+        self.complete = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.pause_reading()
+        self.connected.set_result(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        if self.received >= REQUESTS * RECORDS and not self.complete.done():
+            self.complete.set_result(None)
+
+
+async def fill_a_connection_whose_peer_reads_nothing(tls: bool) -> None:
+    loop = asyncio.get_running_loop()
+    connected: asyncio.Future[Stopped] = loop.create_future()
+    at_server = at_client = None
+    if tls:
+        authority = trustme.CA()
+        at_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(at_server)
+        at_client = ssl.create_default_context()
+        authority.configure_trust(at_client)
+
+    server = await loop.create_server(lambda: Stopped(connected), "127.0.0.1", 0, ssl=at_server)
+    host, port = server.sockets[0].getsockname()
+    transport, made = await loop.create_connection(
+        lambda: BrokerConnection(1, host, port, client_id="test"),
+        *(host, port),
+        ssl=at_client,
+        server_hostname="localhost" if tls else None,
+    )
+    made.ready({0: (3, 9)}, 1 << 20)
+    message = request()
+    futures = [made.send(message, timeout_s=60, expect_response=False) for _ in range(REQUESTS)]
+    held = [future for future in futures if not future.done()]
+    assert held
+    assert transport.get_write_buffer_size() < LIMIT
+    peer = await connected
+    peer.transport.resume_reading()
+    await asyncio.gather(*futures)
+    await peer.complete
+    made.abort()
+    await made.wait_closed()
+    server.close()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["tcp", "tls"])
+async def test_requests_are_held_when_the_peer_reads_nothing(tls: bool) -> None:
+    await fill_a_connection_whose_peer_reads_nothing(tls)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["tcp", "tls"])
+def test_requests_are_held_under_uvloop_when_the_peer_reads_nothing(tls: bool) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(fill_a_connection_whose_peer_reads_nothing(tls))
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ((3, 11, 9), False),
+        ((3, 12, 0), True),
+        ((3, 12, 8), True),
+        ((3, 12, 9), False),
+        ((3, 13, 0), True),
+        ((3, 13, 1), True),
+        ((3, 13, 2), False),
+        ((3, 14, 0), False),
+    ],
+)
+def test_the_pythons_without_a_limit_are_known(
+    version: tuple[int, int, int], expected: bool
+) -> None:
+    assert segments._never_pauses(version) is expected
+
+
+@pytest.mark.parametrize("parts", [[b"a" * 20_000, b"b" * 20_000, b""], [b"", b"a" * 50_000]])
+@pytest.mark.parametrize("never_pauses", [False, True])
+async def test_all_segments_are_written_in_order_when_some_are_empty(
+    connect: Callable[..., tuple[BrokerConnection, MemoryTransport]],
+    monkeypatch: pytest.MonkeyPatch,
+    parts: list[bytes],
+    never_pauses: bool,
+) -> None:
+    monkeypatch.setattr(segments, "NEVER_PAUSES", never_pauses)
+    connection, transport = connect()
+    segments.write_segments(transport, parts)
+    assert transport.sent == b"".join(parts)
+    connection.close()
