@@ -99,7 +99,7 @@ class Bootstrap:
         error = error_for(getattr(answer, "error_code", 0), api="Metadata", broker=_place(pool))
         if error is not None:
             raise error
-        if not answer.brokers:
+        if not any(broker.node_id >= 0 for broker in answer.brokers):
             raise InvalidMetadataError("its answer names no broker", broker=_place(pool))
         return answer
 

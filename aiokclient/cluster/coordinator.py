@@ -16,6 +16,7 @@ from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.errors import (
     ApiTimeoutError,
     ConfigError,
+    InvalidMetadataError,
     KafkaError,
     RefreshRetriableError,
     error_for,
@@ -144,4 +145,7 @@ def _found(answer: FindCoordinatorResponse | Any, connection: BrokerConnection) 
     error = error_for(
         answer.error_code, answer.error_message, api="FindCoordinator", broker=connection.node_id
     )
+    if error is None and answer.node_id < 0:
+        text = f"The coordinator is named as broker {answer.node_id}, which cannot be one."
+        return InvalidMetadataError(text, api="FindCoordinator", broker=connection.node_id)
     return BrokerInfo(answer.node_id, answer.host, answer.port) if error is None else error

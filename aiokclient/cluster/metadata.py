@@ -51,6 +51,11 @@ class BrokerInfo(NamedTuple):
     port: int
     rack: str | None = None
 
+    @property
+    def usable(self) -> bool:
+        """Whether a connection to the address is possible at all."""
+        return bool(self.host) and 0 < self.port < 65536
+
 
 class PartitionInfo(NamedTuple):
     """A partition; `leader` is a broker's id or -1, `error` Kafka's code or 0."""
@@ -121,9 +126,13 @@ def merged(old: ClusterMetadata, answer: MetadataResponse, *, complete: bool) ->
     `complete`: the answer covers all that is wanted, so that topics it does not hold are dropped.
     Raises ProtocolError for numbers that cannot be.
     """
-    if not answer.brokers:
+    brokers = {
+        b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack)
+        for b in answer.brokers
+        if b.node_id >= 0
+    }
+    if not brokers:
         return old
-    brokers = {b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
     topics: dict[str, TopicInfo] = {} if complete else dict(old.topics)
     for entry in answer.topics or ():
         name = entry.name if entry.name is not None else old.names.get(entry.topic_id)
@@ -150,7 +159,8 @@ def hinted(
 
     `old` itself if the partition is not known, the epoch not newer, or the leader has no address.
     """
-    brokers = {**old.brokers, **{endpoint.node_id: endpoint for endpoint in endpoints}}
+    named = {info.node_id: info for info in endpoints if _replaces(info, old)}
+    brokers = {**old.brokers, **named}
     known = old.partition(topic, partition)
     if known is None or leader_epoch <= known.leader_epoch or leader not in brokers:
         return old
@@ -164,9 +174,17 @@ def hinted(
 def learned(old: ClusterMetadata, broker: BrokerInfo) -> ClusterMetadata:
     """The snapshot after a broker's address was told by an answer of another kind."""
     known = old.brokers.get(broker.node_id)
-    if known is not None and known[:3] == broker[:3]:
+    if (known is not None and known[:3] == broker[:3]) or not _replaces(broker, old):
         return old
     return _changed(old, brokers={**old.brokers, broker.node_id: broker})
+
+
+def _replaces(broker: BrokerInfo, old: ClusterMetadata) -> bool:
+    """Return whether an address is to be noted: a wrong one never replaces one that may be right.
+
+    Negative ids stand for bootstrap servers.
+    """
+    return broker.node_id >= 0 and (broker.usable or broker.node_id not in old.brokers)
 
 
 def _changed(

@@ -263,7 +263,7 @@ class MetadataUpdater:
             del self._asked[topic]
         try:
             answer = await self._fetch(None if everything else topics, auto_create)
-            if not answer.brokers:
+            if not any(broker.node_id >= 0 for broker in answer.brokers):
                 raise InvalidMetadataError("the answer names no broker", api="Metadata")
             new = await self._merged(answer, full)
         except KafkaError as error:

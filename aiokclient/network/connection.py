@@ -141,7 +141,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         version = self._versions.get(request)
         if version is None:
-            version = negotiate(request, self.api_versions.get(request.api_key))
+            try:
+                version = negotiate(request, self.api_versions.get(request.api_key))
+            except KafkaError as error:
+                error.broker = self.node_id
+                raise
             self._versions[request] = version
         return version
 
@@ -192,7 +196,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
             try:
                 sent.version = self.version_of(type(sent.message))
             except KafkaError as error:
-                error.broker = self.node_id
                 sent.fail(error)
                 return
         self._last_used = now

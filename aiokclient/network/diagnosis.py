@@ -14,6 +14,7 @@ __all__ = [
     "plaintext_port",
     "tls_failure",
     "tls_port",
+    "unusable_address",
 ]
 
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
@@ -93,4 +94,14 @@ def closed_early(place: str, tls: bool) -> ClosedEarlyError:
     return ClosedEarlyError(
         f"{place} closed the connection {during}: it is going down, refuses this client, or is no "
         "Kafka broker"
+    )
+
+
+def unusable_address(node_id: int, place: str, why: str) -> DisconnectedError:
+    """Return the error for an address to which no connection can be made at all."""
+    whose = "A bootstrap server" if node_id < 0 else f"Broker {node_id}"
+    return DisconnectedError(
+        f"{whose} has the address {place}, which cannot be used: {why}. Check advertised.listeners "
+        "of the brokers.",
+        broker=node_id,
     )

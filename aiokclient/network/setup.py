@@ -38,6 +38,8 @@ __all__ = ["RUNGS", "ConnectionSettings", "open_connection"]
 RUNGS = (ApiVersionsRequest.max_version, 3, 0)
 """The versions of ApiVersions with which successive connections begin."""
 
+HIGHEST_PORT = 65535
+
 SOFTWARE_NAME = "aiokclient"
 SOFTWARE_VERSION = "0.1.0"
 
@@ -74,6 +76,8 @@ async def open_connection(
     there does not speak what it should, UnsupportedVersionError when it shares no version.
     Cancelling it leaves no connection behind.
     """
+    if not 0 < port <= HIGHEST_PORT:
+        raise diagnosis.unusable_address(node_id, f"{host}:{port}", "the port is out of range")
     failures: list[DisconnectedError] = []
     for address in await _resolve(host, port, settings, timeout_s):
         connection = BrokerConnection(
@@ -139,7 +143,7 @@ async def _resolve(
             addresses = await settings.connector.resolve(host, port)
     except TimeoutError:
         raise DisconnectedError(f"resolving {place} took over {timeout_s:.1f} s") from None
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise DisconnectedError(f"the name {host} cannot be resolved ({text})") from error
     if not addresses:
@@ -166,6 +170,9 @@ async def _connect(
         # asyncio's own text repeats the address; the errno says it better.
         text = os.strerror(error.errno) if error.errno else str(error)
         raise DisconnectedError(f"{place} ({address[0]}): {text}") from error
+    except (OverflowError, ValueError) as error:
+        # A host that TLS cannot verify, for example: the name may be anything.
+        raise diagnosis.unusable_address(connection.node_id, place, str(error)) from error
 
 
 async def _negotiate(

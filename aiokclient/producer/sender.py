@@ -300,6 +300,8 @@ class Sender:
         while self.queues and not self._closed:
             try:
                 connection = await self._cluster.connect(self.node_id, Purpose.PRODUCE)
+                # Raises here rather than in the middle of `pump`.
+                connection.version_of(ProduceRequest)
             except KafkaError as error:
                 self._set_reachable(False)
                 rng = self._clock.rng

@@ -1,0 +1,194 @@
+"""A broker that cannot be used fails what depends on it, and nothing else."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokclient import Client, Consumer, Producer
+from aiokclient.cluster.metadata import (
+    BrokerInfo,
+    ClusterMetadata,
+    PartitionInfo,
+    TopicInfo,
+    hinted,
+    learned,
+)
+from aiokclient.cluster.targets import AnyBroker, Broker
+from aiokclient.errors import (
+    ApiTimeoutError,
+    DeliveryTimeoutError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing import EmbeddedCluster
+
+BAD = [("127.0.0.1", 70_000), ("127.0.0.1", -1), ("127.0.0.1", 0), ("a\0b", 9092), ("", 9092)]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    """Two brokers; the partition 0 of "t" is on broker 1, the partition 1 on broker 2."""
+    async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
+        cluster.move_leader("t", 0, to=1)
+        cluster.move_leader("t", 1, to=2)
+        yield cluster
+
+
+def advertise(cluster: EmbeddedCluster, host: str, port: int, node_id: int = 2) -> Any:
+    """Have metadata name another address for a broker."""
+
+    def change(request: Any, response: Any) -> Any:
+        for broker in response.brokers:
+            if broker.node_id == node_id:
+                broker.host, broker.port = host, port
+        return response
+
+    return cluster.alter(ApiKey.METADATA, change)
+
+
+def first(cluster: EmbeddedCluster) -> str:
+    host, port = cluster.address(1)
+    return f"{host}:{port}"
+
+
+@pytest.mark.parametrize(("host", "port"), BAD)
+async def test_healthy_brokers_get_their_records_when_another_has_an_unusable_address(
+    cluster: EmbeddedCluster, host: str, port: int
+) -> None:
+    options: dict[str, Any] = {"delivery_timeout_ms": 700, "request_timeout_ms": 500}
+    with advertise(cluster, host, port):
+        async with Producer(bootstrap_servers=first(cluster), linger_ms=0, **options) as producer:
+            for _ in range(3):
+                assert (await producer.send("t", b"v", partition=0)).partition == 0
+            with pytest.raises(DeliveryTimeoutError):
+                await producer.send("t", b"v", partition=1)
+            await producer.send("t", b"v", partition=0)
+    assert len(cluster.records("t", 0)) == 4
+
+
+async def test_records_are_written_when_the_address_becomes_right(
+    cluster: EmbeddedCluster,
+) -> None:
+    with advertise(cluster, "127.0.0.1", 70_000) as fault:
+        async with Producer(bootstrap_servers=first(cluster), retry_backoff_ms=10) as producer:
+            delivery = producer.send("t", b"v", partition=1)
+            await cluster.until(lambda: fault.hits >= 3, 10)
+            fault.__exit__(None, None, None)
+            await delivery
+
+
+async def test_error_names_the_address_when_a_broker_has_an_unusable_one(
+    cluster: EmbeddedCluster,
+) -> None:
+    with advertise(cluster, "127.0.0.1", 70_000):
+        async with Client(bootstrap_servers=first(cluster)) as client:
+            with pytest.raises(ApiTimeoutError) as caught:
+                await client.request(messages.ListGroupsRequest(), to=Broker(2), timeout=0.5)
+            assert "127.0.0.1:70000" in str(caught.value.__cause__)
+            await client.request(messages.ListGroupsRequest(), to=Broker(1))
+            for _ in range(5):
+                await client.request(messages.ListGroupsRequest(), to=AnyBroker())
+
+
+async def test_consumer_reads_on_when_another_broker_has_an_unusable_address(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.produce("t", [b"a"], 0)
+    with advertise(cluster, "127.0.0.1", 70_000):
+        async with Consumer(
+            "t", bootstrap_servers=first(cluster), auto_offset_reset="earliest"
+        ) as consumer:
+            record = await consumer.get(timeout=20)
+            assert record is not None
+            assert record.value == b"a"
+
+
+async def test_leader_is_found_when_a_response_names_it_at_an_unusable_address(
+    cluster: EmbeddedCluster,
+) -> None:
+    def change(request: Any, response: Any) -> Any:
+        for endpoint in response.node_endpoints:
+            endpoint.port = 70_000
+        return response
+
+    async with Producer(bootstrap_servers=first(cluster)) as producer:
+        await producer.send("t", b"v", partition=0)
+        with cluster.alter(ApiKey.PRODUCE, change) as fault:
+            cluster.move_leader("t", 0, to=2)
+            await producer.send("t", b"v", partition=0)
+            await producer.send("t", b"v", partition=1)
+            assert fault.hits
+
+
+async def test_group_starts_when_its_coordinator_is_named_at_an_unusable_address(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.produce("t", [b"a"], 0)
+
+    def change(request: Any, response: Any) -> Any:
+        for coordinator in response.coordinators:
+            coordinator.port = 70_000
+        return response
+
+    with cluster.alter(ApiKey.FIND_COORDINATOR, change):
+        async with Consumer(
+            "t",
+            group_id="g",
+            bootstrap_servers=first(cluster),
+            auto_offset_reset="earliest",
+        ) as consumer:
+            assert await consumer.get(timeout=20) is not None
+
+
+@pytest.mark.parametrize("versions", [None, (90, 99)])
+async def test_healthy_brokers_get_their_records_when_another_speaks_no_usable_produce(
+    cluster: EmbeddedCluster, versions: tuple[int, int] | None
+) -> None:
+    cluster.limit_versions({ApiKey.PRODUCE: versions}, broker=2)
+    async with Producer(bootstrap_servers=first(cluster)) as producer:
+        good = producer.send("t", b"v", partition=0)
+        bad = producer.send("t", b"v", partition=1)
+        await good
+        with pytest.raises(UnsupportedVersionError, match="Produce") as caught:
+            await bad
+        assert caught.value.broker == 2
+        await producer.send("t", b"v", partition=0)
+        assert producer.state.name == "RUNNING"
+
+
+def known() -> ClusterMetadata:
+    good = {1: BrokerInfo(1, "a", 1), 2: BrokerInfo(2, "b", 2)}
+    return ClusterMetadata(
+        brokers=good, topics={"t": TopicInfo("t", partitions=(PartitionInfo(0, 1, 5),))}
+    )
+
+
+@pytest.mark.parametrize(("host", "port"), [*BAD[:3], BAD[4]])
+def test_known_address_stays_when_a_response_names_an_unusable_one(host: str, port: int) -> None:
+    bad = BrokerInfo(2, host, port)
+    assert learned(known(), bad) == known()
+    new = hinted(known(), "t", 0, 2, 6, [bad])
+    assert new.leader("t", 0) == 2
+    assert new.brokers == known().brokers
+
+
+def test_negative_broker_ids_are_ignored_when_responses_name_them() -> None:
+    assert learned(known(), BrokerInfo(-1, "c", 3)) == known()
+
+
+async def test_lookup_is_retried_when_the_coordinator_is_named_by_a_negative_id(
+    cluster: EmbeddedCluster,
+) -> None:
+    def change(request: Any, response: Any) -> Any:
+        for coordinator in response.coordinators:
+            coordinator.node_id = -1
+        return response
+
+    with cluster.alter(ApiKey.FIND_COORDINATOR, change, times=1) as fault:
+        async with Client(bootstrap_servers=first(cluster)) as client:
+            found = await client.cluster.coordinators.locate_many("group", ["g"])
+            assert isinstance(found["g"], KafkaError)
+            assert await client.cluster.coordinators.locate("group", "g") in (1, 2)
+            assert fault.hits == 1
