@@ -2,14 +2,15 @@
 
 One task asks for metadata when something is due: the snapshot has reached its age, somebody asked
 (`request_update`, `refresh`), a wanted topic is not known or is in trouble. What is asked for
-meanwhile is asked together. A topic that comes back unchanged or in trouble is asked for again
-only after a backoff, which grows; so a stale answer costs no storm of requests.
+meanwhile is asked together. A topic that comes back in trouble is asked for again only after a
+backoff, which grows, and so is one that comes back unchanged, unless somebody waited for the
+answer: a stale answer costs no storm of requests, and one consumer after another may be opened.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -274,7 +275,10 @@ class MetadataUpdater:
         except BaseException:
             self._waiters += waiters
             raise
-        self._note(self.snapshot, new, topics, wanted, full)
+        useful = _awaited(waiters)
+        if full:
+            self._pacing.asked(None, now, settled=new is not self.snapshot or None in useful)
+        self._note(self.snapshot, new, topics, wanted, useful)
         self._install(new)
         self._succeeded(full)
         for waiter in waiters:
@@ -347,16 +351,17 @@ class MetadataUpdater:
         new: ClusterMetadata,
         topics: list[str],
         wanted: Mapping[str, bool],
-        full: bool,
+        useful: Collection[str | None],
     ) -> None:
-        """Which topics to ask for again, and when."""
+        """Note which topics to ask for again, and when.
+
+        An answer that somebody waited for is useful even if it changes nothing.
+        """
         now = self._clock.monotonic()
-        if full:
-            self._pacing.asked(None, now, settled=new is not old)
         for topic in topics:
             info = new.topic(topic)
             error = _trouble(topic, info, new.brokers)
-            settled = error is None and info != old.topic(topic)
+            settled = error is None and (info != old.topic(topic) or topic in useful)
             self._pacing.asked(topic, now, settled=settled)
             if topic not in wanted or error is None:
                 self._forget(topic)
@@ -374,6 +379,14 @@ class MetadataUpdater:
     def _forget(self, topic: str) -> None:
         self.errors.pop(topic, None)
         self._since.pop(topic, None)
+
+
+def _awaited(waiters: Iterable[_Waiter]) -> set[str | None]:
+    """Return the topics that the waiters wait for; None stands for a full update."""
+    subjects: set[str | None] = set()
+    for waiter in waiters:
+        subjects.update((None,) if waiter.left is None else waiter.left)
+    return subjects
 
 
 def _closed() -> ClosedError:

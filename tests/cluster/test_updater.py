@@ -305,3 +305,23 @@ async def test_topics_that_are_asked_for_at_different_times(cluster: Cluster, ma
         assert snapshot.lacks("there", 1)
         assert not snapshot.lacks("never asked for", 0)
     assert (await updater.refresh([], timeout=5)).leader("there", 0) == 1
+
+
+@pytest.mark.parametrize("topics", [["orders"], None])
+async def test_refresh_is_not_delayed_when_earlier_ones_brought_nothing_new(
+    cluster: Cluster, make: Make, topics: list[str] | None
+) -> None:
+    cluster.leaders["orders"] = 1
+    updater = make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)
+    updater.want("orders", OWNER)
+    for _ in range(20):
+        await updater.refresh(topics, timeout=5)
+
+
+async def test_topic_in_trouble_is_paced_when_somebody_waits_for_it(
+    cluster: Cluster, make: Make
+) -> None:
+    updater = make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)
+    await updater.refresh(["missing"], timeout=5)
+    with pytest.raises(ApiTimeoutError):
+        await updater.refresh(["missing"], timeout=0.01)
