@@ -106,6 +106,11 @@ class ClassicMembership:
         return self._engine.last_answer_at + self._session_s
 
     @property
+    def joins(self) -> bool:
+        """Whether it becomes a member without the application's doing."""
+        return self._engine.joins or not self._ready
+
+    @property
     def settled(self) -> bool:
         """Whether it has taken over what it was given."""
         return self._engine.state is MemberState.STABLE

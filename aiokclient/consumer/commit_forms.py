@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from aiokclient.consumer.arguments import as_partitions, as_topics, is_offset
 from aiokclient.errors import IllegalStateError
 from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
-__all__ = ["to_commit"]
+__all__ = ["covered", "to_commit"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
@@ -32,6 +32,19 @@ def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartitio
     if isinstance(what, TopicPartition) or not isinstance(what, Iterable):
         raise _refusal(what)
     return _of_many(list(what), consumed)
+
+
+def covered(what: Any) -> Callable[[TopicPartition], bool]:
+    """Return of which partitions `commit(what)` covers everything that was delivered.
+
+    All of them for None, those that topics or partitions name, none for records and offsets.
+    """
+    if what is None:
+        return lambda tp: True
+    if isinstance(what, ConsumerRecord | Mapping):
+        return lambda tp: False
+    named = frozenset([what] if isinstance(what, str) else what)
+    return lambda tp: tp.topic in named or tp in named
 
 
 def _of_many(items: list[Any], consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:

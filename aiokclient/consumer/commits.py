@@ -6,7 +6,8 @@ until the time is up. A commit that was refused although the member has another 
 group has gone on meanwhile, and this member with it) is sent again under that name.
 
 What this member does not own any more is not sent at all: the group has given it to another, whose
-commit would be undone. Commits go out one after the other, so that none overtakes another.
+commit would be undone. Commits go out one after the other, so that none overtakes another. One
+that waits for a name lets the others pass, and leaves out what they have stored.
 """
 
 from __future__ import annotations
@@ -14,17 +15,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.consumer import offset_messages as messages
 from aiokclient.consumer import orders
+from aiokclient.consumer.lost_records import LostRecords
 from aiokclient.consumer.signal import Signal
 from aiokclient.errors import (
     ApiTimeoutError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
     IllegalGenerationError,
     KafkaError,
     RebalanceInProgressError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
 )
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Scope, decide
@@ -48,16 +57,45 @@ logger = logging.getLogger("aiokclient.consumer")
 AWAITED = frozenset({RebalanceInProgressError.code})
 """Codes that the coordinator goes on answering until this member has joined again."""
 
-R = TypeVar("R")
+NOT_OWNED = frozenset(
+    {
+        FencedInstanceIdError.code,
+        FencedMemberEpochError.code,
+        GroupIdNotFoundError.code,
+        IllegalGenerationError.code,
+        StaleMemberEpochError.code,
+        UnknownMemberIdError.code,
+    }
+)
+"""Codes by which the coordinator says that the committing consumer is not, or not under this
+name, a member: its partitions are not its own."""
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Errors = dict[TopicPartition, KafkaError]
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One commit on its way. `ticket` counts commits in the order in which they were made."""
+
+    ticket: int
+    left: dict[TopicPartition, OffsetAndMetadata]
+    held: Mapping[TopicPartition, PartitionState | None]
+    deadline: float
+    attempts: float
+    rising: bool
+    attempt: int = 0
+    refused: Errors = field(default_factory=dict)
+    last: KafkaError | None = None
 
 
 class Commits:
     """The offsets of one group, for one consumer in it.
 
     `member` tells who this consumer is in the group at present; `renamed` is set when that has
-    changed. `owner` tells who owns the connection.
+    changed, or a partition was lost. `joins` tells whether it becomes a member without anything
+    that the application has to do first, `in_listener` whether the caller belongs to a call of the
+    listener, which the group waits for. `owner` tells who owns the connection.
     """
 
     def __init__(
@@ -67,6 +105,8 @@ class Commits:
         subscription: SubscriptionState,
         *,
         member: Callable[[], GroupMetadata],
+        joins: Callable[[], bool],
+        in_listener: Callable[[], bool],
         owner: Callable[[], Hashable],
     ) -> None:
         assert config.group_id is not None
@@ -80,7 +120,13 @@ class Commits:
         self._cluster = cluster
         self._subscription = subscription
         self._owner = owner
+        self._joins = joins
+        self._in_listener = in_listener
+        self.lost = LostRecords(subscription.partitions)
         self._turn = asyncio.Lock()
+        self._tickets = 0
+        self._stored: dict[TopicPartition, int] = {}
+        self._refused: Errors = {}
         self._request_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._count = cluster.metrics.counter("consumer.commits")
@@ -88,41 +134,53 @@ class Commits:
 
     # -- storing
 
-    async def commit(self, offsets: Offsets, timeout: float) -> None:
-        """Stores these offsets, within `timeout` seconds, or raises why one could not be stored.
+    async def commit(
+        self,
+        offsets: Offsets,
+        timeout: float,
+        covers: Callable[[TopicPartition], bool] = lambda tp: False,
+    ) -> None:
+        """Store these offsets within `timeout` seconds, or raise why one could not be stored.
 
-        The others may have been stored then, as after a cancellation.
+        The others may have been stored then, as after a cancellation. Raises CommitFailedError for
+        partitions that are no longer owned, also for those that `covers` names and of which
+        delivered records were lost.
         """
         refused = await self.store(offsets, timeout)
+        gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
+        unstored = self.lost.uncommitted(covers)
+        if gone or unstored:
+            if not self._in_listener():
+                self.lost.raised(unstored)
+            raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()))
         if refused:
             raise next(iter(refused.values()))
 
     async def store(
         self, offsets: Offsets, timeout: float, *, attempts: float = math.inf, rising: bool = False
     ) -> Errors:
-        """Stores these offsets; what could not be, and why. Raises ApiTimeoutError.
+        """Store these offsets; return what could not be, and why. Raises ApiTimeoutError.
 
         With `rising` nothing is stored that is not above what was by then.
         """
-        refused: Errors = {}
         if not offsets:
-            return refused
-        deadline = self._cluster.clock.monotonic() + timeout
+            return {}
+        self._tickets += 1
         left = self._with_notes(offsets)
         held = {tp: self._state(tp) for tp in left}
-        last: list[KafkaError] = []
+        deadline = self._cluster.clock.monotonic() + timeout
+        commit = _Commit(self._tickets, left, held, deadline, attempts, rising)
         try:
-            async with asyncio.timeout(None if timeout == math.inf else timeout), self._turn:
+            async with asyncio.timeout(None if timeout == math.inf else timeout):
                 await self._known(left)
-                attempt = 0
                 while left:
-                    if rising:
-                        self._drop_old(left)
-                    await self._store(left, held, refused, attempt, deadline, last)
-                    attempt += 1
-                    if attempt >= attempts:
-                        refused.update(dict.fromkeys(left, last[-1]) if left else {})
-                        break
+                    self._drop_lost(commit)
+                    if left and self._awaits_name():
+                        # Not in the lock: another commit may be what the group waits for.
+                        await self.renamed.wait()
+                        continue
+                    async with self._turn:
+                        await self._attempt_all(commit)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -130,67 +188,84 @@ class Commits:
                 f"nothing was committed for {len(left)} partitions within {timeout:.1f} s",
                 api="OffsetCommit",
                 topic_partition=next(iter(left), None),
-            ) from (last[-1] if last else None)
+            ) from commit.last
         finally:
-            self._failures.add(len(refused))
-        return refused
+            self._failures.add(len(commit.refused))
+        return commit.refused
 
-    async def _store(
-        self,
-        left: dict[TopicPartition, OffsetAndMetadata],
-        held: Mapping[TopicPartition, PartitionState | None],
-        refused: Errors,
-        attempt: int,
-        deadline: float,
-        last: list[KafkaError],
-    ) -> None:
+    async def _attempt_all(self, commit: _Commit) -> None:
+        """Attempt until everything is stored or refused, or this member has no name to do it in."""
+        while commit.left and not self._awaits_name():
+            self._drop_superseded(commit)
+            self._drop_lost(commit, nobody=not self.member().member_id)
+            if not commit.left:
+                return
+            await self._store(commit)
+            commit.attempt += 1
+            if commit.left and commit.attempt >= commit.attempts:
+                assert commit.last is not None
+                commit.refused.update(dict.fromkeys(commit.left, commit.last))
+                commit.left.clear()
+
+    async def _store(self, commit: _Commit) -> None:
         """One attempt: takes out of `left` what is stored or refused for good, then backs off."""
-        self._drop_lost(left, held, refused)
-        if not left:
-            return
-        member = await self._name()
-        # A new name is that of a new membership: what was owned in the one before is gone.
-        self._drop_lost(left, held, refused)
-        if not left:
-            return
+        left, member = commit.left, self.member()
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
         failed = await self._send(left, member)
         for tp in [tp for tp in left if tp not in failed]:
             offset = left.pop(tp).offset
+            self._refused.pop(tp, None)
+            self._stored[tp] = max(self._stored.get(tp, 0), commit.ticket)
             state = self._state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
                 state.committed = offset
         delay = 0.0
-        remaining = deadline - self._cluster.clock.monotonic()
+        remaining = commit.deadline - self._cluster.clock.monotonic()
         for tp, error in failed.items():
-            last.append(error)
-            final = self.awaited and error.code in AWAITED
+            commit.last = error
+            final = error.code in AWAITED and (self.awaited or self._in_listener())
             action = (
-                None if final else self._judge(tp, error, Scope.OFFSET_COMMIT, attempt, remaining)
+                None
+                if final
+                else self._judge(tp, error, Scope.OFFSET_COMMIT, commit.attempt, remaining)
             )
             if action is not None:
                 delay = max(delay, action)
             elif member == self.member():
-                refused[tp] = error
+                commit.refused[tp] = error
                 del left[tp]
+                if not _not_owned(error):
+                    self._refused[tp] = error
         if left:
             await self.renamed.wait(asyncio.get_running_loop().time() + delay)
 
-    def _drop_lost(
-        self,
-        left: dict[TopicPartition, OffsetAndMetadata],
-        held: Mapping[TopicPartition, PartitionState | None],
-        refused: Errors,
-    ) -> None:
-        for tp in [tp for tp in left if self._is_lost(tp, held[tp])]:
-            refused[tp] = lost(tp)
-            del left[tp]
+    def _awaits_name(self) -> bool:
+        """Return whether this will be a member soon, without anything that the caller holds up."""
+        if self.over or self.member().member_id or not self._subscription.subscription:
+            return False
+        return self._joins() and not self._in_listener()
 
-    def _drop_old(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        for tp in list(left):
+    def _drop_lost(self, commit: _Commit, *, nobody: bool = False) -> None:
+        """Refuse what is not owned; what the group assigned, for one that is not a member."""
+        is_shared = self._subscription.is_shared
+        for tp in list(commit.left):
+            if self._is_lost(tp, commit.held[tp]) or (nobody and is_shared(tp)):
+                commit.refused[tp] = CommitFailedError(partitions=[tp])
+                del commit.left[tp]
+
+    def _drop_superseded(self, commit: _Commit) -> None:
+        """Leave out what a later commit has stored meanwhile: this one would undo it."""
+        for tp in list(commit.left):
             state = self._state(tp)
-            if state is not None and state.committed >= left[tp].offset:
-                del left[tp]
+            risen = state is not None and state.committed >= commit.left[tp].offset
+            if (commit.rising and risen) or self._stored.get(tp, 0) > commit.ticket:
+                del commit.left[tp]
+
+    def troubles(self) -> list[str]:
+        """Return which commits the brokers have refused since the last success, as text."""
+        partitions = self._subscription.partitions
+        self._refused = {tp: why for tp, why in self._refused.items() if tp in partitions}
+        return [f"commits of {tp} are refused: {why}" for tp, why in self._refused.items()]
 
     def _with_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a partition is to be remembered by goes with every commit.
@@ -306,12 +381,6 @@ class Commits:
             except KafkaError as error:
                 logger.info("the topics %s are not known: %s", ", ".join(unknown), error)
 
-    async def _name(self) -> GroupMetadata:
-        """Who this member is, once it is one: the coordinator refuses others."""
-        while self._subscription.subscription and not (self.over or self.member().member_id):
-            await self.renamed.wait()
-        return self.member()
-
     def _judge(
         self, tp: TopicPartition, error: KafkaError, scope: Scope, attempt: int, remaining: float
     ) -> float | None:
@@ -334,13 +403,19 @@ class Commits:
         state = self._state(tp)
         if state is not None and (state is held or not subscription.is_shared(tp)):
             return False
+        if state is None and self.lost.is_released(tp):
+            return True
         return subscription.subscription.matches(tp.topic, internal=False)
 
 
-def lost(tp: TopicPartition) -> IllegalGenerationError:
-    """The error for a commit of what the group has given to somebody else."""
-    return IllegalGenerationError(
-        "This consumer does not own the partition (any more)",
-        api="OffsetCommit",
-        topic_partition=tp,
-    )
+def _not_owned(error: KafkaError) -> bool:
+    return error.code in NOT_OWNED or isinstance(error, CommitFailedError)
+
+
+def _commit_failed(
+    tps: Sequence[TopicPartition], errors: Sequence[KafkaError]
+) -> CommitFailedError:
+    """Return the error for partitions that are not owned; a broker's error is its cause."""
+    failure = CommitFailedError(partitions=tps)
+    failure.__cause__ = next((error for error in errors if error.code is not None), None)
+    return failure

@@ -88,7 +88,11 @@ class Engine:
             self.group = Grouped(cluster, config, subscription, self.reader, spawn)
         else:
             self._follower = TopicFollower(
-                cluster, config, subscription, report=report, bar=self.reader.turnstile.bar
+                cluster,
+                config,
+                subscription,
+                report=report,
+                calls=self.reader.turnstile.listener_calls,
             )
         self._spawn = spawn
         self._assigned: dict[str, None] = {}

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.consumer.arguments import as_numbers, as_partitions
-from aiokclient.consumer.commit_forms import to_commit
-from aiokclient.consumer.commits import lost
+from aiokclient.consumer.commit_forms import covered, to_commit
 from aiokclient.consumer.orders import plain
-from aiokclient.errors import IllegalStateError
-from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokclient.errors import CommitFailedError, IllegalStateError
+from aiokclient.types import GroupMetadata, OffsetAndMetadata, State, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import Engine
@@ -37,16 +36,16 @@ class GroupCalls(Lifecycle):
 
         `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
         What stands in the way for a while, a rebalance say, is waited out. Raises
-        IllegalGenerationError or UnknownMemberIdError for partitions that this consumer does not
-        own any more: another member may be at work on them. When it raises, or is cancelled, part
-        of the commit may have been stored.
+        CommitFailedError for partitions that this consumer no longer owns: another member may be
+        at work on them. So does `commit()` if records of a lost partition were delivered and not
+        committed. When it raises, or is cancelled, part of the commit may have been stored.
         """
         group = self._group("commit")
         offsets, nothing = to_commit(what, self._subscription.consumed())
-        for tp in nothing:
-            if tp not in self._subscription:
-                raise lost(tp)
-        await group.commits.commit(offsets, self._seconds(timeout))
+        gone = [tp for tp in nothing if tp not in self._subscription]
+        if gone:
+            raise CommitFailedError(partitions=gone)
+        await group.commits.commit(offsets, self._seconds(timeout), covered(what))
 
     async def committed(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
@@ -94,15 +93,24 @@ class GroupCalls(Lifecycle):
         return self._group("group_metadata").membership.metadata
 
     def _check(self) -> None:
-        # Listeners are called while it starts and while it closes, too.
-        if self._usable or not self._in_listener():
+        # Listeners are called while it starts and while it closes, too. What one starts and does
+        # not wait for may go on while the consumer starts.
+        if self._usable or not (self._in_listener() or self._is_started_by_listener()):
             super()._check()
 
     def _waits_for_caller(self) -> str:
-        return "a listener" if self._in_listener() else ""
+        calling = self._engine is not None and self._engine.reader.turnstile.listener_calls
+        return "a listener" if calling and calling.is_calling() else ""
 
     def _in_listener(self) -> bool:
-        return self._engine is not None and self._engine.reader.turnstile.is_barred()
+        if self._engine is None:
+            return False
+        return self._engine.reader.turnstile.listener_calls.is_inside()
+
+    def _is_started_by_listener(self) -> bool:
+        if self._engine is None or self._state is not State.STARTING:
+            return False
+        return self._engine.reader.turnstile.listener_calls.was_inside()
 
     def _group(self, call: str) -> Grouped:
         self._check()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,7 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.positions import PartitionState
     from aiokclient.consumer.reader import Reader
     from aiokclient.consumer.subscription import SubscriptionState
 
@@ -68,19 +69,18 @@ class Grouped:
         self._changes = Signal()
         self._left_behind = False
 
-        def report(error: Exception) -> None:
-            reader.report(error)
-            subscription.changed()  # A start that still waits for the group is to end with it.
-
-        self.topics = KnownTopics(cluster, config, report=report)
+        self.topics = KnownTopics(cluster, config, report=self._report)
         self.commits = Commits(
             cluster,
             config,
             subscription,
             member=lambda: self.membership.metadata,
+            joins=lambda: self.membership.joins and not self._left_behind,
+            in_listener=reader.turnstile.listener_calls.is_inside,
             owner=self._owner,
         )
-        enabled, interval_ms = config.enable_auto_commit, config.auto_commit_interval_ms
+        enabled = config.enable_auto_commit
+        interval_ms, interval_s = config.auto_commit_interval_ms, config.max_poll_interval_ms / 1000
         self._auto_commit = AutoCommit(
             subscription, self.commits, enabled=enabled, interval_ms=interval_ms
         )
@@ -91,29 +91,29 @@ class Grouped:
             self.commits,
             self.topics,
             commits_first=enabled,
-            report=report,
+            report=self._report,
         )
         self.rebalancer = Rebalancer(
             cluster,
             subscription,
             reader.in_hand,
             self._auto_commit,
-            barred=reader.turnstile.barred,
-            report=report,
+            calls=reader.turnstile.listener_calls,
+            released=self._released,
+            report=self._report,
             overdue=self._overdue,
         )
-        interval_s = config.max_poll_interval_ms / 1000
         in_hand = reader.in_hand
         self._rewinds = Rewinds(
             cluster, subscription, self.commits, in_hand, patience_s=interval_s, spawn=spawn
         )
         parts = MembershipParts(
-            cluster=cluster,
-            config=config,
-            subscription=subscription,
-            topics=self.topics,
+            cluster,
+            config,
+            subscription,
+            self.topics,
             reconciler=self.rebalancer,
-            report=report,
+            report=self._report,
             changed=self._renamed,
             spawn=spawn,
             owner=self,
@@ -123,6 +123,10 @@ class Grouped:
         self._poll_watch = PollWatch(reader.turnstile, in_hand, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id)
         self._cluster = cluster
+
+    def _report(self, error: Exception) -> None:
+        self._reader.report(error)
+        self._subscription.changed()  # A start that still waits for the group is to end with it.
 
     def start(self) -> None:
         """Begins. Plain."""
@@ -210,14 +214,20 @@ class Grouped:
         if self._left_behind or not self._subscription.subscription:
             return  # What is assigned by hand is nobody else's to wait for.
         self._left_behind = True
+        self.commits.renamed.set()  # A commit must not wait for a membership that waits for it.
         logger.error("%s: the consumer leaves its group until it is asked for records", text)
         self.membership.left_behind(text)
         if self._reader.turnstile.is_asked():
             # One of many handlers is late, and the program waits for records meanwhile.
             self._asked()
 
+    def _released(self, states: Sequence[PartitionState], lost: bool) -> None:
+        self.commits.lost.release(states, lost=lost)
+        self.commits.renamed.set()
+
     def _asked(self) -> None:
         self._left_behind = False
+        self.commits.lost.requested()
         self.membership.asked()
 
     def _renamed(self) -> None:

@@ -36,22 +36,30 @@ class InHand:
         self.relieved = Signal()
         self._aside = 0
 
-    def took(self, state: PartitionState, processed: int | None) -> None:
+    def took(self, state: PartitionState, processed: int | None, *, first: bool = False) -> None:
         """The position has moved: what lies behind it was handed out.
 
-        `processed` tells how far the program is, if it is further than at its last request.
+        `processed` tells how far the program is, if it is further than at its last request;
+        `first`, that the record before that offset came in an earlier chunk.
         """
         if self._tracking:
-            state.processed = state.consumed
+            self._all_processed(state)
             return
         if processed is not None:
             state.processed = min(processed, state.consumed)
+            if not first:
+                state.processed_epoch = state.position_epoch
         self._held[state] = None
+
+    def _all_processed(self, state: PartitionState) -> None:
+        state.processed = state.consumed
+        if not state.outstanding:
+            state.processed_epoch = state.position_epoch
 
     def passed(self, state: PartitionState) -> None:
         """The position has moved past what is not for the program: nothing was handed out."""
         if state not in self._held:
-            state.processed = state.consumed
+            self._all_processed(state)
 
     def ask(self, *, tracking: bool = False) -> None:
         """The next is asked for: what is held is processed."""
@@ -59,7 +67,7 @@ class InHand:
         if not self._held:
             return
         for state in self._held:
-            state.processed = state.consumed
+            self._all_processed(state)
         self._held.clear()
         self.relieved.set()
 
@@ -101,7 +109,7 @@ class InHand:
         if entry is None or entry[0] is not record:
             return False
         del state.outstanding[record.offset]
-        state.processed = state.consumed
+        self._all_processed(state)
         if not state.outstanding:
             self.relieved.set()
         return True

@@ -120,6 +120,10 @@ class Kip848Membership:
         return self._answered_at + self._session_s if certain else -math.inf
 
     @property
+    def joins(self) -> bool:
+        return not self._ended and self.state not in (State.STALE, State.FAILED)
+
+    @property
     def settled(self) -> bool:
         return self.state in (State.STABLE, State.ACKNOWLEDGING)
 

@@ -1,23 +1,77 @@
-"""Telling the program's listener about partitions."""
+"""Calls of the application's listener, and which tasks belong to such a call.
+
+Within a call of the listener reading is refused, and commits do not wait for the group, because
+the group waits for the listener. That holds for the tasks that the listener starts as well
+(`asyncio.gather`, a TaskGroup), so a context variable records it and not the task's identity.
+A task that outlives the call of the listener that started it is an ordinary task from then on.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from aiokclient.types import TopicPartition
 
-__all__ = ["tell"]
+__all__ = ["ListenerCalls", "tell"]
+
+
+class _Call:
+    """One call of a listener; `running` until it has returned."""
+
+    __slots__ = ("of", "running", "task")
+
+    def __init__(self, of: ListenerCalls) -> None:
+        self.of = of
+        self.running = True
+        self.task = asyncio.current_task()
+
+
+_calls: ContextVar[tuple[_Call, ...]] = ContextVar("aiokclient_listener_calls", default=())
+
+
+class ListenerCalls:
+    """The calls of one consumer's listener."""
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Mark the current context, and the tasks started in it, as a call of the listener."""
+        call = _Call(self)
+        token = _calls.set((*_calls.get(), call))
+        try:
+            yield
+        finally:
+            call.running = False
+            _calls.reset(token)
+
+    def is_inside(self) -> bool:
+        """Return whether the caller belongs to a call of the listener that has not returned."""
+        return any(call.running and call.of is self for call in _calls.get())
+
+    def was_inside(self) -> bool:
+        """Return whether the caller was started in a call of the listener, returned or not."""
+        return any(call.of is self for call in _calls.get())
+
+    def is_calling(self) -> bool:
+        """Return whether the current task itself calls the listener."""
+        calls = _calls.get()
+        if not calls:
+            return False
+        task = asyncio.current_task()
+        return any(call.running and call.of is self and call.task is task for call in calls)
 
 
 async def tell(listener: Any, method: str, partitions: Sequence[TopicPartition]) -> None:
-    """Calls `listener.method(partitions)`, plain or async, if there is such a method.
+    """Call `listener.method(partitions)`, a function or a coroutine function, if there is one.
 
-    Not for no partitions at all. What it raises comes out.
+    What it raises is raised here.
     """
     call = getattr(listener, method, None)
-    if call is not None and partitions:
+    if call is not None:
         answer = call(partitions)
         if inspect.isawaitable(answer):
             await answer

@@ -81,6 +81,14 @@ class Membership(Protocol):
         ...
 
     @property
+    def joins(self) -> bool:
+        """Whether this is a member, or becomes one without the application's doing.
+
+        False while it is left behind, and after the group has refused it.
+        """
+        ...
+
+    @property
     def settled(self) -> bool:
         """Whether this is a member and has taken over what the group gave it, be it nothing."""
         ...

@@ -103,6 +103,7 @@ class PartitionState:
         "leader_epoch",
         "no_replica_until",
         "note",
+        "origin",
         "outstanding",
         "paused",
         "phase",
@@ -112,6 +113,7 @@ class PartitionState:
         "preferred_idle",
         "preferred_until",
         "processed",
+        "processed_epoch",
         "reset",
         "retry_at",
         "topic_id",
@@ -128,7 +130,9 @@ class PartitionState:
         self.generation = 0
         self.position = -1
         self.position_epoch = NO_EPOCH
+        self.origin = -1  # where the position was set last, by a seek or a lookup
         self.processed = -1
+        self.processed_epoch = NO_EPOCH  # of the record before `processed`
         self.fetch_offset = -1
         self.leader = -1
         self.leader_epoch = NO_EPOCH  # the position is known to be on the history of this epoch
@@ -182,9 +186,19 @@ class PartitionState:
         return self.phase is Phase.FETCHING and self.leader < 0
 
     def to_commit(self, offset: int) -> OffsetAndMetadata:
-        """The offset as a commit names it."""
-        epoch = None if self.position_epoch == NO_EPOCH else self.position_epoch
-        return OffsetAndMetadata(offset, self.note, epoch)
+        """Return the offset as a commit names it, with the leader epoch that belongs to it.
+
+        That is the epoch of the record before it. Of an offset that `tracked` waits for it is the
+        epoch of the record at it, which is never older: a log that has the record has both.
+        """
+        epoch: int | None = self.position_epoch
+        if offset != self.position:
+            entry = self.outstanding.get(offset)
+            if entry is not None:
+                epoch = entry[0].leader_epoch
+            else:
+                epoch = self.processed_epoch if offset == self.processed else NO_EPOCH
+        return OffsetAndMetadata(offset, self.note, None if epoch == NO_EPOCH else epoch)
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Moves to an offset; `epoch` is that of the record before it, if it is known."""
@@ -195,15 +209,15 @@ class PartitionState:
     def located_at(self, offset: int, epoch: int) -> None:
         """Moves to an offset that the current leader has named."""
         self._jump(Event.SEEK)
-        self.position = self.processed = self.fetch_offset = offset
-        self.position_epoch = epoch
+        self.position = self.processed = self.fetch_offset = self.origin = offset
+        self.position_epoch = self.processed_epoch = epoch
 
     def look_up(self, reset: Reset) -> None:
         """Has the position looked up anew."""
         self._jump(Event.RESET)
         self.reset = reset
-        self.position = self.processed = self.fetch_offset = -1
-        self.position_epoch = NO_EPOCH
+        self.position = self.processed = self.fetch_offset = self.origin = -1
+        self.position_epoch = self.processed_epoch = NO_EPOCH
 
     def await_start(self) -> None:
         """Leaves the position open until somebody names one."""

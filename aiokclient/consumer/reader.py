@@ -153,7 +153,7 @@ class Reader:
         state.position = chunk.offset_after(chunk.handed)
         state.position_epoch = chunk.epoch
         if out:
-            self.in_hand.took(state, processed)
+            self.in_hand.took(state, processed, first=chunk.handed <= 1)
         else:
             self.in_hand.passed(state)
 
@@ -396,7 +396,8 @@ class Reader:
                     continue
                 part = fetch.rest()
                 converted, count = await self._convert(fetch, part, convert)
-                # In the meantime it may have become void.
+                # In the meantime it may have become void, or the session may have ended.
+                self._subscription.look()
                 if fetch.alive and fetch.state.flowing:
                     self._skip(fetch, part, count, out=converted is not None)
                     if converted is not None:

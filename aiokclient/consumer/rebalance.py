@@ -20,12 +20,11 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokclient.consumer.listener import tell
+from aiokclient.consumer.listener import ListenerCalls, tell
 from aiokclient.consumer.positions import PartitionState, Withheld
 from aiokclient.errors import KafkaError
 from aiokclient.policy import Decision, Scope, decide
@@ -45,8 +44,8 @@ logger = logging.getLogger("aiokclient.consumer")
 class Rebalancer:
     """The `Reconciler` of a consumer.
 
-    `barred()` is a context in which the current task must not read. `overdue(text)` is called,
-    plain, when the program does not put down in time what it has in hand.
+    `calls` marks the calls of the listener. `released(states, lost)` is called before partitions
+    are removed, `overdue(text)` when the program does not put down in time what it has in hand.
     """
 
     def __init__(
@@ -56,7 +55,8 @@ class Rebalancer:
         in_hand: InHand,
         auto_commit: AutoCommit,
         *,
-        barred: Callable[[], AbstractContextManager[None]],
+        calls: ListenerCalls,
+        released: Callable[[Sequence[PartitionState], bool], None],
         report: Callable[[Exception], None],
         overdue: Callable[[str], None],
     ) -> None:
@@ -64,7 +64,8 @@ class Rebalancer:
         self._subscription = subscription
         self._in_hand = in_hand
         self._auto_commit = auto_commit
-        self._barred = barred
+        self._calls = calls
+        self._released = released
         self._report = report
         self._overdue = overdue
         self._turn = asyncio.Lock()
@@ -191,6 +192,8 @@ class Rebalancer:
         self._counts[how].add(len(tps))
         if how == "revoked":
             await self._tell("on_revoked", tps)
+        self._subscription.settle()
+        self._released(states, how == "lost")
         self._drop(states)
         if how == "lost":
             # There is nothing that would call it again.
@@ -221,7 +224,7 @@ class Rebalancer:
     async def _call(self, listener: Any, method: str, tps: Sequence[TopicPartition]) -> None:
         if self._refused:
             return
-        with self._barred():
+        with self._calls.entered():
             try:
                 await tell(listener, method, tps)
             except Exception:

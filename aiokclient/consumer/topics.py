@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.consumer.known_topics import KnownTopics
-from aiokclient.consumer.listener import tell
+from aiokclient.consumer.listener import ListenerCalls, tell
 from aiokclient.consumer.positions import Withheld
 from aiokclient.consumer.resets import EARLIEST, Reset
 from aiokclient.consumer.signal import Signal
@@ -28,10 +28,7 @@ __all__ = ["TopicFollower"]
 
 
 class TopicFollower:
-    """Keeps the assigned partitions equal to those of the subscribed topics, in a task.
-
-    `bar` forbids the task, which calls the listener, to read.
-    """
+    """Keeps the assigned partitions equal to those of the subscribed topics, in a task."""
 
     def __init__(
         self,
@@ -40,11 +37,11 @@ class TopicFollower:
         subscription: SubscriptionState,
         *,
         report: Callable[[KafkaError], None],
-        bar: Callable[[], None],
+        calls: ListenerCalls,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
-        self._bar = bar
+        self._calls = calls
         self._fresh = EARLIEST if config.new_partitions == "earliest" else subscription.reset
         self.topics = KnownTopics(cluster, config, report=report)
         self._wake = Signal()
@@ -65,7 +62,6 @@ class TopicFollower:
 
     async def run(self) -> None:
         """Follows until it is cancelled."""
-        self._bar()
         while True:
             if self._subscription.subscription is not self.topics.current:
                 await self.topics.begin(self._subscription.subscription)
@@ -100,6 +96,9 @@ class TopicFollower:
         """Nothing of the new partitions is handed out before the listener has seen them."""
         states = self._subscription.chosen(added)
         self._subscription.withhold(states, Withheld.LISTENER, True)
-        await tell(listener, "on_lost", lost)
-        await tell(listener, "on_assigned", added)
+        with self._calls.entered():
+            if lost:
+                await tell(listener, "on_lost", lost)
+            if added:
+                await tell(listener, "on_assigned", added)
         self._subscription.withhold(states, Withheld.LISTENER, False)

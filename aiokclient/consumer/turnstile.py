@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from aiokclient.consumer.listener import ListenerCalls
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
 
 __all__ = ["Cursor", "Turnstile"]
@@ -32,7 +33,7 @@ class Turnstile:
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self._busy = False
-        self._barred: asyncio.Task[Any] | None = None
+        self.listener_calls = ListenerCalls()
         self._holder: weakref.ref[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
         self.away_since: float | None = time()
@@ -44,10 +45,10 @@ class Turnstile:
     def enter(self, cursor: Cursor | None) -> Iterator[None]:
         """Within it the caller is the reader; `cursor` is its iteration, None for a single call.
 
-        Raises ConcurrentReadError, and IllegalStateError in a task that calls listeners.
+        Raises ConcurrentReadError, and IllegalStateError in a listener.
         """
         task = asyncio.current_task()
-        if task is self._barred:
+        if self.listener_calls.is_inside():
             raise IllegalStateError("a listener must not read; seek and commit are allowed in it")
         if self._busy or self._held_from(task, cursor):
             raise ConcurrentReadError()
@@ -74,19 +75,6 @@ class Turnstile:
             return False
         return self._task is not None and self._task is not task and not self._task.done()
 
-    def bar(self) -> None:
-        """The current task calls listeners: it never reads."""
-        self._barred = asyncio.current_task()
-
-    @contextmanager
-    def barred(self) -> Iterator[None]:
-        """Within it the current task calls a listener, which must not read."""
-        before, self._barred = self._barred, asyncio.current_task()
-        try:
-            yield
-        finally:
-            self._barred = before
-
     def is_asked(self) -> bool:
         """Whether the program waits here."""
         return self._busy
@@ -94,10 +82,6 @@ class Turnstile:
     def is_reader(self) -> bool:
         """Whether the current task has read last: what is in hand is this task's."""
         return self._task is not None and asyncio.current_task() is self._task
-
-    def is_barred(self) -> bool:
-        """Whether the current task is calling a listener."""
-        return self._barred is not None and asyncio.current_task() is self._barred
 
     def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
         """Whether the task that got something last may come back for more.

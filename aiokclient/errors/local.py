@@ -22,6 +22,7 @@ __all__ = [
     "BootstrapError",
     "BufferExhaustedError",
     "ClosedError",
+    "CommitFailedError",
     "ConcurrentReadError",
     "ConfigError",
     "ConnectionSetupError",
@@ -40,6 +41,10 @@ __all__ = [
     "WrongLoopError",
     "WrongThreadError",
 ]
+
+
+NAMED = 20
+"""Number of partitions that an error text names."""
 
 
 class DeliveryTimeoutError(KafkaTimeoutError):
@@ -88,6 +93,40 @@ class BufferExhaustedError(RetriableError):
 
 class ConfigError(KafkaError, ValueError):
     """An option is unknown, or its value is not allowed."""
+
+
+class CommitFailedError(KafkaError):
+    """Offsets were not committed: this consumer no longer owns their partitions.
+
+    `partitions` lists the partitions. If a broker refused the commit, its error is `__cause__`.
+    """
+
+    what = "The commit failed: this consumer no longer owns the partitions."
+    hint = (
+        "Their records may be delivered again, to this consumer or to another member. Request "
+        "records to rejoin the group, and keep the time between two requests below "
+        "max_poll_interval_ms."
+    )
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        partitions: Sequence[TopicPartition] = (),
+        api: str | None = "OffsetCommit",
+        broker: int | str | None = None,
+        topic_partition: TopicPartition | None = None,
+        resource: str | None = None,
+    ) -> None:
+        if topic_partition is None and len(partitions) == 1:
+            topic_partition = partitions[0]
+        if not message and len(partitions) > 1:
+            more = f" and {len(partitions) - NAMED} more" if len(partitions) > NAMED else ""
+            message = f"Partitions: {', '.join(map(str, partitions[:NAMED]))}{more}."
+        super().__init__(
+            message, api=api, broker=broker, topic_partition=topic_partition, resource=resource
+        )
+        self.partitions = tuple(partitions)
 
 
 class SerializationError(KafkaError):

@@ -111,6 +111,11 @@ class GroupEngine:
         return member if member.generation_id >= 0 else self._rendezvous.nobody
 
     @property
+    def joins(self) -> bool:
+        """Whether this is a member or tries to become one: not paused, nor refused."""
+        return self._wanted_in and self.state is not MemberState.FENCED
+
+    @property
     def confirmed(self) -> bool:
         """The coordinator is sure to count this member in; computed at each look. Plain."""
         return self._heart.confirmed

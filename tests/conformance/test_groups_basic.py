@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiokclient import Consumer, OffsetAndMetadata, Producer, ProducerRecord, TopicPartition
-from aiokclient.errors import IllegalGenerationError
+from aiokclient.errors import CommitFailedError
 
 STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
 
@@ -166,5 +166,5 @@ async def test_a_commit_for_what_another_owns_is_refused(site: Site) -> None:
                 await first.poll(timeout=0.05)
                 await second.poll(timeout=0.05)
             lost = next(r for r in records if r.partition not in {t.partition for t in diary.owned})
-            with pytest.raises(IllegalGenerationError, match="do not commit"):
+            with pytest.raises(CommitFailedError, match="no longer owns"):
                 await first.commit(lost)
