@@ -8,6 +8,19 @@ from cpython.object cimport PyObject, PyTypeObject
 __all__ = ["ConsumerRecord"]
 
 
+RECORD_FIELDS = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+    "leader_epoch",
+)
+
+
 cdef extern from "_record_types.h":
     AiokSpares aiok_spares
     int aiok_record_types(PyTypeObject *record, PyTypeObject *tracked) except -1
@@ -125,6 +138,10 @@ A record as read. Made for every record, hence slots and positional arguments.""
             tuple(self.headers),
             place.leader_epoch,
         )
+
+    def _asdict(self):
+        """Return the fields by name, in the order of the constructor's arguments."""
+        return dict(zip(RECORD_FIELDS, self._fields()))
 
     def __eq__(self, other):
         if not isinstance(other, ConsumerRecord):

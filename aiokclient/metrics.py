@@ -1,29 +1,75 @@
 """Counters, gauges and histograms: plain numbers, no locks, no clock, no IO.
 
-They belong to one event loop. Keep the object that `counter()` returns and call `add` on it; a
-look-up by name on every record would cost more than the rest of its path.
+They belong to one event loop. Keep the object that `counter()` returns and call `add` on it: a
+lookup by name for every record would cost more than the rest of its path. Rates are for whoever
+collects the numbers; nothing is averaged over time here.
+
+The number of series is bounded. What has many labels is either computed when it is asked for
+(`collect`), so that what no longer exists is not in it, or removed by its owner (`remove`), and a
+metric by topic has at most `SERIES` topics: all others are counted under `OTHER`.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-__all__ = ["Counter", "Gauge", "Histogram", "HistogramValue", "Labels", "Metrics"]
+from aiokclient.tables import Column, Table
+
+__all__ = [
+    "BYTES",
+    "COUNTS",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "Labels",
+    "MetricValue",
+    "Metrics",
+    "MetricsSnapshot",
+    "SECONDS",
+    "TopicCounters",
+]
 
 Instrument = TypeVar("Instrument", "Counter", "Gauge", "Histogram")
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
+Number: TypeAlias = int | float
+Value: TypeAlias = int | float | dict[str, Any]
+Collected: TypeAlias = Iterable[tuple[Mapping[str, object], int | float | None]]
 
-DEFAULT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of a histogram's buckets: seconds, from a millisecond to ten seconds."""
+BYTES = tuple(float(1 << shift) for shift in range(8, 25, 2))
+"""The same for sizes in bytes, from 256 to 16 Mi."""
+COUNTS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0)
+"""The same for numbers of records."""
+
+QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+
+SERIES = 1000
+"""Number of topics that a metric by topic tells apart."""
+OTHER = "(other)"
+"""The label of all topics beyond them. No topic can have this name."""
+
+
+class MetricValue(NamedTuple):
+    """One series now. `kind` is "counter", "gauge" or "histogram"; `unit` "s", "By" or ""."""
+
+    name: str
+    labels: dict[str, str]
+    kind: str
+    unit: str
+    value: Value
 
 
 class Counter:
     """A number that only grows."""
 
     __slots__ = ("value",)
+
+    kind = "counter"
 
     def __init__(self) -> None:
         self.value: int | float = 0
@@ -33,22 +79,27 @@ class Counter:
 
 
 class Gauge:
-    """A number that goes up and down, set by its owner or read from its sources when asked."""
+    """A number that goes up and down, set by its owner or read from its sources when asked.
+
+    A source that returns None has nothing to show.
+    """
 
     __slots__ = ("_sources", "_value", "source")
+
+    kind = "gauge"
 
     def __init__(self) -> None:
         self._value: int | float = 0
         self._sources: dict[Callable[[], int | float], None] = {}
-        self.source: Callable[[], int | float] | None = None
+        self.source: Callable[[], int | float | None] | None = None
 
     @property
-    def value(self) -> int | float:
+    def value(self) -> int | float | None:
         value = self._value if self.source is None else self.source()
-        return value + sum(source() for source in self._sources)
+        return None if value is None else value + sum(source() for source in self._sources)
 
     def include(self, source: Callable[[], int | float]) -> Callable[[], None]:
-        """Adds what one of several owners has to the value; returns a function that ends it."""
+        """Add what one of several owners has to the value; return a function that ends it."""
         self._sources[source] = None
 
         def end() -> None:
@@ -63,63 +114,80 @@ class Gauge:
         self._value += n
 
 
-class HistogramValue:
-    """What a histogram has seen: how many, their sum, the largest, and counts per bucket."""
-
-    __slots__ = ("bounds", "count", "counts", "maximum", "total")
-
-    def __init__(
-        self,
-        count: int,
-        total: float,
-        maximum: float,
-        bounds: tuple[float, ...],
-        counts: tuple[int, ...],
-    ) -> None:
-        self.count = count
-        self.total = total
-        self.maximum = maximum
-        self.bounds = bounds
-        self.counts = counts
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count if self.count else 0.0
-
-    def quantile(self, q: float) -> float:
-        """An upper bound of the q-th quantile (0 to 1): the end of the bucket that it falls in."""
-        wanted, seen = q * self.count, 0
-        for bound, count in zip(self.bounds, self.counts, strict=False):
-            seen += count
-            if count and seen >= wanted:
-                return min(bound, self.maximum)
-        return self.maximum
-
-    def __repr__(self) -> str:
-        return f"HistogramValue(count={self.count}, mean={self.mean:.6g}, max={self.maximum:.6g})"
-
-
 class Histogram:
     """Observations sorted into fixed buckets; the last bucket takes what exceeds all bounds."""
 
     __slots__ = ("_bounds", "_counts", "_maximum", "_total")
 
-    def __init__(self, bounds: Sequence[float] = DEFAULT_BOUNDS) -> None:
+    kind = "histogram"
+
+    def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
         self._bounds = tuple(sorted(bounds))
         self._counts = [0] * (len(self._bounds) + 1)
-        self._total = 0.0
-        self._maximum = 0.0
+        self._total: int | float = 0
+        self._maximum: int | float = 0
 
-    def observe(self, value: float) -> None:
+    def observe(self, value: int | float) -> None:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
-        self._maximum = max(self._maximum, value)
+        if value > self._maximum:
+            self._maximum = value
 
     @property
-    def value(self) -> HistogramValue:
-        return HistogramValue(
-            sum(self._counts), self._total, self._maximum, self._bounds, tuple(self._counts)
-        )
+    def count(self) -> int:
+        """Number of observations."""
+        return sum(self._counts)
+
+    def quantile(self, q: float) -> float:
+        """Return an upper bound of the q-th quantile (0 to 1): the end of the bucket it is in."""
+        wanted, seen = q * self.count, 0
+        for bound, count in zip(self._bounds, self._counts, strict=False):
+            seen += count
+            if count and seen >= wanted:
+                return min(bound, self._maximum)
+        return self._maximum
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """Count, sum, mean, max, quantiles, and the number of observations in each bucket.
+
+        `buckets` has the upper bound of each bucket as text, "+Inf" for the last one; a bucket
+        does not include those below it.
+        """
+        count = self.count
+        bounds = [f"{bound:g}" if bound < 1e6 else str(int(bound)) for bound in self._bounds]
+        return {
+            "count": count,
+            "sum": self._total,
+            "mean": self._total / count if count else 0.0,
+            "max": self._maximum,
+            **{name: self.quantile(q) for name, q in QUANTILES},
+            "buckets": dict(zip([*bounds, "+Inf"], self._counts, strict=True)),
+        }
+
+
+class MetricsSnapshot(dict[str, Any]):
+    """All values at one time, by `name` or `name{label=value,...}`. A dict, made for JSON."""
+
+    def _table(self) -> Table:
+        rows = [(name, _shown(value)) for name, value in self.items()]
+        return Table((Column("metric"), Column("value", numeric=True)), rows)
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with a row for each series; needs pandas.
+
+        A histogram has its count, mean, max and quantiles in columns of their own.
+        """
+        columns = ("count", "mean", "max", *(name for name, _ in QUANTILES))
+        rows = []
+        for name, value in self.items():
+            whole = isinstance(value, dict)
+            parts = tuple(value[column] if whole else None for column in columns)
+            rows.append((name, value["sum"] if whole else value, *parts))
+        return Table(tuple(map(Column, ("metric", "value", *columns))), rows).pandas()
 
 
 class Metrics:
@@ -127,52 +195,137 @@ class Metrics:
 
     def __init__(self) -> None:
         self._instruments: dict[tuple[str, Labels], Counter | Gauge | Histogram] = {}
+        self._units: dict[str, str] = {}
+        self._collectors: dict[object, tuple[str, str, Callable[[], Collected]]] = {}
 
-    def counter(self, name: str, **labels: object) -> Counter:
-        """A number that only grows."""
-        return self._get(Counter, name, labels)
+    def counter(self, name: str, *, unit: str = "", **labels: object) -> Counter:
+        """Return a number that only grows."""
+        return self._get(Counter, name, unit, labels)
 
     def gauge(
-        self, name: str, source: Callable[[], int | float] | None = None, **labels: object
+        self,
+        name: str,
+        source: Callable[[], int | float | None] | None = None,
+        *,
+        unit: str = "",
+        **labels: object,
     ) -> Gauge:
-        """A number that goes up and down; with `source` it is computed when a snapshot is made."""
-        gauge = self._get(Gauge, name, labels)
+        """Return a number that goes up and down; with `source` it is computed when asked for."""
+        gauge = self._get(Gauge, name, unit, labels)
         if source is not None:
             gauge.source = source
         return gauge
 
     def histogram(
-        self, name: str, bounds: Sequence[float] = DEFAULT_BOUNDS, **labels: object
+        self, name: str, bounds: Sequence[float] = SECONDS, *, unit: str = "", **labels: object
     ) -> Histogram:
-        """A distribution; `bounds` counts only when the histogram is made."""
-        return self._get(Histogram, name, labels, bounds)
+        """Return a distribution; `bounds` counts only when the histogram is made."""
+        return self._get(Histogram, name, unit, labels, bounds)
+
+    def collect(
+        self, name: str, source: Callable[[], Collected], *, unit: str = ""
+    ) -> Callable[[], None]:
+        """Have a gauge's series computed when they are asked for; return a function that ends it.
+
+        `source()` gives the labels and the value of each series. Where two sources give a series
+        with the same labels, the larger value counts.
+        """
+        key = object()
+        self._collectors[key] = (name, unit, source)
+
+        def end() -> None:
+            self._collectors.pop(key, None)
+
+        return end
 
     def remove(self, **labels: object) -> None:
-        """Forgets every instrument that carries all of these labels, as of a broker that left."""
+        """Forget every instrument that carries all of these labels, as of a broker that left."""
         gone = set(_labels(labels))
         for key in [key for key in self._instruments if gone.issubset(key[1])]:
             del self._instruments[key]
 
-    def snapshot(self) -> dict[str, int | float | HistogramValue]:
-        """All values now, keyed `name` or `name{label=value,...}`, sorted."""
-        return {
-            _written(name, labels): instrument.value
-            for (name, labels), instrument in sorted(self._instruments.items(), key=lambda i: i[0])
-        }
+    def discard(self, name: str, **labels: object) -> None:
+        """Forget one instrument, if there is one of exactly this name and these labels."""
+        self._instruments.pop((name, _labels(labels)), None)
+
+    def values(self, prefix: str = "") -> list[MetricValue]:
+        """Return all series now whose names begin with `prefix`, sorted by name and labels."""
+        found: dict[tuple[str, Labels], MetricValue] = {}
+        for (name, labels), instrument in list(self._instruments.items()):
+            if name.startswith(prefix) and _finite(value := instrument.value):
+                unit = self._units.get(name, "")
+                found[name, labels] = MetricValue(
+                    name, dict(labels), instrument.kind, unit, cast(Value, value)
+                )
+        for name, unit, source in list(self._collectors.values()):
+            if not name.startswith(prefix):
+                continue
+            for given, number in source():
+                key = (name, _labels(given))
+                before = found.get(key)
+                if number is None or not _finite(number):
+                    continue
+                if before is None or cast(Number, before.value) < number:
+                    found[key] = MetricValue(name, dict(key[1]), "gauge", unit, number)
+        return [value for _, value in sorted(found.items(), key=lambda item: item[0])]
+
+    def snapshot(self) -> MetricsSnapshot:
+        """Return all values now, keyed `name` or `name{label=value,...}`, sorted."""
+        return MetricsSnapshot(
+            (_written(value.name, tuple(value.labels.items())), value.value)
+            for value in self.values()
+        )
 
     def _get(
-        self, kind: Callable[..., Instrument], name: str, labels: dict[str, object], *args: object
+        self,
+        kind: Callable[..., Instrument],
+        name: str,
+        unit: str,
+        labels: dict[str, object],
+        *args: object,
     ) -> Instrument:
         key = (name, _labels(labels))
         instrument = self._instruments.get(key)
         if instrument is None:
             instrument = self._instruments[key] = kind(*args)
+            self._units[name] = unit or self._units.get(name, "")
         elif type(instrument) is not kind:
             raise TypeError(f"{_written(*key)} is a {type(instrument).__name__} already")
         return cast(Instrument, instrument)
 
 
-def _labels(labels: dict[str, object]) -> Labels:
+class TopicCounters:
+    """One counter for each topic, at most `SERIES` of them; the rest share the one of `OTHER`."""
+
+    def __init__(self, metrics: Metrics, name: str, *, unit: str = "") -> None:
+        self._metrics = metrics
+        self._name = name
+        self._unit = unit
+        self._counters: dict[str, Counter] = {}
+
+    def of(self, topic: str) -> Counter:
+        """Return the counter of a topic. Keep it only as long as `forget` is heeded."""
+        counter = self._counters.get(topic)
+        if counter is None:
+            shown = topic if len(self._counters) < SERIES else OTHER
+            counter = self._metrics.counter(self._name, unit=self._unit, topic=shown)
+            if shown is topic:
+                self._counters[topic] = counter
+        return counter
+
+    def forget(self, topic: str) -> None:
+        """Drop the series of a topic that is gone; it begins at zero if it comes back."""
+        if self._counters.pop(topic, None) is not None:
+            self._metrics.discard(self._name, topic=topic)
+
+    def keep(self, topics: Iterable[str]) -> None:
+        """Drop the series of all other topics."""
+        kept = set(topics)
+        for topic in [topic for topic in self._counters if topic not in kept]:
+            self.forget(topic)
+
+
+def _labels(labels: Mapping[str, object]) -> Labels:
     return tuple(sorted((name, str(value)) for name, value in labels.items()))
 
 
@@ -180,3 +333,15 @@ def _written(name: str, labels: Labels) -> str:
     if not labels:
         return name
     return f"{name}{{{','.join(f'{label}={value}' for label, value in labels)}}}"
+
+
+def _finite(value: Value | None) -> bool:
+    """Return whether there is something to show that JSON can say."""
+    return value is not None and (isinstance(value, dict) or math.isfinite(value))
+
+
+def _shown(value: Value) -> str:
+    if not isinstance(value, dict):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    parts = (f"{name} {value[name]:.6g}" for name in ("count", "mean", "p50", "p99", "max"))
+    return ", ".join(parts)

@@ -162,6 +162,20 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+RECORD_FIELDS: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+    "leader_epoch",
+)
+"""The names of a record's fields, in the order of its constructor's arguments."""
+
+
 class ConsumerRecord(Generic[K, V]):
     """A record as read. Made for every record, hence slots and positional arguments."""
 
@@ -211,6 +225,10 @@ class ConsumerRecord(Generic[K, V]):
             tuple(self.headers),
             self.leader_epoch,
         )
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return the fields by name, in the order of the constructor's arguments."""
+        return dict(zip(RECORD_FIELDS, self._fields(), strict=True))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConsumerRecord):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 
-from aiokclient.metrics import Metrics
+from aiokclient.metrics import OTHER, SERIES, Metrics, MetricValue, TopicCounters
 
 
 def test_a_name_with_the_same_labels_is_the_same_instrument() -> None:
@@ -43,22 +46,22 @@ def test_several_owners_of_a_gauge() -> None:
     assert metrics.snapshot() == {"held": 1}
 
 
-def test_histograms() -> None:
+def test_a_histogram_has_its_counts_its_quantiles_and_its_buckets() -> None:
     histogram = Metrics().histogram("latency", bounds=(1, 10, 100))
-    assert histogram.value.mean == histogram.value.quantile(0.5) == 0
+    assert histogram.value["mean"] == histogram.quantile(0.5) == 0
     for value in (0.5, 1, 2, 50, 1000):
         histogram.observe(value)
     seen = histogram.value
-    assert (seen.count, seen.total, seen.maximum) == (5, 1053.5, 1000)
-    assert seen.counts == (2, 1, 1, 1)
-    assert [seen.quantile(q) for q in (0.1, 0.5, 0.8, 1)] == [1, 10, 100, 1000]
-    assert repr(seen) == "HistogramValue(count=5, mean=210.7, max=1000)"
+    assert (seen["count"], seen["sum"], seen["max"]) == (5, 1053.5, 1000)
+    assert seen["buckets"] == {"1": 2, "10": 1, "100": 1, "+Inf": 1}
+    assert (seen["p50"], seen["p99"]) == (10, 1000)
+    assert [histogram.quantile(q) for q in (0.1, 0.5, 0.8, 1)] == [1, 10, 100, 1000]
 
 
 def test_a_quantile_is_never_above_what_was_seen() -> None:
     histogram = Metrics().histogram("latency", bounds=(1, 10))
     histogram.observe(3)
-    assert histogram.value.quantile(0.99) == 3
+    assert histogram.quantile(0.99) == 3
 
 
 def test_instruments_are_removed_by_label() -> None:
@@ -68,3 +71,69 @@ def test_instruments_are_removed_by_label() -> None:
     metrics.counter("sent")
     metrics.remove(broker=1)
     assert list(metrics.snapshot()) == ["sent", "sent{broker=2,topic=a}"]
+
+
+def test_a_snapshot_is_json_whatever_it_holds() -> None:
+    metrics = Metrics()
+    metrics.counter("sent", topic="t").add(2)
+    metrics.histogram("latency", bounds=(1, 10)).observe(0.25)
+    metrics.gauge("age", lambda: None)
+    metrics.gauge("left", lambda: math.inf)
+    metrics.gauge("ratio", lambda: math.nan)
+    metrics.collect("lag", lambda: [({"partition": 0}, 7), ({"partition": 1}, None)])
+    shown = metrics.snapshot()
+    assert list(shown) == ["lag{partition=0}", "latency", "sent{topic=t}"]
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+
+
+def test_values_have_name_labels_kind_and_unit() -> None:
+    metrics = Metrics()
+    metrics.counter("sent.bytes", unit="By", topic="t").add(2)
+    metrics.gauge("sent.age", lambda: 1.5, unit="s")
+    metrics.collect("lag", lambda: [({"partition": 0}, 7)], unit="{record}")
+    assert metrics.values("sent") == [
+        MetricValue("sent.age", {}, "gauge", "s", 1.5),
+        MetricValue("sent.bytes", {"topic": "t"}, "counter", "By", 2),
+    ]
+    assert metrics.values("lag")[0] == ("lag", {"partition": "0"}, "gauge", "{record}", 7)
+    assert len(metrics.values()) == 3
+
+
+def test_collected_series_when_two_owners_have_the_same_show_the_larger_until_one_ends() -> None:
+    metrics = Metrics()
+    end = metrics.collect("lag", lambda: [({"partition": 0}, 9)])
+    metrics.collect("lag", lambda: [({"partition": 0}, 7)])
+    assert metrics.snapshot() == {"lag{partition=0}": 9}
+    end()
+    end()
+    assert metrics.snapshot() == {"lag{partition=0}": 7}
+
+
+def test_topics_beyond_the_limit_share_a_series_and_forgotten_ones_go_away() -> None:
+    metrics = Metrics()
+    sent = TopicCounters(metrics, "sent")
+    for number in range(SERIES + 50):
+        sent.of(f"t{number}").add()
+    shown = metrics.snapshot()
+    assert len(shown) == SERIES + 1
+    assert shown[f"sent{{topic={OTHER}}}"] == 50
+    sent.forget("t0")
+    sent.keep(["t1", "t2"])
+    assert sorted(metrics.snapshot()) == [
+        f"sent{{topic={OTHER}}}",
+        "sent{topic=t1}",
+        "sent{topic=t2}",
+    ]
+    sent.of("t0").add()
+    assert metrics.snapshot()["sent{topic=t0}"] == 1
+
+
+def test_a_snapshot_in_a_notebook_is_a_table_with_everything_escaped() -> None:
+    metrics = Metrics()
+    metrics.counter("sent", topic="<script>").add(1234567)
+    metrics.histogram("latency").observe(0.5)
+    html = metrics.snapshot()._repr_html_()
+    assert "<script>" not in html
+    assert "sent{topic=&lt;script&gt;}" in html
+    assert "1,234,567" in html
+    assert "count 1, mean 0.5" in html

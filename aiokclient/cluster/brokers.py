@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.reachability import Reachability
 from aiokclient.config import ClientConfig
 from aiokclient.errors import InvalidMetadataError
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
 from aiokclient.network.setup import ConnectionSettings
+from aiokclient.option import written
 from aiokclient.policy import Backoff
 
 __all__ = ["Brokers", "patience_s"]
@@ -22,6 +25,9 @@ HANGING_S = 1.0
 PATIENCE_S = 3.0
 """How long a first answer that any broker can give is waited for before another one is asked."""
 
+NAMED = 3
+"""Number of brokers that a line in the log names."""
+
 CLOSE_S = 1.0
 """How long connections that still write may take to close before they are cut."""
 
@@ -30,7 +36,8 @@ class Brokers:
     """One pool for each broker of the snapshot, and one for each bootstrap server, which has a
     negative id, until it is known which broker that is.
 
-    `on_loss` is called when the last broker that could be reached no longer can.
+    `on_loss` is called when the last broker that could be reached no longer can, and when the last
+    connection is lost: it is to find out whether any broker is there.
     """
 
     def __init__(
@@ -46,6 +53,9 @@ class Brokers:
         self._spawn = spawn
         self._rng = rng
         self._on_loss = on_loss
+        self.reachability = Reachability(config.client_id)
+        self._watching = False
+        """Whether the cluster has named its brokers; before that, the start tells of them."""
         self._pools: dict[int, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
         self._named: Mapping[int, BrokerInfo] = {}
@@ -67,12 +77,13 @@ class Brokers:
         return pools
 
     def update(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        """Follows a new snapshot: new addresses, and bootstrap servers that are now known.
+        """Follow a new snapshot: new addresses, and bootstrap servers that are now known.
 
         A broker that is not named any more keeps its connections until they close: it may come
         back, and what is in flight there may still be answered.
         """
         self._named = brokers
+        self._watching = True
         for node_id, info in brokers.items():
             pool = self._pools.get(node_id)
             if pool is not None and (pool.host, pool.port) != (info.host, info.port):
@@ -116,11 +127,30 @@ class Brokers:
             rng=self._rng,
             spawn=self._spawn,
             on_failure=self._failed,
+            on_success=self._found,
         )
 
     def _failed(self) -> None:
-        if not self.any_reachable:
-            self._on_loss()
+        if self.any_reachable:
+            # A broker that was never connected to counts as reachable until that is tried.
+            if not any(pool.busy for pool in self._pools.values()):
+                self._on_loss()
+            return
+        if self._watching:
+            pools = self._pools.values()
+            texts = dict.fromkeys(f"{_name(pool)}: {_why(pool)}." for pool in pools)
+            why = " ".join(list(texts)[:NAMED])
+            self.reachability.missing(why, certain=all(pool.refused for pool in pools))
+        self._on_loss()
+
+    def _found(self, pool: ConnectionPool) -> None:
+        self.reachability.found(_name(pool))
+
+    def answered(self, node_id: int) -> None:
+        """Take note of a response, by which the broker is known to be reachable."""
+        pool = self._pools.get(node_id)
+        if pool is not None and not pool.reachable:
+            pool.answered()
 
     # -- connections ------------------------------------------------------------------------
 
@@ -167,9 +197,22 @@ class Brokers:
             return min(connected, key=_silent_for)
         return min(pools, key=lambda pool: pool.not_before)
 
-    def states(self) -> dict[int, str]:
-        """What each broker is to this client, for people to read."""
-        return {node_id: _state(pool) for node_id, pool in self._pools.items()}
+    def states(self) -> dict[int | str, str]:
+        """Return what each broker is to this client, one line each, for people to read.
+
+        The keys are ids; of bootstrap servers, which have none yet, addresses.
+        """
+        pools = sorted(self._pools.items())
+        return {
+            node_id if node_id >= 0 else _address(pool): _state(pool) for node_id, pool in pools
+        }
+
+    def addresses(self) -> dict[int | str, str]:
+        """Return the address of each broker, by the keys of `states`."""
+        pools = sorted(self._pools.items())
+        return {
+            node_id if node_id >= 0 else _address(pool): _address(pool) for node_id, pool in pools
+        }
 
     @property
     def connections(self) -> int:
@@ -189,6 +232,7 @@ class Brokers:
 
     async def close(self) -> None:
         """Closes all connections and waits until their sockets are gone, at most CLOSE_S."""
+        self.reachability.close()
         pools = [*self._pools.values(), *self._retired]
         connections = [connection for pool in pools for connection in pool.connections()]
         for pool in pools:
@@ -220,6 +264,34 @@ def _silent_for(pool: ConnectionPool) -> float:
 def _state(pool: ConnectionPool) -> str:
     if pool.connections():
         return "connected"
-    if pool.reachable:
+    if pool.reachable or pool.last_error is None:
         return "not connected"
-    return f"unreachable: {pool.last_error}"
+    return f"unreachable: {_why(pool)}" if pool.refused else f"disconnected: {_why(pool)}"
+
+
+def _why(pool: ConnectionPool) -> str:
+    """Return the last error in one line, without the address, which stands before it."""
+    error = pool.last_error
+    if error is None:
+        return "not connected"
+    text = one_line(error.message or str(error)).rstrip(".")
+    address = re.escape(f"{pool.host}:{pool.port}")
+    ip = None
+    while found := re.match(rf"{address}(?: \(([^)]+)\))?:? ", text):
+        ip = ip or found[1]
+        text = text[found.end() :]
+    return text if ip in (None, pool.host) else f"{text} ({ip})"
+
+
+def _address(pool: ConnectionPool) -> str:
+    return written((pool.host, pool.port))
+
+
+def _name(pool: ConnectionPool) -> str:
+    kind = "Bootstrap server" if pool.node_id < 0 else f"Broker {pool.node_id}"
+    return f"{kind} ({_address(pool)})"
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks."""
+    return " ".join(text.split())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.bootstrap import Bootstrap, servers_of
-from aiokclient.cluster.brokers import Brokers, patience_s
+from aiokclient.cluster.brokers import Brokers, one_line, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
 from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.cluster.pending import PendingResponse
@@ -30,6 +30,7 @@ from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
 from aiokclient.network.setup import ConnectionSettings
+from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.protocol.messages.metadata import (
@@ -66,6 +67,7 @@ class ClusterClient:
             config.connector if config.connector is not None else TcpConnector()
         )
         self.metrics = Metrics()
+        self._traffic = Traffic(self.metrics, config.client_id)
         self.supervisor = Supervisor(config.client_id)
         self.updater = MetadataUpdater(config, self.clock, self._fetch_or_bootstrap)
         self.coordinators = CoordinatorLocator(
@@ -94,7 +96,7 @@ class ClusterClient:
             spawn, rng = self.supervisor.spawn, self.clock.rng
             self._brokers = brokers = Brokers(config, settings, spawn, rng, self._lost_all)
             self.metrics.gauge("client.connections", lambda: brokers.connections)
-            self.updater.subscribe(lambda old, new: brokers.update(new.brokers))
+            self.updater.subscribe(self._follow)
             pools = brokers.bootstrap(await servers_of(config, self.connector))
             bootstrap = Bootstrap(config, self.clock, pools)
             self.updater.begin(await bootstrap.reach(config.default_api_timeout_ms / 1000))
@@ -136,7 +138,13 @@ class ClusterClient:
             tls=tls,
             receive_max=config.receive_message_max_bytes,
             idle_s=idle_ms / 1000 if idle_ms >= 0 else None,
+            traffic=self._traffic,
         )
+
+    def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        self.brokers.update(new.brokers)
+        if old.brokers is not new.brokers:
+            self._traffic.keep({*new.brokers})
 
     @property
     def brokers(self) -> Brokers:
@@ -144,6 +152,10 @@ class ClusterClient:
         if self._brokers is None:
             raise ClosedError("the client is not open")
         return self._brokers
+
+    def addresses(self) -> dict[int | str, str]:
+        """Return the addresses of the brokers; empty unless started. Synchronous."""
+        return {} if self._brokers is None else self._brokers.addresses()
 
     @property
     def metadata(self) -> ClusterMetadata:
@@ -203,6 +215,7 @@ class ClusterClient:
         connection = await pool.get(call.purpose, call.owner)
         response = await connection.send(call.message, timeout_s=call.attempt_s)
         error = call.check(response)
+        self.brokers.answered(connection.node_id)
         if error is not None:
             raise error
         return response
@@ -283,8 +296,8 @@ class ClusterClient:
         """Why it may not be working well, for people to read; empty if all is well. Plain."""
         found = []
         if self.updater.last_error is not None:
-            found.append(f"metadata cannot be refreshed: {self.updater.last_error}")
-        if self._brokers is not None and not self._brokers.any_reachable:
+            found.append(f"metadata cannot be refreshed: {one_line(str(self.updater.last_error))}")
+        if self._brokers is not None and self._brokers.reachability.lost:
             found.append("no broker can be reached")
         return found
 
@@ -313,6 +326,7 @@ class ClusterClient:
             text = f"no answer within {waited_s:.1f} s"
             raise ApiTimeoutError(text, api="Metadata", broker=connection.node_id)
         response: MetadataResponse = answered.result()
+        self.brokers.answered(connection.node_id)
         error = error_for(response.error_code, api="Metadata", broker=connection.node_id)
         if error is not None:
             if response.error_code in MOVED_AWAY:

@@ -18,13 +18,13 @@ import math
 import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import anyio
 
 from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.health import Health, described
 from aiokclient.cluster.supervisor import STOP_S, Supervisor
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config import ClientConfig
@@ -41,22 +41,13 @@ from aiokclient.protocol.messages.get_telemetry_subscriptions import (
 from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
-    from aiokclient.metrics import HistogramValue
+    from aiokclient.metrics import MetricsSnapshot, MetricValue
 
 __all__ = ["ClientLike", "Health", "Lifecycle", "config_of"]
 
 
 UNWINDING_S = 3 * STOP_S
 """How long tasks and connections may take to end when the time for closing is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """How something is, and why: `reasons` is empty when all is well; `brokers` by their ids."""
-
-    state: State
-    reasons: tuple[str, ...]
-    brokers: Mapping[int, str]
 
 
 class ClientLike(Protocol):
@@ -194,17 +185,34 @@ class Lifecycle:
         if not self._usable:
             return Health(self._state, tuple(reasons), {})
         reasons += self._troubles()
-        return Health(self.state, tuple(reasons), self._cluster.brokers.states())
+        brokers = self._cluster.brokers
+        return Health(self.state, tuple(reasons), brokers.states(), brokers.addresses())
 
-    def metrics(self) -> dict[str, int | float | HistogramValue]:
-        """A snapshot of all that is counted and measured, by name. Plain.
+    def metrics(self) -> MetricsSnapshot:
+        """Return all that is counted and measured, by `name` or `name{label=value,...}`.
 
-        Names are dotted: `client.connections`, `client.request.retries{api=...,error=...}`,
-        `producer.records.acknowledged`, `producer.buffer.bytes`, `consumer.records`, and on. What
-        shares a client is measured together.
+        Synchronous. A dict that JSON can say: each value is a number, or a dict for a histogram.
+        What shares a client is measured together. `docs/metrics.md` lists the names.
         """
         self._check()
         return self._cluster.metrics.snapshot()
+
+    def metric_values(self, prefix: str = "") -> list[MetricValue]:
+        """Return the same as tuples (name, labels, kind, unit, value), for names with a prefix.
+
+        Synchronous.
+        """
+        self._check()
+        return self._cluster.metrics.values(prefix)
+
+    def __repr__(self) -> str:
+        owner: object = self if self._client is None else self._client
+        cluster = getattr(owner, "_own_cluster", None)
+        return described(type(self).__name__, self._config, self.state, cluster, self._subject())
+
+    def _subject(self) -> dict[str, str | None]:
+        """Return what else the repr shows: topics, or a group. Synchronous, in every state."""
+        return {}
 
     async def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
         """The id under which the brokers know this client in telemetry (KIP-714).

@@ -177,7 +177,11 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
             self._engine.wake()
 
     def _troubles(self) -> list[str]:
-        return [*super()._troubles(), *self._running.troubles()]
+        found = super()._troubles()
+        return found if self._engine is None else [*found, *self._engine.troubles()]
+
+    def _subject(self) -> dict[str, str | None]:
+        return self._subscription.described(self._config.group_id)
 
     @property
     def _running(self) -> Engine:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from aiokclient.tables import ROWS, Column, Table
+from aiokclient.types import RECORD_FIELDS, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Records"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+SHOWN = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("offset", numeric=True),
+    Column("timestamp", numeric=True),
+    Column("key"),
+    Column("value"),
+)
 
 
 class Records(list[ConsumerRecord[K, V]]):
@@ -31,3 +41,21 @@ class Records(list[ConsumerRecord[K, V]]):
             TopicPartition(*place): OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
             for place, record in last.items()
         }
+
+    def _repr_html_(self) -> str:
+        count = len(self)
+        caption = "1 record" if count == 1 else f"{count:,} records"
+        rows = [tuple(getattr(r, column.name) for column in SHOWN) for r in self[:ROWS]]
+        return Table(SHOWN, rows, caption, total=count).html()
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with a row for each record; needs pandas.
+
+        Keys, values and timestamps are as in the records. `timestamp_type` is its name.
+        """
+        rows = []
+        for record in self:
+            fields = record._asdict()
+            fields["timestamp_type"] = getattr(record.timestamp_type, "name", None)
+            rows.append(tuple(fields.values()))
+        return Table(tuple(map(Column, RECORD_FIELDS)), rows).pandas()

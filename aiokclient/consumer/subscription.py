@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from aiokclient.cluster.health import some
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.positions import NO_EPOCH, PartitionState, Withheld
 from aiokclient.consumer.resets import NONE, Reset
@@ -159,6 +160,16 @@ class SubscriptionState:
     def subscribed(self) -> list[TopicPartition]:
         """The partitions that the subscription brought, without those assigned by hand."""
         return list(self._subscribed)
+
+    def described(self, group_id: str | None) -> dict[str, str | None]:
+        """Return what the repr of a consumer shows: its group, pattern and topics."""
+        wanted = self.subscription
+        topics = dict.fromkeys([*wanted.topics, *(tp.topic for tp in self._by_hand)])
+        return {
+            "group": None if group_id is None else repr(group_id),
+            "pattern": None if wanted.pattern is None else repr(wanted.pattern.pattern),
+            "topics": some(topics),
+        }
 
     def is_shared(self, tp: TopicPartition) -> bool:
         """Whether the subscription brought it, and it was not assigned by hand as well."""

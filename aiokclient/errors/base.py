@@ -91,7 +91,9 @@ class KafkaError(Exception):
 
     def _place(self) -> str:
         place = f" in {self.api}" if self.api else ""
-        if self.broker is not None:
+        if isinstance(self.broker, int) and self.broker < 0:
+            place += " to a bootstrap server"  # Which has no id that anyone else knows.
+        elif self.broker is not None:
             place += f" to broker {self.broker}"
         about: object = self.topic_partition
         if self.topic_partition is None:

@@ -99,6 +99,9 @@ class MemberLife(Lifecycle):
         if self._handler is not None:
             self._handler.close()
 
+    def _subject(self) -> dict[str, str | None]:
+        return {"group": repr(self._config.group_id)}
+
     def _troubles(self) -> list[str]:
         found = super()._troubles()
         engine, handler, group = self._engine, self._handler, self._config.group_id

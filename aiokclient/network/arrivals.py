@@ -26,19 +26,20 @@ those are not copied."""
 
 
 class Arrivals:
-    """Decodes responses. `deliver(response)` is called for each, in their order; `failed(error)`
-    once something cannot be read, and nothing is delivered after that."""
+    """Decodes responses. `deliver(response, size)` is called for each, in their order, with the
+    bytes of its frame; `failed(error)` once something cannot be read, and nothing is delivered
+    after that."""
 
     def __init__(
         self,
         pipeline: ClientPipeline,
-        deliver: Callable[[Any], None],
+        deliver: Callable[[Any, int], None],
         failed: Callable[[ProtocolError], None],
     ) -> None:
         self._pipeline = pipeline
         self._deliver = deliver
         self._failed = failed
-        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Any], int]] = deque()
 
     def frame(self, frame: Buffer) -> None:
         """The next response is there."""
@@ -46,7 +47,7 @@ class Arrivals:
             asked = self._pipeline.match(frame)
             large = len(frame) >= LARGE and not asked.request.response_class.has_records()
             if not large and not self._waiting:
-                self._deliver(asked.decode(frame))
+                self._deliver(asked.decode(frame), len(frame))
                 return
         except ProtocolError as error:
             self._failed(error)
@@ -63,14 +64,14 @@ class Arrivals:
                 work.set_result(asked.decode(frame))
             except ProtocolError as error:
                 work.set_exception(error)
-        self._waiting.append(work)
+        self._waiting.append((work, len(frame)))
         work.add_done_callback(self._decoded)
 
     def _decoded(self, work: asyncio.Future[Any]) -> None:
         if not work.cancelled():
             work.exception()  # Looked at when it is its turn.
-        while self._waiting and self._waiting[0].done():
-            first = self._waiting.popleft()
+        while self._waiting and self._waiting[0][0].done():
+            first, size = self._waiting.popleft()
             error = None if first.cancelled() else first.exception()
             if isinstance(error, ProtocolError):
                 self._waiting.clear()
@@ -78,4 +79,4 @@ class Arrivals:
             elif error is not None:
                 raise error
             elif not first.cancelled():
-                self._deliver(first.result())
+                self._deliver(first.result(), size)

@@ -31,9 +31,11 @@ from aiokclient.errors import (
     KafkaError,
     ProtocolError,
 )
+from aiokclient.metrics import Metrics
 from aiokclient.network.arrivals import Arrivals
 from aiokclient.network.diagnosis import not_kafka
 from aiokclient.network.sent import Answered, Awaited, Called, Sent
+from aiokclient.network.traffic import Traffic
 from aiokclient.protocol.api import negotiate
 from aiokclient.protocol.framing import ClientPipeline, FrameReader
 from aiokclient.segments import write_segments
@@ -67,7 +69,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
     """
 
     def __init__(
-        self, node_id: int, host: str, port: int, *, client_id: str, idle_s: float | None = None
+        self,
+        node_id: int,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        idle_s: float | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self.node_id = node_id
         self.host = host
@@ -77,6 +86,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The finalized features of the cluster with their levels, as this broker named them."""
         self.throttled_until = 0.0
         self.closed = False
+        self.traffic = Traffic(Metrics(), client_id) if traffic is None else traffic
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._pipeline = ClientPipeline(client_id)
@@ -227,6 +237,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._one_way = True
             sent.written()
+        self.traffic.written(self, sent, sum(map(len, segments)))
         write_segments(transport, segments)
 
     def _write_held(self, now: float) -> None:
@@ -239,7 +250,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._draining and not self.in_flight:
             self.close()
 
-    def _on_response(self, response: Any) -> None:
+    def _on_response(self, response: Any, size: int) -> None:
         if self.closed:
             return
         sent = self._in_flight.popleft()
@@ -247,6 +258,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._throttle(now, throttle_ms / 1000)
+        self.traffic.answered(self, sent, response, size, now, throttle_ms)
         # Before the answer is told: whoever gets it may go on sending at once.
         if self._draining and not self.in_flight:
             self.close()
@@ -375,12 +387,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._held.remove(sent)
             if self._paused and max(self._paused_at, self.throttled_until) <= sent.since:
                 stuck = sent
-                sent.fail(self._timed_out(sent, "nothing was taken in; the connection is closed"))
+                self._fail(sent, "nothing was taken in; the connection is closed")
             else:
-                sent.fail(self._timed_out(sent, "it was held back by the broker's throttle time"))
+                self._fail(sent, "it was held back by the broker's throttle time")
         late = [sent for sent in self._in_flight if sent.deadline <= now]
         for sent in late:
-            sent.fail(self._timed_out(sent, "no answer came; the connection is closed"))
+            self._fail(sent, "no answer came; the connection is closed")
         if late:
             after = f"no answer to {late[0].api} within {now - late[0].since:.1f} s"
             self.close(DisconnectedError(after, broker=self.node_id))
@@ -388,9 +400,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             after = f"nothing was taken in within {now - stuck.since:.1f} s"
             self.close(DisconnectedError(after, broker=self.node_id))
 
-    def _timed_out(self, sent: Sent, why: str) -> ApiTimeoutError:
-        waited = self._now() - sent.since
-        return ApiTimeoutError(f"after {waited:.1f} s {why}", api=sent.api, broker=self.node_id)
+    def _fail(self, sent: Sent, why: str) -> None:
+        text = f"after {self._now() - sent.since:.1f} s {why}"
+        error = ApiTimeoutError(text, api=sent.api, broker=self.node_id)
+        self.traffic.failed(self, sent, error)
+        sent.fail(error)
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -424,7 +438,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for queue in (self._in_flight, self._held):
             while queue:
                 sent = queue.popleft()
-                sent.fail(self._disconnected(sent))
+                lost = self._disconnected(sent)
+                self.traffic.failed(self, sent, lost)
+                sent.fail(lost)
         for callback in list(self._close_callbacks):
             callback(self, error)
 

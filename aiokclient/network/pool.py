@@ -20,14 +20,12 @@ from typing import Any, Protocol
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.errors import ClosedError, DisconnectedError, KafkaError, ProtocolError
+from aiokclient.log import ClientLog
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.policy import Backoff
 
 __all__ = ["ConnectionPool", "Purpose", "Spawn"]
-
-
-logger = logging.getLogger("aiokclient")
 
 
 class Purpose(Enum):
@@ -75,7 +73,8 @@ class ConnectionPool:
     """All connections to the broker `node_id` at `host`:`port`; negative ids are bootstrap servers.
 
     `backoff` paces attempts to connect, `setup` is how long each may take, growing with failures.
-    `on_failure` is called when an attempt fails or a connection breaks.
+    `on_failure` is called when an attempt fails or a connection breaks, `on_success` when a
+    connection is ready, or when a response shows that the broker is there (`answered`).
     """
 
     def __init__(
@@ -90,18 +89,23 @@ class ConnectionPool:
         rng: random.Random,
         spawn: Spawn,
         on_failure: Callable[[], None] = lambda: None,
+        on_success: Callable[[ConnectionPool], None] = lambda pool: None,
     ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.last_error: KafkaError | None = None
         self.reachable = True
+        self.refused = False
+        """Whether the last attempt to connect has failed."""
         self._settings = settings
         self._backoff = backoff
         self._setup = setup
         self._rng = rng
         self._spawn = spawn
         self._on_failure = on_failure
+        self._on_success = on_success
+        self._log = ClientLog("aiokclient", settings.client_id)
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
         self._not_before = 0.0
@@ -177,6 +181,7 @@ class ConnectionPool:
             outcome = await self._connect()
         except KafkaError as error:
             outcome = error
+            self.refused = True
             self._failed(error)
         finally:
             if isinstance(outcome, BrokerConnection):
@@ -204,10 +209,15 @@ class ConnectionPool:
             connection.close()
             return DisconnectedError("the broker has another address now", broker=self.node_id)
         slot.connection = connection
-        self.reachable, self._failures, self._not_before = True, 0, 0.0
-        self.last_error = None
+        self._failures, self._not_before = 0, 0.0
+        self.answered()
         connection.on_close(lambda closed, reason: self._lost(slot, reason))
         return connection
+
+    def answered(self) -> None:
+        """Take note that a broker which a connection was lost to still answers on another one."""
+        self.reachable, self.refused, self.last_error = True, False, None
+        self._on_success(self)
 
     def _lost(self, slot: _Slot, reason: KafkaError | None) -> None:
         slot.connection = None
@@ -219,9 +229,19 @@ class ConnectionPool:
     def _failed(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:
             # Connections come and go; an answer that is none will not pass by itself.
-            level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
-            what = error.message or error
-            logger.log(level, "broker %s at %s:%s: %s", self.node_id, self.host, self.port, what)
+            strange = isinstance(error, ProtocolError)
+            self._log.log(
+                logging.WARNING if strange else logging.INFO,
+                "broker %s (%s:%s): %s",
+                self.node_id,
+                self.host,
+                self.port,
+                error.message or error,
+                extra={
+                    "event": "broker_misbehaved" if strange else "broker_disconnected",
+                    "broker": self.node_id,
+                },
+            )
         self.last_error = error
         self.reachable = False
         now = asyncio.get_running_loop().time()

@@ -28,6 +28,7 @@ from aiokclient.errors import (
 )
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.probe import find_mismatch
+from aiokclient.network.traffic import Traffic, size_of
 from aiokclient.network.transport import Address, Connector
 from aiokclient.protocol.api import ApiKey, negotiate
 from aiokclient.protocol.framing import ClientPipeline
@@ -64,6 +65,7 @@ class ConnectionSettings:
     tls: ssl.SSLContext | None
     receive_max: int
     idle_s: float | None
+    traffic: Traffic | None = None
 
 
 async def open_connection(
@@ -81,7 +83,12 @@ async def open_connection(
     failures: list[DisconnectedError] = []
     for address in await _resolve(host, port, settings, timeout_s):
         connection = BrokerConnection(
-            node_id, host, port, client_id=settings.client_id, idle_s=settings.idle_s
+            node_id,
+            host,
+            port,
+            client_id=settings.client_id,
+            idle_s=settings.idle_s,
+            traffic=settings.traffic,
         )
         try:
             await _open(connection, address, settings, timeout_s, rung)
@@ -226,6 +233,9 @@ async def _ask(
     )
     # A pipeline reads an answer in the form of the request; this one may be in another.
     correlation_id, segments = pipeline.send(request, version, expect_response=False)
+    traffic, api, time = connection.traffic, "ApiVersions", asyncio.get_running_loop().time
+    traffic.log_request(connection, api, version, size_of(segments))
+    began = time()
     try:
         frame = await connection.exchange(segments)
     except DisconnectedError as error:
@@ -238,7 +248,10 @@ async def _ask(
         if answered != correlation_id:
             raise ProtocolError(f"an answer to request {answered} instead of {correlation_id}")
         if _ANSWERS.get(code) is _Answer.LOWER:
-            return _refusal(bytes(frame[4:]), code)
-        return ApiVersionsResponse.decode(frame[4:], version)
+            response = _refusal(bytes(frame[4:]), code)
+        else:
+            response = ApiVersionsResponse.decode(frame[4:], version)
+        traffic.log_response(connection, api, version, len(frame), time() - began, response)
+        return response
     except (ProtocolError, StructError) as error:
         raise diagnosis.not_kafka(connection.place, bytes(frame[:16])) from error

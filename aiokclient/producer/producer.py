@@ -8,6 +8,7 @@ from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Unpack, cast, overload
 
+from aiokclient.cluster.health import some
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
@@ -233,6 +234,9 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._engine.failures.end(failure)
         self._engine.fail_all(failure)
         self._engine.stop()
+
+    def _subject(self) -> dict[str, str | None]:
+        return {"topics": None if self._engine is None else some(self._engine.routing.topics)}
 
     def _unretrieved(self) -> BaseException | None:
         return None if self._engine is None else self._engine.failures.group()

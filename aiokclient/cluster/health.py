@@ -1,0 +1,96 @@
+"""What a client shows of itself: its health, and its `repr`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.option import written
+from aiokclient.tables import Column, Table
+from aiokclient.types import State
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ClientConfig
+
+__all__ = ["Health", "described", "some"]
+
+NAMES = 5
+"""Number of names that a repr shows."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Health:
+    """The state of a client: `reasons` is empty when all is well; `brokers` by their ids.
+
+    A bootstrap server that is not known as a broker has its address for an id. `addresses` has
+    the address of each broker. `print(health)` shows one line for each reason and broker.
+    """
+
+    state: State
+    reasons: tuple[str, ...]
+    brokers: Mapping[int | str, str]
+    addresses: Mapping[int | str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        lines = [self.state.name, *(f"  {_one_line(reason)}" for reason in self.reasons)]
+        lines += [f"  {self._name(key)}: {_one_line(text)}" for key, text in self.brokers.items()]
+        return "\n".join(lines)
+
+    def _name(self, key: int | str) -> str:
+        if isinstance(key, str):
+            return f"bootstrap server {key}"
+        address = self.addresses.get(key)
+        return f"broker {key}" if address is None else f"broker {key} ({address})"
+
+    def _table(self) -> Table:
+        rows = [(self._name(key), text) for key, text in self.brokers.items()]
+        caption = "; ".join((self.state.name, *self.reasons))
+        return Table((Column("broker"), Column("state")), rows, caption)
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with a row for each broker; needs pandas.
+
+        Its attrs hold the state and the reasons.
+        """
+        rows = [(key, self.addresses.get(key), text) for key, text in self.brokers.items()]
+        columns = (Column("broker"), Column("address"), Column("state"))
+        frame = Table(columns, rows).pandas()
+        frame.attrs.update(state=self.state.name, reasons=list(self.reasons))
+        return frame
+
+
+def described(
+    name: str,
+    config: ClientConfig,
+    state: State,
+    cluster: ClusterClient | None,
+    subject: Mapping[str, str | None],
+) -> str:
+    """Return the repr of a client of the class `name`; `subject` are its topics or its group."""
+    known = {} if cluster is None else cluster.addresses()
+    parts = {
+        "client_id": repr(config.client_id),
+        "state": state.name,
+        **subject,
+        "brokers": some(known.values() or map(written, config.bootstrap_servers)),
+    }
+    shown = " ".join(f"{key}={value}" for key, value in parts.items() if value is not None)
+    return f"<{name} {shown}>"
+
+
+def some(names: Iterable[object]) -> str | None:
+    """Return names separated by commas, a few of many; None if there are none."""
+    found = [str(name) for name in names]
+    shown = ", ".join(found[:NAMES])
+    if len(found) > NAMES:
+        shown += f" and {len(found) - NAMES} more"
+    return repr(shown) if found else None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,83 @@
+"""What the library logs: each line names its client and, where there is one, its group.
+
+A line has a stable name in `extra`, so that it can be found and counted whatever its text says:
+
+    log = ClientLog("aiokclient.consumer", config.client_id, config.group_id)
+    log.warning("Broker %s is gone.", 3, extra={"event": "broker_unreachable", "broker": 3})
+
+A `LogRecord` has the attributes `event`, `client_id` and `group_id` (None without a group), and
+what else `extra` gave. `EVENTS` lists the names.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+__all__ = ["EVENTS", "ClientLog"]
+
+EVENTS: Final = {
+    "automatic_commit_failed": "An automatic commit failed; it is tried again.",
+    "batch_refused": "A batch did not follow what the leader has; it is sent again in order.",
+    "batch_split": "A batch was refused as too large; it is sent again as smaller ones.",
+    "bootstrap_failed": "A bootstrap server did not answer.",
+    "broker_disconnected": "A connection was lost, or could not be made.",
+    "broker_misbehaved": "A broker sent what the protocol does not allow.",
+    "brokers_back": "A broker is reachable again after none was.",
+    "brokers_unreachable": "The last broker that could be reached no longer can.",
+    "commit_failed": "Offsets could not be committed when partitions were revoked.",
+    "deliveries_failed": "Records were not delivered, and no callback was given to tell it to.",
+    "group_assignment_failed": "The assignment function of the group's leader raised.",
+    "group_join_failed": "Joining the group failed; it is tried again.",
+    "group_leave_failed": "Leaving the group failed; the brokers notice it by the session timeout.",
+    "group_left": "The membership ended.",
+    "group_lost": "The group removed this member: its partitions are lost.",
+    "group_metadata_outdated": "A rebalance used metadata that could not be refreshed.",
+    "group_rewind_failed": "A partition could not be rewound.",
+    "group_rewound": "A partition goes back because the group was rewound.",
+    "group_state": "The membership changed its state.",
+    "leader_changed": "A partition has a new leader, and its position is validated.",
+    "loop_blocked": "The event loop stood still.",
+    "log_truncated": "A log was truncated below the position.",
+    "partition_unreadable": "A partition cannot be read; it is tried again.",
+    "partitions_assigned": "Partitions were assigned.",
+    "partitions_revoked": "Partitions were revoked or lost.",
+    "poll_interval_exceeded": "The program did not ask for records for max_poll_interval_ms.",
+    "position_reset": "A position was reset by auto_offset_reset.",
+    "task_died": "A background task died, and its client with it.",
+    "task_hangs": "A background task does not end when it is cancelled.",
+    "topic_missing": "A subscribed topic does not exist yet.",
+    "wire_failure": "A request has no response.",
+    "wire_request": "A request was written.",
+    "wire_response": "A response was read.",
+}
+"""The names of all lines, and what each means."""
+
+
+class ClientLog(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose lines begin with the client id and the group."""
+
+    def __init__(self, name: str, client_id: str, group_id: str | None = None) -> None:
+        super().__init__(
+            logging.getLogger(name), {"client_id": client_id, "group_id": group_id, "event": None}
+        )
+        self._prefix = f"client {client_id}"
+        if group_id is not None:
+            self._prefix += f", group {group_id}"
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log `msg % args` after the prefix; `extra` is added to the client's own."""
+        if not self.isEnabledFor(level):
+            return
+        extra = {**(self.extra or {}), **(kwargs.pop("extra", None) or {})}
+        # One more frame than the logger knows of stands between it and the caller.
+        level_of_caller = kwargs.pop("stacklevel", 1) + 1
+        self.logger.log(
+            level,
+            f"%s: {msg}",
+            self._prefix,
+            *args,
+            extra=extra,
+            stacklevel=level_of_caller,
+            **kwargs,
+        )

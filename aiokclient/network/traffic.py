@@ -1,0 +1,198 @@
+"""What the requests and responses of connections cost: metrics, and the log of the wire.
+
+The logger `aiokclient.wire` shows at DEBUG each request and response: api, version, broker, size
+in bytes, time in seconds and error. It never shows a value of a message, so that neither records
+nor credentials reach a log. Metrics are counted for each response, never for each record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aiokclient.errors import error_for
+from aiokclient.log import ClientLog
+from aiokclient.metrics import Histogram, Metrics
+from aiokclient.protocol.schema import Struct
+
+if TYPE_CHECKING:
+    from aiokclient.errors import KafkaError
+    from aiokclient.network.sent import Sent
+    from aiokclient.protocol.fields import Buffer
+
+__all__ = ["Traffic", "size_of"]
+
+STRUCTS: Final = 2000
+"""Number of structs of a response that are searched for errors."""
+NAMED: Final = 5
+"""Number of different errors that a line names."""
+
+
+def size_of(segments: list[Buffer]) -> int:
+    """Return the number of bytes of a frame."""
+    return sum(s.nbytes if isinstance(s, memoryview) else len(s) for s in segments)
+
+
+class Peer(Protocol):
+    """The broker at the other end of a connection."""
+
+    node_id: int
+
+    @property
+    def place(self) -> str: ...
+
+
+class _ByBroker:
+    """The instruments of one broker."""
+
+    __slots__ = ("latencies", "received", "sent", "throttle")
+
+    def __init__(self, metrics: Metrics, broker: str) -> None:
+        self.latencies: dict[str, Histogram] = {}
+        self.sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
+        self.received = metrics.counter("client.received.bytes", unit="By", broker=broker)
+        self.throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
+
+
+class Traffic:
+    """Metrics and log of all connections of one client."""
+
+    def __init__(self, metrics: Metrics, client_id: str) -> None:
+        self._metrics = metrics
+        self._log = ClientLog("aiokclient.wire", client_id)
+        self._brokers: dict[int, _ByBroker] = {}
+
+    @property
+    def logging(self) -> bool:
+        """Whether the wire is logged."""
+        return self._log.isEnabledFor(logging.DEBUG)
+
+    def keep(self, brokers: set[int]) -> None:
+        """Drop the series of all other brokers."""
+        for node_id in [node_id for node_id in self._brokers if node_id not in brokers]:
+            del self._brokers[node_id]
+            self._metrics.remove(broker=_named(node_id))
+
+    def _of(self, node_id: int) -> _ByBroker:
+        found = self._brokers.get(node_id)
+        if found is None:
+            found = self._brokers[node_id] = _ByBroker(self._metrics, _named(node_id))
+        return found
+
+    def written(self, peer: Peer, sent: Sent, size: int) -> None:
+        """Take note of a request that was given to the transport."""
+        self._of(peer.node_id).sent.add(size)
+        if self.logging:
+            self.log_request(peer, sent.api, sent.version or 0, size)
+
+    def answered(
+        self, peer: Peer, sent: Sent, response: Any, size: int, now: float, throttle_ms: int
+    ) -> None:
+        """Take note of a response. `now` is on the loop's clock."""
+        broker, api = self._of(peer.node_id), sent.api
+        latency: Histogram | None = broker.latencies.get(api)
+        if latency is None:
+            latency = broker.latencies[api] = self._metrics.histogram(
+                "client.request.seconds", unit="s", api=api, broker=_named(peer.node_id)
+            )
+        latency.observe(now - sent.since)
+        broker.received.add(size)
+        if throttle_ms > 0:
+            broker.throttle.observe(throttle_ms / 1000)
+        if self.logging:
+            self.log_response(peer, api, sent.version or 0, size, now - sent.since, response)
+
+    # -- the log
+
+    def log_request(self, peer: Peer, api: str, version: int, size: int) -> None:
+        """Log that a request was written."""
+        self._log.debug(
+            "%s v%d to %s: request of %d bytes",
+            api,
+            version,
+            _shown(peer),
+            size,
+            extra={
+                "event": "wire_request",
+                "api": api,
+                "version": version,
+                "broker": _named(peer.node_id),
+                "size": size,
+            },
+        )
+
+    def log_response(
+        self, peer: Peer, api: str, version: int, size: int, seconds: float, response: Any
+    ) -> None:
+        """Log that a response was read, with the names of the errors in it."""
+        names = list(dict.fromkeys(_errors(response)))
+        error = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+        self._log.debug(
+            "%s v%d from %s: response of %d bytes after %.3f s%s",
+            api,
+            version,
+            _shown(peer),
+            size,
+            seconds,
+            f", {error}" if error else "",
+            extra={
+                "event": "wire_response",
+                "api": api,
+                "version": version,
+                "broker": _named(peer.node_id),
+                "size": size,
+                "seconds": seconds,
+                "error": error or None,
+            },
+        )
+
+    def failed(self, peer: Peer, sent: Sent, error: KafkaError) -> None:
+        """Take note of a request that will have no response."""
+        if not self.logging:
+            return
+        self._log.debug(
+            "%s v%s to %s: no response: %s",
+            sent.api,
+            "?" if sent.version is None else sent.version,
+            _shown(peer),
+            type(error).__name__,
+            extra={
+                "event": "wire_failure",
+                "api": sent.api,
+                "version": sent.version,
+                "broker": _named(peer.node_id),
+                "error": type(error).__name__,
+            },
+        )
+
+
+def _named(node_id: int) -> str:
+    """Return what a broker is called: a bootstrap server has no id yet."""
+    return "bootstrap" if node_id < 0 else str(node_id)
+
+
+def _shown(peer: Peer) -> str:
+    if peer.node_id < 0:
+        return f"bootstrap server {peer.place}"
+    return f"broker {peer.node_id} ({peer.place})"
+
+
+def _errors(response: Any) -> Iterator[str]:
+    """Yield the names of the error codes in a response, as far as it is searched."""
+    found = [response]
+    looked_at = 0
+    while found and looked_at < STRUCTS:
+        item = found.pop()
+        if not isinstance(item, Struct):
+            continue
+        looked_at += 1
+        for field in type(item)._fields:
+            value = getattr(item, field.name)
+            if field.name == "error_code" and value:
+                error = error_for(value)
+                yield f"{value}" if error is None or error.name is None else error.name
+            elif isinstance(value, list):
+                found += [part for part in value[:STRUCTS] if isinstance(part, Struct)]
+            elif isinstance(value, Struct):
+                found.append(value)

@@ -1,0 +1,77 @@
+"""Tables for notebooks: as HTML, and as a pandas.DataFrame. Pure; pandas is imported if used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+__all__ = ["ROWS", "Column", "Table", "shown"]
+
+ROWS = 60
+"""Number of rows that are shown as HTML."""
+CELL = 120
+"""Number of characters of a cell that are shown as HTML."""
+
+
+class Column(NamedTuple):
+    """A column's name, and whether its cells are aligned as numbers."""
+
+    name: str
+    numeric: bool = False
+
+
+class Table(NamedTuple):
+    """Rows under columns, and a caption above them; `total` rows in all if not all are here."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[Any]]
+    caption: str = ""
+    total: int = 0
+
+    def html(self) -> str:
+        """Return the table as HTML, long cells and many rows abridged. Everything is escaped."""
+        parts = ["<table>"]
+        if self.caption:
+            parts.append(f'<caption style="text-align:left">{escape(self.caption)}</caption>')
+        heads = "".join(f"<th>{escape(column.name)}</th>" for column in self.columns)
+        parts.append(f"<thead><tr>{heads}</tr></thead><tbody>")
+        parts += [self._row(row) for row in self.rows[:ROWS]]
+        parts.append("</tbody></table>")
+        total = max(self.total, len(self.rows))
+        if total > ROWS:
+            parts.append(f"<p>The first {ROWS} of {total:,} rows are shown.</p>")
+        return "".join(parts)
+
+    def _row(self, row: Sequence[Any]) -> str:
+        cells = []
+        for column, value in zip(self.columns, row, strict=True):
+            align = "right" if column.numeric else "left"
+            cells.append(f'<td style="text-align:{align}">{escape(shown(value))}</td>')
+        return f"<tr>{''.join(cells)}</tr>"
+
+    def pandas(self) -> Any:
+        """Return a pandas.DataFrame; ImportError says what to install."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError(
+                "to_pandas() needs the package pandas, which is not installed: pip install pandas"
+            ) from error
+        return pandas.DataFrame(list(self.rows), columns=[column.name for column in self.columns])
+
+
+def shown(value: Any) -> str:
+    """Return a value as people read it: bytes as text where they are text, None as nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes | bytearray | memoryview):
+        head = bytes(value[: CELL + 1])
+        try:
+            text = head.decode()
+        except UnicodeDecodeError:
+            text = repr(head)
+        more = len(value) > len(head)
+    else:
+        text, more = value if isinstance(value, str) else str(value), False
+    return f"{text[:CELL]}…" if more or len(text) > CELL else text
