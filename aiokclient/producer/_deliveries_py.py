@@ -154,6 +154,8 @@ async def _collect(run: Run, results: list[Any]) -> KafkaError | None:
     while not batch.done and index + count > batch.moved:
         _demand(batch)
         await batch.changed()
+    if batch.calling and batch.done:
+        await batch.changed()
     if index < batch.moved:
         return await _collect_moved(run, results)
     error = batch.retrieve(index) if count == 1 else batch.retrieve_run(index, count)

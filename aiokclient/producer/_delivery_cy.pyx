@@ -18,7 +18,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
 from aiokclient.producer._state_cy cimport DeliveryBatch, locate, metadata, owned
-from aiokclient.producer._waiter_cy cimport FRESH, WAITING, Waiter
+from aiokclient.producer._waiter_cy cimport FRESH, RECORD, WAITING, Waiter
 
 __all__ = ["Delivery"]
 
@@ -112,6 +112,10 @@ cdef class Delivery:
         cdef Py_ssize_t index = self._index
         return locate(self._batch, &index).done
 
+    def cancelled(self):
+        """Return False: a delivery cannot be cancelled."""
+        return False
+
     def result(self):
         """Where the record is. Raises what kept it from being delivered, which retrieves it.
 
@@ -129,21 +133,32 @@ cdef class Delivery:
         cdef Py_ssize_t index = self._index
         return finished(self, &index).retrieve(index)
 
-    def add_done_callback(self, callback):
+    def add_done_callback(self, callback, *, context=None):
         """Have the loop call `callback(delivery)` once it is done, soon if it is already.
 
-        A callback alone does not retrieve a failure.
+        Callbacks and the tasks that await the delivery run in the order in which they were added,
+        as those of an asyncio.Future. A callback alone does not retrieve a failure. Raises
+        WrongThreadError and WrongLoopError.
         """
         if not callable(callback):
             raise TypeError(f"add_done_callback takes a function of a delivery, not {callback!r}")
-        self.located()[0].call_when_done(self, callback)
+        cdef Py_ssize_t index = self._index
+        locate(self._batch, &index).call_when_done(self, index, callback, context)
+
+    def remove_done_callback(self, callback):
+        """Remove a callback wherever it was added, and return how often that was.
+
+        A callback of a delivery that is done is not removed any more.
+        """
+        cdef Py_ssize_t index = self._index
+        return locate(self._batch, &index).drop_callback(index, callback)
 
     def __await__(self):
         cdef Py_ssize_t index = self._index
         cdef DeliveryBatch batch = locate(self._batch, &index)
         cdef Ended ended
         cdef Waiting waiting
-        if batch.done:
+        if batch.done and not batch.calls:
             ended = Ended.__new__(Ended)
             ended.batch = batch
             ended.index = index
@@ -151,6 +166,7 @@ cdef class Delivery:
             return ended
         waiting = Waiting.__new__(Waiting)
         waiting.delivery = self
+        waiting.kind = RECORD
         return waiting
 
     def __eq__(self, other):
@@ -256,8 +272,6 @@ cdef PyObject *ended_next(PyObject *awaited) except? NULL:
 cdef class Waiting(Waiter):
     """What `await` drives for a delivery that has no outcome yet: a task waits by it."""
 
-    cdef Delivery delivery
-
     def __await__(self):
         return self
 
@@ -287,7 +301,7 @@ cdef class Waiting(Waiter):
 
 cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
     """The batch with the outcome, or None: it has to be waited for first."""
-    cdef Delivery delivery = self.delivery
+    cdef Delivery delivery = <Delivery>self.delivery
     cdef DeliveryBatch batch
     if delivery is None:
         raise RuntimeError("cannot reuse an await of a delivery")
@@ -298,11 +312,12 @@ cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
             self.result()
         index[0] = delivery._index
         batch = locate(delivery._batch, index)
-        if batch.done:
+        # Callbacks that were added before an await run before it returns.
+        if batch.done and (self.stage != FRESH or not batch.calls):
             self.delivery = None
             return batch
-        batch.demand()
         batch.await_by(self)
+        batch.demand()
         return None
     except BaseException:
         self.close()
@@ -314,7 +329,7 @@ cdef PySendResult waiting_send(
 ) except? PYGEN_ERROR:
     """`am_send`."""
     cdef Py_ssize_t index = 0
-    cdef Delivery delivery = (<Waiting>awaited).delivery
+    cdef Delivery delivery = <Delivery>(<Waiting>awaited).delivery
     cdef DeliveryBatch batch = step(<Waiting>awaited, &index)
     if batch is None:
         result[0] = _new_ref(awaited)

@@ -22,22 +22,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol
 
-from aiokclient.errors import KafkaError, WrongLoopError
+from aiokclient.errors import KafkaError
+from aiokclient.producer._waiter_py import Owner, OwnerHooks
 from aiokclient.types import RecordMetadata
 
 __all__ = ["Delivery", "DeliveryBatch", "DeliveryHooks", "Forward", "Run"]
 
 PENDING = "The record has no outcome yet; await its delivery."
-WRONG_LOOP = (
-    "This delivery belongs to a producer that was started in another event loop. Await it there; "
-    "from another thread send with producer.send_threadsafe()."
-)
 
 
-class DeliveryHooks(Protocol):
+class DeliveryHooks(OwnerHooks, Protocol):
     """What a batch asks of the producer it belongs to."""
-
-    loop: asyncio.AbstractEventLoop
 
     def demand(self, batch: DeliveryBatch) -> None:
         """Somebody waits for this batch: send it as soon as that is allowed."""
@@ -64,35 +59,33 @@ class Run(NamedTuple):
     timestamp: int
 
 
-class DeliveryBatch:
+class DeliveryBatch(Owner):
     """The outcome that the records of one batch share. `partition` is None until it is chosen."""
 
     __slots__ = (
-        "_callbacks",
         "_forwards",
         "_hooks",
         "_retrieved",
-        "_waiters",
         "append_time",
         "base_offset",
         "count",
         "demanded",
-        "done",
         "error",
         "moved",
         "parked",
         "partition",
+        "report",
         "topic",
         "unretrieved",
     )
 
     def __init__(self, topic: str, partition: int | None, hooks: DeliveryHooks) -> None:
+        super().__init__()
         self.topic = topic
         self.partition = partition
         self.count = 0
         self.moved = 0
         """Records 0 up to this one live in another batch now."""
-        self.done = False
         self.demanded = False
         self.parked = False
         self.error: KafkaError | None = None
@@ -100,9 +93,9 @@ class DeliveryBatch:
         self.append_time = -1
         """Milliseconds, when the broker sets the timestamps (LogAppendTime); otherwise -1."""
         self.unretrieved = 0
-        self._hooks = hooks
-        self._waiters: dict[asyncio.Future[None], None] | None = None
-        self._callbacks: list[tuple[Delivery, Callable[[Delivery], Any], Any]] | None = None
+        self.report: Any = None
+        """What logs the failure once nobody can retrieve it any more."""
+        self._hooks: DeliveryHooks = hooks
         self._forwards: list[Forward] | None = None
         self._retrieved: bytearray | None = None
 
@@ -152,21 +145,11 @@ class DeliveryBatch:
         time = self.append_time if self.append_time >= 0 else timestamp
         return RecordMetadata(self.topic, partition, base + index if base >= 0 else -1, time)
 
-    def wake(self) -> None:
-        """Let everybody who waits look again."""
-        waiters, self._waiters = self._waiters, None
-        if waiters is not None:
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-
     def _settle(self) -> None:
         self.done = True
-        self.wake()
-        callbacks, self._callbacks = self._callbacks, None
-        for entry in callbacks or ():
-            # This batch is done; the record may have moved on, and still wait there.
-            entry[0].located()[0].adopt(entry)
+        if self.moved:
+            self.hand_over()
+        self.run()
 
     # What the user's handles do
 
@@ -191,47 +174,6 @@ class DeliveryBatch:
             self.demanded = True
             if not self.done:
                 self._hooks.demand(self)
-
-    def wait(self) -> asyncio.Future[None]:
-        """A future of its own for one waiter, done when there is something new to look at.
-
-        Whoever stops waiting for it calls `leave`.
-        """
-        loop = asyncio.get_running_loop()
-        if loop is not self._hooks.loop:
-            raise WrongLoopError(WRONG_LOOP)
-        waiter: asyncio.Future[None] = loop.create_future()
-        if self._waiters is None:
-            self._waiters = {}
-        self._waiters[waiter] = None
-        return waiter
-
-    def leave(self, waiter: asyncio.Future[None]) -> None:
-        """Forget a waiter that was cancelled."""
-        if self._waiters is not None:
-            self._waiters.pop(waiter, None)
-
-    async def changed(self) -> None:
-        """Until there is something new to look at. Cancelling leaves nothing behind."""
-        waiter = self.wait()
-        try:
-            await waiter
-        finally:
-            self.leave(waiter)
-
-    def call_when_done(self, delivery: Delivery, callback: Callable[[Delivery], Any]) -> None:
-        """See `Delivery.add_done_callback`."""
-        self.adopt((delivery, callback, contextvars.copy_context()))
-
-    def adopt(self, entry: tuple[Delivery, Callable[[Delivery], Any], Any]) -> None:
-        """Take a callback over, or have it called when the outcome is there."""
-        if self.done:
-            delivery, callback, context = entry
-            self._hooks.loop.call_soon(callback, delivery, context=context)
-        elif self._callbacks is None:
-            self._callbacks = [entry]
-        else:
-            self._callbacks.append(entry)
 
     def retrieve(self, index: int) -> KafkaError | None:
         """The error of a record, marked as seen by the user; None when it was delivered."""
@@ -332,6 +274,10 @@ class Delivery:
         """Whether the record has its outcome, delivered or failed."""
         return self.located()[0].done
 
+    def cancelled(self) -> bool:
+        """Return False: a delivery cannot be cancelled."""
+        return False
+
     def result(self) -> RecordMetadata:
         """Where the record is. Raises what kept it from being delivered, which retrieves it.
 
@@ -351,24 +297,43 @@ class Delivery:
         batch, index = self._finished()
         return batch.retrieve(index)
 
-    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+    def add_done_callback(
+        self,
+        callback: Callable[[Delivery], Any],
+        *,
+        context: contextvars.Context | None = None,
+    ) -> None:
         """Have the loop call `callback(delivery)` once it is done, soon if it is already.
 
-        A callback alone does not retrieve a failure.
+        Callbacks and the tasks that await the delivery run in the order in which they were added,
+        as those of an asyncio.Future. A callback alone does not retrieve a failure. Raises
+        WrongThreadError and WrongLoopError.
         """
         if not callable(callback):
             raise TypeError(f"add_done_callback takes a function of a delivery, not {callback!r}")
-        self.located()[0].call_when_done(self, callback)
+        batch, index = self.located()
+        batch.call_when_done(self, index, callback, context)
+
+    def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
+        """Remove a callback wherever it was added, and return how often that was.
+
+        A callback of a delivery that is done is not removed any more.
+        """
+        batch, index = self.located()
+        return batch.drop_callback(index, callback)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch, index = self.located()
+        if batch.done and batch.calls:
+            batch.check_caller()
+            yield  # The callbacks that were added before run first.
         while not batch.done:
+            waiter = batch.wait(self)
             batch.demand()
-            waiter = batch.wait()
             try:
-                yield from waiter
+                yield from waiter.future
             finally:
-                batch.leave(waiter)
+                waiter.leave()
             batch, index = self.located()
         if batch.error is not None:
             return self.result()

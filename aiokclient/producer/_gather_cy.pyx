@@ -159,6 +159,7 @@ cdef class Gathering:
     cdef Py_ssize_t _seen
     cdef Py_ssize_t _run
     cdef DeliveryBatch _last
+    cdef DeliveryBatch _called
     cdef PyObject *_time
     cdef int64_t _time_is
     cdef readonly list results
@@ -260,6 +261,9 @@ cdef class Gathering:
         if not batch.done:
             demand(batch)
             return batch
+        if batch.calls and batch is not self._called:
+            self._called = batch  # Its callbacks run first.
+            return batch
         if batch.error is not None:
             error = batch.retrieve(index)
             if self.failure is None:
@@ -295,8 +299,8 @@ cdef inline PyObject *batch_of(PyObject *delivery) noexcept:
 
 
 cdef inline bint is_written(DeliveryBatch batch) noexcept:
-    """Whether all of its records are, and are still in it."""
-    return batch.done and not batch.moved and batch.error is None
+    """Whether all of its records are, and are still in it, and all callbacks have run."""
+    return batch.done and not batch.moved and batch.error is None and not batch.calls
 
 
 cdef inline Delivery delivery_at(object items, Py_ssize_t index):

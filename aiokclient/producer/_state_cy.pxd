@@ -3,14 +3,16 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from aiokclient.producer._waiter_cy cimport Line, Waiter
+from aiokclient.producer._waiter_cy cimport Owner, Waiter
 from aiokclient.record._builder_cy cimport RecordBatchBuilder
 
 
-cdef class DeliveryBatch:
+cdef class DeliveryBatch(Owner):
     cdef public object topic
     cdef public object partition
     cdef public object error
+    # What logs the failure once nobody can retrieve it any more.
+    cdef public object report
     cdef public Py_ssize_t count
     cdef public Py_ssize_t moved
     cdef public Py_ssize_t unretrieved
@@ -20,15 +22,19 @@ cdef class DeliveryBatch:
     cdef public bint demanded
     cdef public bint parked
     cdef public object _hooks
-    cdef Line line
-    cdef public object _callbacks
     cdef public object _forwards
     cdef public object _retrieved
     # The number that the batch has in the last `Deliveries` that gave it one.
     cdef uint64_t asker
     cdef Py_ssize_t number
+    # Refuse a caller in another loop or thread.
+    cdef int check_caller(self, object loop) except -1
     # Have a task wait by this until there is something new to look at; `leave` ends that.
     cdef int await_by(self, Waiter waiter) except -1
+    # Have a callback run after what has been added before.
+    cdef int add_call(self, Waiter waiter, Py_ssize_t index) except -1
+    # Let those go along whose records have moved.
+    cdef int hand_over(self) except -1
 
 
 cdef class BatchState(DeliveryBatch):

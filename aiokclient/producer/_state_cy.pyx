@@ -2,19 +2,19 @@
 """The native twin of `_state_py`, and of the batch in `_delivery_py`, whose interfaces these are."""
 
 import contextvars
-from asyncio import get_running_loop
+from asyncio import _get_running_loop as running_loop
 from bisect import bisect_right
 from types import GenericAlias
 
-from aiokclient.errors import WrongLoopError
-from aiokclient.producer._delivery_py import WRONG_LOOP, Forward
+from aiokclient.producer._delivery_py import Forward
+from aiokclient.producer._waiter_py import refuse_caller
 from aiokclient.types import RecordMetadata
 
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
 from aiokclient._plain_tuple_cy cimport aiok_plain_tuple, spares
-from aiokclient.producer._waiter_cy cimport Waiter, dissolve, wake_all
+from aiokclient.producer._waiter_cy cimport CALL, Owner, Waiter, callback_of
 
 __all__ = ["BatchState", "DeliveryBatch", "QueueState", "TopicState"]
 
@@ -25,13 +25,14 @@ cdef extern from "Python.h":
     void _decref "Py_DECREF"(PyObject *)
 
 
+cdef object get_running_loop = running_loop
 cdef object METADATA = RecordMetadata
 cdef object FORWARD = Forward
 if RecordMetadata.__flags__ & (1 << 14):  # Py_TPFLAGS_HAVE_GC
     raise ImportError("RecordMetadata is the one in Python")
 
 
-cdef class DeliveryBatch:
+cdef class DeliveryBatch(Owner):
     """See `_delivery_py.DeliveryBatch`."""
 
     def __init__(self, topic, partition, hooks):
@@ -39,9 +40,6 @@ cdef class DeliveryBatch:
         self.partition = partition
         self.base_offset = self.append_time = -1
         self._hooks = hooks
-
-    def __dealloc__(self):
-        dissolve(&self.line)
 
     def succeed(self, int64_t base_offset, int64_t append_time=-1):
         """The broker has the batch; a base offset of -1 means that it did not say where."""
@@ -86,17 +84,49 @@ cdef class DeliveryBatch:
 
     def wake(self):
         """Let everybody who waits look again."""
-        if self.line.first != NULL:
-            wake_all(self._hooks.loop, &self.line)
+        self.run_changed(self._hooks.loop)
 
     def _settle(self):
         self.done = True
-        self.wake()
-        callbacks, self._callbacks = self._callbacks, None
-        if callbacks is not None:
-            for entry in callbacks:
-                # This batch is done; the record may have moved on, and still wait there.
-                entry[0].located()[0].adopt(entry)
+        if self.line.first == NULL:
+            return
+        if self.moved:
+            self.hand_over()
+        if self.calls:
+            self._hooks.calling[self] = None
+        self.run(self._hooks.loop)
+        self._callbacks = None
+
+    cdef int hand_over(self) except -1:
+        cdef PyObject *at = self.line.first
+        cdef Waiter waiter
+        cdef DeliveryBatch target
+        cdef list waiters = []
+        while at != NULL:
+            waiters.append(<Waiter>at)
+            at = (<Waiter>at).after
+        for waiter in waiters:
+            if waiter.delivery is None:
+                continue
+            target, index = waiter.delivery.located()
+            if target is self:
+                continue
+            waiter.leave()
+            if waiter.kind == CALL:
+                self.calls -= 1
+                target.add_call(waiter, index)
+                continue
+            target.join(waiter)
+            if target.done:
+                target.run(target._hooks.loop)
+            else:
+                target.demand()
+        return 0
+
+    cdef int ran(self, object loop) except -1:
+        if not self.calls:
+            self._hooks.calling.pop(self, None)
+        return Owner.ran(self, loop)
 
     @property
     def targets(self):
@@ -124,19 +154,27 @@ cdef class DeliveryBatch:
         self.await_by(waiter)
         return waiter
 
+    cdef int check_caller(self, object loop) except -1:
+        if loop is not self._hooks.loop:
+            refuse_caller(self._hooks)
+        return 0
+
     cdef int await_by(self, Waiter waiter) except -1:
         loop = get_running_loop()
-        if loop is not self._hooks.loop:
-            raise WrongLoopError(WRONG_LOOP)
-        return waiter.begin(loop, self, &self.line)
+        self.check_caller(loop)
+        waiter.begin(loop, self)
+        if self.done:
+            self.run(loop)
+        return 0
 
     @property
     def _waiters(self):
-        """Those who wait, in their order."""
+        """The tasks that wait, in their order."""
         cdef PyObject *at = self.line.first
         found = []
         while at != NULL:
-            found.append(<Waiter>at)
+            if (<Waiter>at).kind != CALL:
+                found.append(<Waiter>at)
             at = (<Waiter>at).after
         return found
 
@@ -144,6 +182,11 @@ cdef class DeliveryBatch:
         """Forget a waiter that was cancelled."""
         if waiter.line == &self.line:
             waiter.leave()
+
+    @property
+    def calling(self):
+        """Whether it has callbacks that have not run yet."""
+        return self.calls > 0
 
     async def changed(self):
         """Until there is something new to look at. Cancelling leaves nothing behind."""
@@ -153,19 +196,43 @@ cdef class DeliveryBatch:
         finally:
             self.leave(waiter)
 
-    def call_when_done(self, delivery, callback):
-        """See `Delivery.add_done_callback`."""
-        self.adopt((delivery, callback, contextvars.copy_context()))
+    def call_when_done(self, delivery, Py_ssize_t index, callback, context=None):
+        """See `Delivery.add_done_callback`; `index` is that of its record here."""
+        loop = get_running_loop()
+        if loop is not self._hooks.loop:
+            refuse_caller(self._hooks, loop is None)
+        if context is None:
+            context = contextvars.copy_context()
+        self.add_call(callback_of(delivery, callback, context), index)
 
-    def adopt(self, entry):
-        """Take a callback over, or have it called when the outcome is there."""
-        if self.done:
-            delivery, callback, context = entry
-            self._hooks.loop.call_soon(callback, delivery, context=context)
-        elif self._callbacks is None:
-            self._callbacks = [entry]
+    cdef int add_call(self, Waiter waiter, Py_ssize_t index) except -1:
+        if self._callbacks is None:
+            self._callbacks = {}
+        known = self._callbacks.get(index)
+        if known is None:
+            self._callbacks[index] = [waiter]
         else:
-            self._callbacks.append(entry)
+            known.append(waiter)
+        self.calls += 1
+        self.join(waiter)
+        if self.done:
+            self._hooks.calling[self] = None
+            self.run(self._hooks.loop)
+        return 0
+
+    def drop_callback(self, Py_ssize_t index, callback):
+        """See `Delivery.remove_done_callback`."""
+        cdef Waiter waiter
+        cdef list known
+        if self.done or self._callbacks is None:
+            return 0
+        known = self._callbacks.get(index)
+        found = [] if known is None else [w for w in known if (<Waiter>w)._callback == callback]
+        for waiter in found:
+            known.remove(waiter)
+            waiter.leave()
+            self.calls -= 1
+        return len(found)
 
     def retrieve(self, Py_ssize_t index):
         """The error of a record, marked as seen by the user; None when it was delivered."""

@@ -1,4 +1,4 @@
-"""What a task waits by, for native modules."""
+"""Waiters of a batch, for native modules."""
 
 from cpython.object cimport PyObject
 
@@ -11,14 +11,42 @@ cdef enum Stage:
     CANCELLED
 
 
+cdef enum Kind:
+    # A task that waits until there is something new to look at.
+    CHANGE
+    # A task that awaits the outcome of `delivery`.
+    RECORD
+    # A callback of `delivery`. Its line owns it.
+    CALL
+
+
 cdef struct Line:
-    # Those who wait, in their order. It does not own them: who waits no more leaves it.
+    # Waiters and callbacks, in the order in which they were added.
     PyObject *first
     PyObject *last
 
 
+cdef class Owner:
+    cdef Line line
+    # Callbacks that have not run yet, those that the loop is about to run included.
+    cdef Py_ssize_t calls
+    # The loop is about to run what was in the line. What is added meanwhile comes after it.
+    cdef bint running
+    # The callbacks in the line, by the index of their record.
+    cdef dict _callbacks
+    # Add a waiter or a callback at the end of the line.
+    cdef int join(self, Waiter waiter) except -1
+    # Have the loop run what is in the line, in its order, at its next iteration.
+    cdef int run(self, object loop) except -1
+    # Have the tasks go on that wait for something new to look at; the others stay.
+    cdef int run_changed(self, object loop) except -1
+    # Called when the loop has run all of it.
+    cdef int ran(self, object loop) except -1
+
+
 cdef class Waiter:
-    cdef object owner
+    cdef Owner owner
+    # The owner's. It stays valid when the garbage collector has cleared `owner`.
     cdef Line *line
     cdef PyObject *before
     cdef PyObject *after
@@ -27,16 +55,14 @@ cdef class Waiter:
     cdef object _callback
     cdef object _context
     cdef object _message
+    cdef object delivery
     cdef Stage stage
-    # Have it wait in a line, which is its owner's; anew if it has waited before. It has to be
-    # yielded next.
-    cdef int begin(self, object loop, object owner, Line *line) except -1
+    cdef Kind kind
+    # Have it wait in a line, anew if it has waited before. It has to be yielded next.
+    cdef int begin(self, object loop, Owner owner) except -1
     # Wait there no more.
     cdef void leave(self) noexcept
 
 
-# Have all in the line go on, at the loop's next turn; it is empty then.
-cdef int wake_all(object loop, Line *line) except -1
-
-# The line's owner goes.
-cdef void dissolve(Line *line) noexcept
+# A callback, to be added to a line.
+cdef Waiter callback_of(object delivery, object callback, object context)

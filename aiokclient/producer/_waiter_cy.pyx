@@ -1,9 +1,9 @@
 # cython: auto_pickle=False
-"""What a task waits by, where many of them are woken at the same time.
+"""Waiters of a batch: the tasks and callbacks that its outcome wakes, in the order of their adding.
 
 A future has the loop call back for each task that awaits it, one entry in the loop's queue for
-each. All tasks that wait for a batch go on at the same moment, so one entry is enough for all of
-them. To a task this is a future: it has what the protocol of asyncio asks for, and no more.
+each. All that wait for a batch go on at the same moment, so one entry is enough for all of them.
+To a task a waiter is a future: it has what the protocol of asyncio requires, and no more.
 """
 
 import asyncio
@@ -26,26 +26,78 @@ cdef object InvalidStateError = asyncio.InvalidStateError
 cdef double slice_s = SLICE_S
 
 
+cdef class Owner:
+    """What tasks and callbacks wait for; a base of the batch."""
+
+    def __dealloc__(self):
+        cdef PyObject *at = self.line.first
+        cdef PyObject *after
+        while at != NULL:
+            after = (<Waiter>at).after
+            (<Waiter>at).line = NULL
+            (<Waiter>at).before = (<Waiter>at).after = NULL
+            at = after
+
+    cdef int join(self, Waiter waiter) except -1:
+        waiter.owner, waiter.line = self, &self.line
+        waiter.before, waiter.after = self.line.last, NULL
+        if self.line.last == NULL:
+            self.line.first = <PyObject *>waiter
+        else:
+            (<Waiter>self.line.last).after = <PyObject *>waiter
+        self.line.last = <PyObject *>waiter
+        return 0
+
+    cdef int run(self, object loop) except -1:
+        cdef Waiter waiter
+        cdef list woken = []
+        if self.running or self.line.first == NULL:
+            return 0
+        while self.line.first != NULL:
+            waiter = <Waiter>self.line.first
+            waiter.leave()
+            if waiter.stage == WAITING:
+                waiter.stage = WOKEN
+                woken.append(waiter)
+        self._callbacks = None
+        if woken:
+            self.running = True
+            loop.call_soon(resume, loop, woken, self)
+        return 0
+
+    cdef int run_changed(self, object loop) except -1:
+        cdef Waiter waiter
+        cdef PyObject *at = self.line.first
+        cdef list woken = []
+        while at != NULL:
+            waiter = <Waiter>at
+            at = waiter.after
+            if waiter.kind == CHANGE and waiter.stage == WAITING:
+                waiter.leave()
+                waiter.stage = WOKEN
+                woken.append(waiter)
+        if woken:
+            loop.call_soon(resume, loop, woken, None)
+        return 0
+
+    cdef int ran(self, object loop) except -1:
+        self.running = False
+        return self.run(loop)
+
+
 cdef class Waiter:
     """Done once it is woken or cancelled. One task awaits it."""
 
     def __dealloc__(self):
         self.leave()
 
-    cdef int begin(self, object loop, object owner, Line *line) except -1:
+    cdef int begin(self, object loop, Owner owner) except -1:
         self.leave()
-        self.owner, self.line = owner, line
-        self.before, self.after = line.last, NULL
-        if line.last == NULL:
-            line.first = <PyObject *>self
-        else:
-            (<Waiter>line.last).after = <PyObject *>self
-        line.last = <PyObject *>self
         self._loop = loop
         self._callback = self._context = self._message = None
         self.stage = WAITING
         self._asyncio_future_blocking = True
-        return 0
+        return owner.join(self)
 
     cdef void leave(self) noexcept:
         cdef Line *line = self.line
@@ -109,33 +161,16 @@ cdef class Waiter:
         return self.result()
 
 
-cdef int wake_all(object loop, Line *line) except -1:
-    cdef Waiter waiter
-    cdef list woken = []
-    while line.first != NULL:
-        waiter = <Waiter>line.first
-        waiter.leave()
-        if waiter.stage == WAITING:
-            waiter.stage = WOKEN
-            woken.append(waiter)
-    if woken:
-        loop.call_soon(resume, loop, woken)
-    return 0
+cdef Waiter callback_of(object delivery, object callback, object context):
+    cdef Waiter waiter = Waiter.__new__(Waiter)
+    waiter.kind = CALL
+    waiter.stage = WAITING
+    waiter.delivery, waiter._callback, waiter._context = delivery, callback, context
+    return waiter
 
 
-cdef void dissolve(Line *line) noexcept:
-    cdef PyObject *at = line.first
-    cdef PyObject *after
-    while at != NULL:
-        after = (<Waiter>at).after
-        (<Waiter>at).line = NULL
-        (<Waiter>at).before = (<Waiter>at).after = NULL
-        at = after
-    line.first = line.last = NULL
-
-
-def resume(loop, list waiters):
-    """Have the tasks go on, so many that the loop is not held for long; the rest comes soon."""
+def resume(loop, list waiters, Owner owner):
+    """Run callbacks and have tasks go on, in order, and yield to the loop after a slice of time."""
     cdef Waiter waiter
     cdef Py_ssize_t at = 0, count = len(waiters)
     cdef double until = monotonic() + slice_s
@@ -146,24 +181,31 @@ def resume(loop, list waiters):
             waiter.stage = OVER
             callback, context = waiter._callback, waiter._context
             waiter._callback = waiter._context = None
-            if callback is not None:
+            if waiter.kind == CALL:
+                try:
+                    call(loop, callback, context, waiter.delivery)
+                finally:
+                    owner.calls -= 1
+            elif callback is not None:
                 call(loop, callback, context, waiter)
             if at % STRIDE == 0 and monotonic() >= until:
                 break
     finally:
         if at < count:
-            loop.call_soon(resume, loop, waiters[at:])
+            loop.call_soon(resume, loop, waiters[at:], owner)
+        elif owner is not None:
+            owner.ran(loop)
 
 
-cdef int call(object loop, object callback, object context, Waiter waiter) except -1:
+cdef int call(object loop, object callback, object context, object argument) except -1:
     """As a loop calls back."""
     try:
         if context is None:
-            callback(waiter)
+            callback(argument)
             return 0
         PyContext_Enter(context)
         try:
-            callback(waiter)
+            callback(argument)
         finally:
             PyContext_Exit(context)
     except (SystemExit, KeyboardInterrupt):

@@ -15,6 +15,7 @@ cost a third again of the work itself.
 from __future__ import annotations
 
 import asyncio
+import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -78,6 +79,9 @@ class Accumulator:
         metrics: Metrics,
     ) -> None:
         self.loop = loop
+        self.thread = threading.get_ident()
+        self.calling: dict[DeliveryBatch, None] = {}
+        """Batches that are done and have callbacks that have not run yet."""
         self.turns = turns
         self.memory = memory = Memory(config.buffer_memory)
         self.pending: dict[ProducerBatch, None] = {}

@@ -13,5 +13,7 @@ async def settled(batch: DeliveryBatch) -> None:
     while not batch.done:
         batch.demand()
         await batch.changed()
+    if batch.calling:
+        await batch.changed()  # The callbacks that were added before run first.
     for target in batch.targets:
         await settled(target)

@@ -12,7 +12,7 @@ from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.policy import Scope
 from aiokclient.producer.accumulator import Accumulator
-from aiokclient.producer.delivery import Delivery, settled
+from aiokclient.producer.delivery import Delivery, DeliveryBatch, settled
 from aiokclient.producer.expiry import Expiry
 from aiokclient.producer.failures import Failures
 from aiokclient.producer.ids import ProducerIds
@@ -106,10 +106,14 @@ class Engine:
                 self.accumulator.lose(batch, error)
 
     async def flush(self) -> None:
-        """Until everything that is pending now has its outcome. Cancelling leaves it pending."""
-        for batch in list(self.accumulator.pending):
+        """Until everything that is pending now has its outcome, and its callbacks have run.
+
+        Cancelling leaves it pending.
+        """
+        waiting: list[DeliveryBatch] = [*self.accumulator.calling, *self.accumulator.pending]
+        for batch in waiting:
             batch.demand()
-        for batch in list(self.accumulator.pending):
+        for batch in waiting:
             await settled(batch)
 
     def _sender_of(self, node_id: int) -> Sender:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ class Hooks:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+        self.calling: dict[DeliveryBatch, None] = {}
         self.demanded: list[DeliveryBatch] = []
         self.seen = 0
 

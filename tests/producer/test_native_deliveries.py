@@ -10,6 +10,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +48,8 @@ class Hooks:
 
     def __init__(self, loop: Any = None) -> None:
         self.loop = loop
+        self.thread = threading.get_ident()
+        self.calling: dict[Any, None] = {}
         self.asked: list[Any] = []
 
     def demand(self, batch: Any) -> None:
