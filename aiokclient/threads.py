@@ -11,40 +11,111 @@ shared by all clients of the process:
 
 The application's own functions (assignors, for example) run in the event loop's default executor.
 A caller that has a deadline bounds the wait for the returned future: waiting for a free thread
-counts against the deadline as well.
+counts against the deadline as well. A `Job` tells whether it was that.
+
+The threads are daemons: a call that hangs delays neither `asyncio.run` nor the interpreter at its
+exit. A forked process begins with new pools, since threads do not survive a fork.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from typing import Any, Generic, ParamSpec, TypeVar
 
-__all__ = ["run", "run_blocking"]
+__all__ = ["Job", "run", "run_blocking"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 BLOCKING_THREADS = 32
+"""Threads for calls that wait; they cost memory only."""
 
 
-class _Pool:
-    """A thread pool that is created at first use, and created again in a forked process."""
+class _Call(Future[Any]):
+    """A call of a function, and its outcome."""
 
-    def __init__(self, name: str, threads: int) -> None:
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__()
+        self._function: Callable[[], Any] | None = function
+
+    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
+        def tell(future: Future[Any]) -> None:
+            try:
+                fn(future)
+            except RuntimeError:
+                # The event loop was closed in the meantime: nothing waits for the outcome.
+                pass
+
+        super().add_done_callback(tell)
+
+    def perform(self) -> None:
+        function, self._function = self._function, None
+        if function is None or not self.set_running_or_notify_cancel():
+            return
+        try:
+            result = function()
+        except BaseException as error:
+            self.set_exception(error)
+        else:
+            self.set_result(result)
+
+
+class _Pool(Executor):
+    """An executor of daemon threads, each created when there is no idle one."""
+
+    def __init__(self, name: str, size: int) -> None:
         self._name = name
-        self._threads = threads
-        self._executor: ThreadPoolExecutor | None = None
-
-    def submit(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
-        return asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
+        self._size = size
+        self.forget()
 
     def forget(self) -> None:
-        """Drop the executor, whose threads do not exist in a forked process."""
-        self._executor = None
+        """Begin anew in a forked process, where the threads do not exist."""
+        self._lock = threading.Lock()
+        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads = 0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        call = _Call(lambda: fn(*args, **kwargs))
+        self._calls.put(call)
+        if not self._idle.acquire(blocking=False):
+            self._add_thread()
+        return call
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            if self._threads >= self._size:
+                return
+            name = f"{self._name}_{self._threads}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+            self._threads += 1
+
+    def _work(self) -> None:
+        while True:
+            call = self._calls.get()
+            call.perform()
+            del call  # An idle thread keeps nothing alive.
+            self._idle.release()
+
+
+class Job(Generic[T]):
+    """A function for a thread that knows whether a thread has begun it."""
+
+    __slots__ = ("_args", "_function", "begun")
+
+    def __init__(self, function: Callable[..., T], *args: object) -> None:
+        self._function = function
+        self._args = args
+        self.begun = False
+
+    def __call__(self) -> T:
+        self.begun = True
+        return self._function(*self._args)
 
 
 _computing = _Pool("aiokclient-compute", max(2, os.cpu_count() or 2))
@@ -56,7 +127,7 @@ def run(function: Callable[..., T], *args: object) -> asyncio.Future[T]:
 
     Synchronous. Cancelling the future does not stop a call that has begun.
     """
-    return _computing.submit(function, *args)
+    return asyncio.get_running_loop().run_in_executor(_computing, function, *args)
 
 
 def run_blocking(function: Callable[..., T], *args: object) -> asyncio.Future[T]:
@@ -64,7 +135,7 @@ def run_blocking(function: Callable[..., T], *args: object) -> asyncio.Future[T]
 
     Synchronous. Cancelling the future does not stop a call that has begun.
     """
-    return _blocking.submit(function, *args)
+    return asyncio.get_running_loop().run_in_executor(_blocking, function, *args)
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,26 +1,31 @@
-"""The owner of every background task of one client.
+"""The owner of every background task and callback of one client.
 
-One task holds an anyio task group, so that a client can be opened in one task and closed in
-another. A background task that dies is a bug or a fatal error: it is logged, kept as `failure`,
-and handed to whoever asked to know; the others run on until the client is closed.
+Its tasks belong to no other task, so that a client can be opened in one task and closed in another.
+They are plain asyncio tasks, each with an anyio cancel scope of its own: `spawn` is called from
+callbacks of the event loop, and anyio cannot be called there. They run in the context in which the
+supervisor was started, not in that of the call which happened to need them.
+
+A background task or callback that raises is a bug or a fatal error: it is logged, kept as
+`failure`, and passed to the `on_failure` callbacks; the others run until the client is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
-import anyio.abc
 
+from aiokclient.background import Callbacks, new_task
 from aiokclient.errors import ClosedError
 
 __all__ = ["Supervisor"]
 
 STOP_S = 2.0
-"""How long tasks that were cancelled may take to end before they are given up, and named."""
+"""Seconds that cancelled tasks may take to end before they are abandoned, and named in the log."""
 
 logger = logging.getLogger("aiokclient")
 
@@ -31,87 +36,101 @@ class Supervisor:
     def __init__(self, name: str) -> None:
         self.failure: BaseException | None = None
         self._name = name
-        self._group: anyio.abc.TaskGroup | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._callbacks: list[Callable[[BaseException], None]] = []
-        self._running: dict[anyio.CancelScope, str] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.Context()
+        self._stopping = False
+        self._on_failure: list[Callable[[BaseException], None]] = []
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
 
     @property
     def running(self) -> bool:
-        return self._group is not None
+        """Whether it has been started and not stopped."""
+        return self._loop is not None
+
+    @property
+    def callbacks(self) -> Callbacks:
+        """Callbacks in its loop; one that raises counts as a background task that died."""
+        if self._loop is None:
+            raise ClosedError(f"{self._name} is not running")
+        return Callbacks(self._loop, self.fail)
 
     async def start(self) -> None:
-        """Starts the supervising task. Cancelling it stops it again."""
-        self.failure = None
-        started = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._supervise(started), name=f"{self._name} supervisor")
-        try:
-            await started
-        except BaseException:
-            self._task.cancel()
-            raise
+        """Begin to accept tasks, in the running loop and in the present context."""
+        self.failure, self._stopping = None, False
+        self._context = contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
 
     async def stop(self) -> None:
-        """Cancels all tasks and waits until they have ended, at most STOP_S.
+        """Cancel all tasks and wait until they have ended, at most STOP_S.
 
         Idempotent. Cancelling it leaves the tasks cancelled.
         """
-        # One by one, in the order of their start: the group would take any order.
-        for scope in self._running:
+        self._stopping = True
+        for scope in list(self._scopes.values()):  # In the order in which they were started.
             scope.cancel()
-        if self._group is not None:
-            self._group.cancel_scope.cancel()
-        if self._task is None:
-            return
-        _, pending = await asyncio.wait([self._task], timeout=STOP_S)
+        try:
+            waited = [task for task in self._tasks if task is not asyncio.current_task()]
+            pending = (await asyncio.wait(waited, timeout=STOP_S))[1] if waited else set()
+        finally:
+            self._loop = None
         if pending:
-            names = ", ".join(self._running.values())
+            names = ", ".join(self._tasks[task] for task in waited if task in pending)
             logger.error("%s: tasks that do not end when cancelled: %s", self._name, names)
 
     def spawn(
         self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
     ) -> None:
-        """Runs `function(*args)` in a task of its own. Plain. Raises ClosedError after `stop`."""
-        if self._group is None:
+        """Run `function(*args)` in a task of its own, from the loop's next iteration on.
+
+        Synchronous, and allowed in callbacks of the loop. Raises ClosedError after `stop`.
+        """
+        if self._loop is None:
             raise ClosedError(f"{self._name} is not running")
-        self._group.start_soon(self._guard, function, args, name, name=f"{self._name}: {name}")
+        task = new_task(
+            self._loop,
+            self._run(function, args, name),
+            name=f"{self._name}: {name}",
+            context=self._context.copy(),
+        )
+        self._tasks[task] = name
+        task.add_done_callback(self._ended)
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> Callable[[], None]:
-        """`callback(error)` is called once, in the loop, when the first background task dies.
+        """Have `callback(error)` called once, in the loop, when the first background task dies.
 
-        Returns a function that takes the callback back.
+        Returns a function that removes the callback.
         """
         if self.failure is not None:
             callback(self.failure)
-        self._callbacks.append(callback)
-        return lambda: self._callbacks.remove(callback) if callback in self._callbacks else None
+        self._on_failure.append(callback)
+        return lambda: self._on_failure.remove(callback) if callback in self._on_failure else None
 
-    async def _supervise(self, started: asyncio.Future[None]) -> None:
-        try:
-            async with anyio.create_task_group() as group:
-                self._group = group
-                if not started.done():
-                    started.set_result(None)
-                await anyio.sleep_forever()
-        finally:
-            self._group = None
-
-    async def _guard(
+    async def _run(
         self, function: Callable[..., Coroutine[Any, Any, None]], args: tuple[Any, ...], name: str
     ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         with anyio.CancelScope() as scope:
-            self._running[scope] = name
+            self._scopes[task] = scope
+            if self._stopping:
+                scope.cancel()
             try:
                 await function(*args)
             except Exception as error:
                 self.fail(error, name)
             finally:
-                del self._running[scope]
+                del self._scopes[task]
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled():
+            task.exception()  # KeyboardInterrupt or SystemExit, which the loop itself has raised.
 
     def fail(self, error: Exception, name: str) -> None:
-        """A background task, or a callback that stands for one, has died of `error`. Plain."""
+        """Take note that a background task or a callback has died of `error`. Synchronous."""
         logger.error("%s: the task %r died", self._name, name, exc_info=error)
         if self.failure is None:
             self.failure = error
-            for callback in list(self._callbacks):
+            for callback in list(self._on_failure):
                 callback(error)

@@ -80,10 +80,11 @@ class ClassicMembership:
             settings,
             self,
             spawn=parts.spawn,
+            callbacks=parts.callbacks,
             report=parts.report,
             confirmed_changed=lambda confirmed: parts.changed(),
         )
-        self._watch = TopicWatch(parts.cluster, parts.topics, self._changed)
+        self._watch = TopicWatch(parts.cluster, parts.topics, self._changed, parts.callbacks)
         self._owned_in = -1
         self._ready = False
         self._engine.pause("nothing is subscribed to")

@@ -60,7 +60,10 @@ class Engine:
         self.moved = Signal()
         """Set when partitions or positions have changed."""
         self.buffer = FetchBuffer(config.fetch_max_bytes)
-        unpacker = Unpacker(self.buffer, deserializers, arrived.set, check_crcs=config.check_crcs)
+        self._callbacks = callbacks = supervisor.callbacks
+        unpacker = Unpacker(
+            self.buffer, deserializers, arrived.set, callbacks, check_crcs=config.check_crcs
+        )
         self.reader = Reader(subscription, self.buffer, unpacker, arrived, cluster.metrics, died)
         self.offsets = Offsets(cluster, config)
         report, spawn = self.reader.report, supervisor.spawn
@@ -72,6 +75,7 @@ class Engine:
             arrived=arrived.set,
             report=report,
             spawn=spawn,
+            callbacks=callbacks,
         )
         self._locator = Locator(
             cluster,
@@ -85,7 +89,7 @@ class Engine:
         self.group: Grouped | None = None
         self._follower: TopicFollower | None = None
         if config.group_id is not None:
-            self.group = Grouped(cluster, config, subscription, self.reader, spawn)
+            self.group = Grouped(cluster, config, subscription, self.reader, spawn, callbacks)
         else:
             self._follower = TopicFollower(
                 cluster,
@@ -109,7 +113,8 @@ class Engine:
         subscription = self._subscription
         for state in subscription.partitions.values():
             state.begin_again()  # A start before this one may have been cut short.
-        self._unsubscribe = self.cluster.updater.subscribe(self._observe)
+        subscription.begin(self._callbacks.soon)
+        self._unsubscribe = self.cluster.updater.subscribe(self._callbacks.guard(self._observe))
         subscription.part_known = self._has_part
         subscription.listen(self.moved.set)
         subscription.listen(self._want_assigned)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from aiokclient.background import Callbacks
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.config import ConsumerConfig
@@ -47,6 +48,7 @@ class Fetchers:
         arrived: Callable[[], None],
         report: Callable[[KafkaError], None],
         spawn: Callable[..., None],
+        callbacks: Callbacks,
     ) -> None:
         self.cluster = cluster
         self.options = FetchOptions(
@@ -62,6 +64,7 @@ class Fetchers:
         self.arrived = arrived
         self.report = report
         self._spawn = spawn
+        self._callbacks = callbacks
         self._subscription = subscription
         self._buffer = buffer
         self._fresh = EARLIEST if config.new_partitions == "earliest" else None
@@ -297,5 +300,5 @@ class Fetchers:
                 return state.preferred
             state.preferred = -1
             # The leader's fetcher may be asleep, or not even there.
-            asyncio.get_running_loop().call_soon(self.changed)
+            self._callbacks.soon(self.changed)
         return state.leader

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from aiokclient.background import Callbacks
 from aiokclient.consumer.auto_commit import AutoCommit
 from aiokclient.consumer.classic import ClassicMembership
 from aiokclient.consumer.commits import Commits
@@ -62,6 +63,7 @@ class Grouped:
         subscription: SubscriptionState,
         reader: Reader,
         spawn: Callable[..., None],
+        callbacks: Callbacks,
     ) -> None:
         self._subscription = subscription
         self._reader = reader
@@ -116,6 +118,7 @@ class Grouped:
             report=self._report,
             changed=self._renamed,
             spawn=spawn,
+            callbacks=callbacks,
             owner=self,
             rewinds=self._rewinds,
         )

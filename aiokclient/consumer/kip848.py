@@ -174,7 +174,7 @@ class Kip848Membership:
         parts = self._parts
         parts.spawn(self._reconcile, name="partitions of the group")
         parts.spawn(self._learn_session, name="session of the group")
-        unsubscribe = parts.cluster.updater.subscribe(self._observe)
+        unsubscribe = parts.cluster.updater.subscribe(parts.callbacks.guard(self._observe))
         try:
             while not self._ended:
                 if self.state is State.OUT and self._subscription:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokclient.background import Callbacks
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.known_topics import KnownTopics
@@ -145,6 +146,8 @@ class MembershipParts:
     """`metadata` or `confirmed_until` are different: commits and the reader look again."""
     spawn: Callable[..., None]
     """`spawn(function, *args, name=...)`: a background task of the consumer."""
+    callbacks: Callbacks
+    """Callbacks in the loop; one that raises fails the consumer."""
     owner: Hashable
     """Owns the connections: heartbeats and commits share one (Purpose.GROUP)."""
     rewinds: Rewinds | None = None

@@ -69,6 +69,7 @@ class SubscriptionState:
         self._by_hand: dict[TopicPartition, None] = {}
         self._subscribed: dict[TopicPartition, None] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._soon: Callable[[Callable[[], None]], None] = lambda call: call()
         self._pending = False
         self.settle: Callable[[], None] = lambda: None
         """Called before positions are read or moved: the reader writes down what it has handed
@@ -79,6 +80,10 @@ class SubscriptionState:
     def listen(self, callback: Callable[[], None]) -> None:
         """Has `callback` called soon after partitions, positions or pauses have changed."""
         self._listeners.append(callback)
+
+    def begin(self, soon: Callable[[Callable[[], None]], None]) -> None:
+        """Have the listeners called through `soon`, which is supervised."""
+        self._soon, self._pending = soon, False
 
     def unlisten(self) -> None:
         """Nobody listens any more."""
@@ -91,7 +96,7 @@ class SubscriptionState:
         self.touched()
         if not self._pending and self._listeners:
             self._pending = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            self._soon(self.flush)
 
     def flush(self) -> None:
         """Tells them now, if there is anything to tell."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from aiokclient.background import Callbacks
 from aiokclient.consumer.assignors import AssignmentCluster
 
 if TYPE_CHECKING:
@@ -36,17 +37,23 @@ class TopicWatch:
     """
 
     def __init__(
-        self, cluster: ClusterClient, topics: KnownTopics, changed: Callable[[bool], None]
+        self,
+        cluster: ClusterClient,
+        topics: KnownTopics,
+        changed: Callable[[bool], None],
+        callbacks: Callbacks,
     ) -> None:
         self._cluster = cluster
         self._topics = topics
         self._changed = changed
+        self._callbacks = callbacks
         self._matched: list[str] | None = None
         self._assigned: Layout | None = None
         self._seen: tuple[object, object] | None = None
         self._first = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._unsubscribe = cluster.updater.subscribe(lambda old, new: self._observe(new))
+        observe = callbacks.guard(lambda old, new: self._observe(new))
+        self._unsubscribe = cluster.updater.subscribe(observe)
 
     def stop(self) -> None:
         """Watches no more. Plain."""
@@ -81,14 +88,13 @@ class TopicWatch:
             self._forget()
         elif picture != self._seen:
             self._seen = picture
-            loop = asyncio.get_running_loop()
-            now = loop.time()
+            now = asyncio.get_running_loop().time()
             if self._timer is None:
                 self._first = now
             else:
                 self._timer.cancel()
             when = min(now + QUIET_S, self._first + LONGEST_S)
-            self._timer = loop.call_at(when, self._report)
+            self._timer = self._callbacks.at(when, self._report)
 
     def _picture(self, metadata: ClusterMetadata) -> tuple[object, object]:
         """What the two things compared would be by this metadata."""

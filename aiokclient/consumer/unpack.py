@@ -13,6 +13,7 @@ from functools import partial
 from operator import length_hint
 from typing import Final
 
+from aiokclient.background import Callbacks
 from aiokclient.consumer.deserialize import Deserializers, RawRecord
 from aiokclient.consumer.effort import CONTENT, is_light
 from aiokclient.consumer.fetch_buffer import Damage, Decoded, FetchBuffer, PartitionFetch
@@ -105,12 +106,14 @@ class Unpacker:
         buffer: FetchBuffer,
         deserializers: Deserializers,
         wake: Callable[[], None],
+        callbacks: Callbacks,
         *,
         check_crcs: bool = True,
     ) -> None:
         self._buffer = buffer
         self._deserializers = deserializers
         self._wake = wake
+        self._callbacks = callbacks
         self._check_crcs = check_crcs
         self.limits: Mapping[PartitionState, int] = {}
         """Offsets at which an iteration to the end stops."""
@@ -197,10 +200,7 @@ class Unpacker:
         )
 
     def _start(self, fetch: PartitionFetch, batch: RecordBatch) -> asyncio.Future[list[RawRecord]]:
-        loop = asyncio.get_running_loop()
-        job = loop.run_in_executor(None, self._work(fetch, batch))
-        job.add_done_callback(self._finished)
-        return job
+        return self._callbacks.in_thread(self._work(fetch, batch), then=self._finished)
 
     def _start_ahead(self, fetch: PartitionFetch) -> None:
         """While the program is busy with this batch, a thread may decode the next."""

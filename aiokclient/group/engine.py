@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from aiokclient.background import Callbacks
 from aiokclient.errors import FencedInstanceIdError
 from aiokclient.group.handler import GroupHandler, GroupSettings
 from aiokclient.group.heart import Heart
@@ -55,6 +56,7 @@ class GroupEngine:
         handler: GroupHandler,
         *,
         spawn: Spawn,
+        callbacks: Callbacks,
         report: Callable[[Exception], None],
         confirmed_changed: Callable[[bool], None] = lambda confirmed: None,
     ) -> None:
@@ -72,6 +74,7 @@ class GroupEngine:
             told=self._told,
             report=report,
             changed=lambda: confirmed_changed(self._heart.confirmed),
+            callbacks=callbacks,
         )
         spawn(self._heart.run, name="heartbeats")
         config = cluster.config
@@ -88,6 +91,7 @@ class GroupEngine:
             heart=self._heart,
             report=report,
             rejoin=self.rejoin,
+            callbacks=callbacks,
         )
         self._wanted_in = True
         self._rejoin_reason: str | None = None

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
+from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError
 from aiokclient.group import wire
@@ -51,6 +52,7 @@ class Heart:
         told: Callable[[GroupMetadata, Event | None], None],
         report: Callable[[Exception], None],
         changed: Callable[[], None],
+        callbacks: Callbacks,
     ) -> None:
         self.member = GroupMetadata(settings.group_id)
         self.last_answer_at = -math.inf
@@ -63,6 +65,7 @@ class Heart:
         self._told = told
         self._report = report
         self._changed = changed
+        self._callbacks = callbacks
         self._interval_s = settings.heartbeat_interval_ms / 1000
         self._session_s = settings.session_timeout_ms / 1000
         self._due = asyncio.Event()
@@ -104,7 +107,7 @@ class Heart:
         confirmed = self.confirmed
         if confirmed:
             when = self.last_answer_at + self._session_s
-            self._timer = asyncio.get_running_loop().call_at(when, self._look)
+            self._timer = self._callbacks.at(when, self._look)
         if confirmed is not self._was_confirmed:
             self._was_confirmed = confirmed
             self._changed()

@@ -65,6 +65,7 @@ class MemberLife(Lifecycle):
             self._config.settings,
             handler,
             spawn=self._supervisor.spawn,
+            callbacks=self._supervisor.callbacks,
             report=handler.report,
             confirmed_changed=handler.confirmed_changed,
         )

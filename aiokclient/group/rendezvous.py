@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.background import Callbacks
 from aiokclient.errors import KafkaError
 from aiokclient.group import wire
 from aiokclient.group.failure import failure_in, failure_payload
@@ -58,6 +59,7 @@ class Rendezvous:
         heart: Heart,
         report: Callable[[Exception], None],
         rejoin: Callable[[str], None],
+        callbacks: Callbacks,
     ) -> None:
         self.nobody = GroupMetadata(settings.group_id, group_instance_id=settings.group_instance_id)
         self.generation = Generation(self.nobody, "", "", b"")
@@ -68,6 +70,7 @@ class Rendezvous:
         self._heart = heart
         self._report = report
         self._rejoin = rejoin
+        self._callbacks = callbacks
         config = cluster.config
         longest_s = config.retry_backoff_max_ms / 1000 * FAILED_ASSIGNMENTS
         self._backoff = Backoff(config.retry_backoff_ms / 1000, longest_s)
@@ -186,8 +189,7 @@ class Rendezvous:
         delay_s = self._backoff.delay(self._failures, self._cluster.clock.rng)
         self._failures += 1
         self._cancel_retry()
-        loop = asyncio.get_running_loop()
-        self._retry = loop.call_later(delay_s, self._rejoin, "the last assignment failed")
+        self._retry = self._callbacks.later(delay_s, self._rejoin, "the last assignment failed")
 
     def _cancel_retry(self) -> None:
         if self._retry is not None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
 from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.metrics import Metrics
@@ -30,7 +31,6 @@ from aiokclient.producer.delivery import DeliveryBatch
 from aiokclient.producer.failures import Failures
 from aiokclient.producer.memory import Memory, Place
 from aiokclient.producer.queue import PartitionQueue
-from aiokclient.producer.turns import Turns
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.record.compression import Compression
 from aiokclient.types import Headers
@@ -73,7 +73,7 @@ class Accumulator:
         self,
         config: ProducerConfig,
         loop: asyncio.AbstractEventLoop,
-        turns: Turns,
+        turns: Callbacks,
         clock: Clock,
         failures: Failures,
         metrics: Metrics,

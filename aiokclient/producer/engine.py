@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.policy import Scope
@@ -20,7 +21,6 @@ from aiokclient.producer.outcomes import Outcomes
 from aiokclient.producer.routing import Routing
 from aiokclient.producer.sender import Sender
 from aiokclient.producer.topic import Topic
-from aiokclient.producer.turns import Turns
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.senders: dict[int, Sender] = {}
-        self._turns = turns = Turns(loop, supervisor.fail)
+        self._turns = turns = Callbacks(loop, supervisor.fail)
         self.failures = Failures(loop, turns, cluster.clock, on_delivery_error)
         self.accumulator = Accumulator(
             config, loop, turns, cluster.clock, self.failures, cluster.metrics

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
 from aiokclient.errors import DeliveryErrors, KafkaError
 from aiokclient.producer.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.fairness import SLICE_S
-from aiokclient.producer.turns import Turns
 
 __all__ = ["Failures"]
 
@@ -39,7 +39,7 @@ class Failures:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        turns: Turns,
+        turns: Callbacks,
         clock: Clock,
         on_delivery_error: Callable[[Delivery], Any] | None,
     ) -> None:

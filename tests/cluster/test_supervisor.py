@@ -1,10 +1,15 @@
 """The owner of background tasks."""
 
 import asyncio
+import importlib
+import types
+from contextvars import ContextVar
+from functools import partial
 
 import anyio
 import pytest
 
+from aiokclient.background import Callbacks
 from aiokclient.cluster import supervisor as module
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.errors import ClosedError
@@ -91,3 +96,125 @@ async def test_a_task_that_does_not_end_is_named(
     assert "stubborn" in caplog.text
     release.set()
     await supervisor.stop()
+
+
+class OnlyInTasks(types.ModuleType):
+    """`sniffio` as it is when no other package sets its context variable."""
+
+    class AsyncLibraryNotFoundError(RuntimeError):
+        pass
+
+    current_async_library_cvar: ContextVar[str | None] = ContextVar("library", default=None)
+
+    @classmethod
+    def current_async_library(cls) -> str:
+        if asyncio.current_task() is None:
+            raise cls.AsyncLibraryNotFoundError("not in a task")
+        return "asyncio"
+
+
+async def test_a_callback_of_the_loop_starts_a_task_where_anyio_asks_sniffio(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module_name in ("anyio._core._eventloop", "anyio._core._synchronization"):
+        used = importlib.import_module(module_name)
+        monkeypatch.setattr(used, "sniffio", OnlyInTasks("sniffio"), raising=False)
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    done = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        async with anyio.create_task_group():
+            done.set_result(None)
+
+    asyncio.get_running_loop().call_soon(partial(supervisor.spawn, work, name="work"))
+    async with asyncio.timeout(10):
+        await done
+    await supervisor.stop()
+
+
+async def test_a_task_begins_after_the_call_that_starts_it_under_any_task_factory() -> None:
+    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", None))
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    order: list[str] = []
+
+    async def work() -> None:
+        order.append("begun")
+
+    supervisor.spawn(work, name="work")
+    order.append("spawned")
+    await asyncio.sleep(0)
+    assert order == ["spawned", "begun"]
+    await supervisor.stop()
+
+
+async def test_tasks_run_in_the_context_of_the_start() -> None:
+    supervisor = Supervisor("test")
+    request: ContextVar[str] = ContextVar("request", default="none")
+    await supervisor.start()
+    request.set("of a web server")
+    seen = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        seen.set_result(request.get())
+
+    supervisor.spawn(work, name="work")
+    assert await seen == "none"
+    await supervisor.stop()
+
+
+async def test_a_task_that_was_started_just_before_the_stop_is_cancelled() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    supervisor.spawn(work, name="work")
+    await supervisor.stop()
+    assert ended == ["cancelled"]
+
+
+async def test_a_callback_that_raises_counts_as_a_task_that_died(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unhandled: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: unhandled.append(context))
+
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError("bug")
+
+    def begin(callbacks: Callbacks, way: str) -> None:
+        match way:
+            case "soon":
+                callbacks.soon(bug)
+            case "soon_threadsafe":
+                callbacks.soon_threadsafe(bug)
+            case "at":
+                callbacks.at(loop.time(), bug)
+            case "later":
+                callbacks.later(0, bug)
+            case "in_thread":
+                callbacks.in_thread(int, then=bug)
+            case "guard":
+                callbacks.guard(bug)()
+            case "bound":
+                callbacks.bound(bug, 1)()
+
+    for way in ("soon", "soon_threadsafe", "at", "later", "in_thread", "guard", "bound"):
+        supervisor = Supervisor("test")
+        await supervisor.start()
+        failed = asyncio.Event()
+        supervisor.on_failure(lambda _, failed=failed: failed.set())  # type: ignore[misc]
+        begin(supervisor.callbacks, way)
+        async with asyncio.timeout(10):
+            await failed.wait()
+        assert isinstance(supervisor.failure, ZeroDivisionError), way
+        await supervisor.stop()
+    assert not unhandled

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from aiokclient import TopicPartition
+from aiokclient.background import Callbacks
 from aiokclient.consumer.deserialize import Deserializers
 from aiokclient.consumer.effort import CONTENT, RECORDS
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch, Slot
@@ -47,7 +48,12 @@ def fetched(
 def unpacker(
     buffer: FetchBuffer, wake: Callable[[], None] = lambda: None, **options: Any
 ) -> Unpacker:
-    return Unpacker(buffer, Deserializers(), wake, **options)
+    def failed(error: Exception, name: str) -> None:
+        raise error
+
+    no_loop: Any = None  # Threads alone need none.
+    callbacks = Callbacks(no_loop, failed)
+    return Unpacker(buffer, Deserializers(), wake, callbacks, **options)
 
 
 def offsets(chunk: Chunk | None) -> list[int]:

@@ -73,6 +73,7 @@ async def engine_in(world: World, handler: Handler, settings: GroupSettings = SE
         settings,
         handler,
         spawn=cluster.supervisor.spawn,
+        callbacks=cluster.supervisor.callbacks,
         report=handler.reported.append,
         confirmed_changed=handler.confirmed.append,
     )
@@ -288,7 +289,12 @@ def test_what_the_handler_raises_comes_out_of_run() -> None:
         cluster = ClusterClient(ClientConfig.build(world.options()))
         await cluster.start()
         engine = GroupEngine(
-            cluster, SETTINGS, handler, spawn=cluster.supervisor.spawn, report=print
+            cluster,
+            SETTINGS,
+            handler,
+            spawn=cluster.supervisor.spawn,
+            callbacks=cluster.supervisor.callbacks,
+            report=print,
         )
         with pytest.raises(ZeroDivisionError):
             await engine.run()

@@ -119,6 +119,7 @@ class Member:
                 report=self.reports.append,
                 changed=self._changed,
                 spawn=self.cluster.supervisor.spawn,
+                callbacks=self.cluster.supervisor.callbacks,
                 owner=self,
             )
         )

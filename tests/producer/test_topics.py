@@ -10,6 +10,7 @@ import pytest
 from ledger import Ledger
 from world import World, simulate
 
+from aiokclient.background import Callbacks
 from aiokclient.errors import (
     BufferExhaustedError,
     DeliveryErrors,
@@ -20,7 +21,6 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.producer.batch import ProducerBatch
-from aiokclient.producer.turns import Turns
 from aiokclient.protocol import ApiKey
 from aiokclient.record.murmur2 import murmur2, to_positive
 
@@ -56,15 +56,15 @@ def test_large_records_of_an_unknown_topic_are_compressed_where_they_are_sent_fr
 ) -> None:
     # A thread that still compresses a batch when its records move would spoil what they read.
     known: list[int | None] = []
-    in_thread = Turns.in_thread
+    in_thread = Callbacks.in_thread
 
-    def watched(turns: Turns, function: Any, *args: Any, then: Any) -> None:
+    def watched(turns: Callbacks, function: Any, *args: Any, then: Any) -> None:
         batch = function.__self__
         assert isinstance(batch, ProducerBatch)
         known.append(batch.queue.partition)
         in_thread(turns, function, *args, then=then)
 
-    monkeypatch.setattr(Turns, "in_thread", watched)
+    monkeypatch.setattr(Callbacks, "in_thread", watched)
     values = [b"%d" % i * 600_000 for i in range(5)]
 
     async def scenario(world: World) -> None:
@@ -95,13 +95,13 @@ def test_a_thread_compresses_what_would_hold_the_loop(
     codec: str, level: int | None, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    in_thread = Turns.in_thread
+    in_thread = Callbacks.in_thread
 
-    def watched(turns: Turns, function: Any, *args: Any, then: Any) -> None:
+    def watched(turns: Callbacks, function: Any, *args: Any, then: Any) -> None:
         sizes.append(function.__self__.builder.size)
         in_thread(turns, function, *args, then=then)
 
-    monkeypatch.setattr(Turns, "in_thread", watched)
+    monkeypatch.setattr(Callbacks, "in_thread", watched)
     values = [bytes(most * 1024 - 200), bytes(most * 1024)]
 
     async def scenario(world: World) -> None:

@@ -1,0 +1,99 @@
+"""Background work in an event loop: tasks that start later, and callbacks that are supervised.
+
+An event loop only logs what a callback raises, and continues. A client that relies on the callback
+would then wait forever. So everything that the library schedules with `call_soon`, `call_at`,
+`call_later` and `add_done_callback` goes through `Callbacks`, which reports what is raised to the
+owner of the client's background work (`Supervisor.fail`). No callback calls anyio: outside of a
+task anyio does not know which event loop runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from aiokclient import threads
+
+__all__ = ["Callbacks", "new_task"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def new_task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, T],
+    *,
+    name: str | None = None,
+    context: contextvars.Context | None = None,
+) -> asyncio.Task[T]:
+    """Create a task that begins at the loop's next iteration.
+
+    Unlike `loop.create_task`, it does so under `asyncio.eager_task_factory` as well, which would
+    run the coroutine before the caller has stored the task.
+    """
+    return asyncio.Task(coroutine, loop=loop, name=name, context=context)
+
+
+class Callbacks:
+    """Callbacks in one event loop; `failed(error, name)` is called when one of them raises."""
+
+    __slots__ = ("_failed", "_loop")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, failed: Callable[[Exception, str], None]
+    ) -> None:
+        self._loop = loop
+        self._failed = failed
+
+    def run(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call the function immediately. What it raises is reported, not raised."""
+        try:
+            function(*args, **kwargs)
+        except Exception as error:
+            called = getattr(function, "func", function)  # of a partial
+            self._failed(error, getattr(called, "__qualname__", repr(called)))
+
+    def guard(self, function: Callable[P, object]) -> Callable[P, None]:
+        """Return a function that calls this one and does not raise."""
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+            self.run(function, *args, **kwargs)
+
+        return guarded
+
+    def bound(self, function: Callable[..., object], *args: Any) -> Callable[..., None]:
+        """Return a guarded function whose first arguments are `args`."""
+        return partial(self.run, function, *args)
+
+    def soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call the function at the loop's next iteration."""
+        self._loop.call_soon(self.run, function, *args)
+
+    def soon_threadsafe(self, function: Callable[..., object], *args: Any) -> None:
+        """Call the function at the loop's next iteration; may be used in any thread.
+
+        Raises RuntimeError if the loop is closed.
+        """
+        self._loop.call_soon_threadsafe(self.run, function, *args)
+
+    def at(self, when: float, function: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        """Call the function at a time on the loop's clock."""
+        return self._loop.call_at(when, self.run, function, *args)
+
+    def later(
+        self, delay_s: float, function: Callable[..., object], *args: Any
+    ) -> asyncio.TimerHandle:
+        """Call the function after a number of seconds."""
+        return self._loop.call_later(delay_s, self.run, function, *args)
+
+    def in_thread(
+        self, function: Callable[..., T], *args: Any, then: Callable[[asyncio.Future[T]], None]
+    ) -> asyncio.Future[T]:
+        """Call the function in a thread of the library, then `then(future)` in the loop."""
+        future = threads.run(function, *args)
+        future.add_done_callback(self.guard(then))
+        return future
