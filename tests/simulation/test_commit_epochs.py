@@ -1,0 +1,132 @@
+"""Which leader epoch a commit names, and deliveries after a conversion outlasted the session."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from group_world import fill, member, part
+from world import World, simulate
+
+from aiokclient import OffsetAndMetadata, TopicPartition
+from aiokclient.protocol import ApiKey
+
+T0 = TopicPartition("t", 0)
+
+
+def fill_two_epochs(world: World) -> tuple[int, int]:
+    """Five records before a change of the leader, five after it; return their epochs."""
+    fill(world, 5)
+    world.cluster.move_leader("t", 0)
+    fill(world, 5)
+    older, newer = (world.cluster.records("t", 0)[index].leader_epoch for index in (0, 9))
+    assert older is not None
+    assert newer is not None
+    assert older < newer
+    return older, newer
+
+
+def epochs_of_commits(world: World) -> dict[int, int]:
+    """By offset, the epoch that the commits of it have named."""
+    return {
+        partition.committed_offset: partition.committed_leader_epoch
+        for request in world.requests(ApiKey.OFFSET_COMMIT)
+        for topic in request.message.topics
+        for partition in topic.partitions
+    }
+
+
+async def by_poll(consumer: Any) -> None:
+    for _ in range(2):
+        assert len(await consumer.poll(timeout=10, max_records=5)) == 5
+
+
+async def by_iteration(consumer: Any) -> None:
+    async for record in consumer:
+        if record.offset == 5:
+            return
+
+
+async def by_get(consumer: Any) -> None:
+    for _ in range(6):
+        assert await consumer.get(timeout=10)
+
+
+@pytest.mark.parametrize("read", [by_poll, by_iteration, by_get])
+def test_an_automatic_commit_names_the_epoch_of_the_processed_record(read: Any) -> None:
+    """The record being processed belongs to the next batch, which is of a newer epoch."""
+
+    async def scenario(world: World) -> None:
+        older, _ = fill_two_epochs(world)
+        async with member(world, auto_commit_interval_ms=1000) as consumer:
+            await read(consumer)
+            await asyncio.sleep(3)
+            assert epochs_of_commits(world)[5] == older
+
+    simulate(scenario, brokers=2)
+
+
+def test_a_commit_names_the_epoch_of_the_delivered_record() -> None:
+    async def scenario(world: World) -> None:
+        older, newer = fill_two_epochs(world)
+        async with member(world, enable_auto_commit=False) as consumer:
+            for offset, epoch in ((5, older), (7, newer), (10, newer)):
+                position = await consumer.position(T0)
+                await consumer.poll(timeout=10, max_records=offset - position)
+                assert consumer.consumed() == {T0: OffsetAndMetadata(offset, "", epoch)}
+                await consumer.commit()
+            assert epochs_of_commits(world) == {5: older, 7: newer, 10: newer}
+
+    simulate(scenario, brokers=2)
+
+
+def test_tracked_never_commits_an_offset_with_an_older_epoch_than_its_record() -> None:
+    async def scenario(world: World) -> None:
+        older, newer = fill_two_epochs(world)
+        async with member(world, enable_auto_commit=False) as consumer:
+            taken: list[Any] = []
+            async for record in consumer.tracked():
+                taken.append(record)
+                if len(taken) == 10:
+                    break
+            told = []
+            for record in taken:
+                told.append(consumer.consumed()[T0])
+                consumer.done(record)
+            assert [(to.offset, to.leader_epoch) for to in told] == [
+                (offset, older if offset < 5 else newer) for offset in range(10)
+            ]
+            assert consumer.consumed() == {T0: OffsetAndMetadata(10, "", newer)}
+
+    simulate(scenario, brokers=2)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
+    protocol: str,
+) -> None:
+    options: dict[str, Any] = {"group_protocol": protocol, "session_timeout_ms": 45_000}
+    options["heartbeat_interval_ms"] = 3000
+
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        async with member(world, place="m", max_poll_interval_ms=600_000, **options) as consumer:
+            assert consumer._engine is not None
+            reader = consumer._engine.reader
+            convert = reader._convert
+
+            async def slow(*args: Any, **kwargs: Any) -> Any:
+                converted = await convert(*args, **kwargs)
+                part(world, "m")
+                world.sim.loop.leap(100)
+                return converted
+
+            reader._convert = slow  # type: ignore[method-assign]
+            batches = consumer.arrow_batches()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(batches), 60)
+            reader._convert = convert  # type: ignore[method-assign]
+            world.network.heal()
+            table = await asyncio.wait_for(anext(batches), 60)
+            assert table.num_rows == 10
+
+    simulate(scenario)
