@@ -10,16 +10,18 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from aiokclient.consumer.positions import PartitionState, Withheld
 from aiokclient.errors import KafkaError
+from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Decision, Scope, decide
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.commits import Commits
     from aiokclient.consumer.subscription import SubscriptionState
 
@@ -35,16 +37,16 @@ class AutoCommit:
 
     def __init__(
         self,
+        config: ConsumerConfig,
         subscription: SubscriptionState,
         commits: Commits,
-        *,
-        enabled: bool,
-        interval_ms: int,
+        time: Callable[[], float],
     ) -> None:
-        self.enabled = enabled
+        self._log = LimitedLog(logger, time)
+        self.enabled = config.enable_auto_commit
         self._subscription = subscription
         self._commits = commits
-        self._interval_s = max(interval_ms / 1000, SHORTEST_S)
+        self._interval_s = max(config.auto_commit_interval_ms / 1000, SHORTEST_S)
 
     async def run(self) -> None:
         """Commits at the interval until it is cancelled."""
@@ -55,10 +57,11 @@ class AutoCommit:
                 # What fails is tried again the next time, with what is processed by then.
                 refused = await self.commit(states, self._interval_s, attempts=1)
             except KafkaError as failure:
-                logger.info("automatic commit: %s", failure)
+                self._log.write(logging.INFO, "automatic commit", "automatic commit: %s", failure)
             else:
                 for tp, error in list(refused.items())[:1]:
-                    logger.log(_gravity(error), "automatic commit of %s: %s", tp, error)
+                    text = "automatic commit of %s: %s"
+                    self._log.write(_gravity(error), (tp, type(error)), text, tp, error)
 
     async def commit(
         self, states: Iterable[PartitionState], timeout: float, *, attempts: float = math.inf

@@ -34,6 +34,7 @@ from aiokclient.errors import FencedInstanceIdError, KafkaError
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.states import MemberState
+from aiokclient.limited_log import LimitedLog
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class ClassicMembership:
             confirmed_changed=lambda confirmed: parts.changed(),
         )
         self._watch = TopicWatch(parts.cluster, parts.topics, self._changed, parts.callbacks)
+        self._log = LimitedLog(logger, parts.cluster.clock.monotonic)
         self._owned_in = -1
         self._ready = False
         self._engine.pause("nothing is subscribed to")
@@ -243,7 +245,8 @@ class ClassicMembership:
         """Nothing is this member's any more."""
         self._parts.changed()
         if owned := self._reconciler.owned():
-            logger.warning("group %s: all is lost: %s", self._engine.settings.group_id, reason)
+            text, group_id = "group %s: all is lost: %s", self._engine.settings.group_id
+            self._log.write(logging.WARNING, ("lost", reason), text, group_id, reason)
             await self._reconciler.lose(owned)
 
     # -- steps
@@ -260,7 +263,7 @@ class ClassicMembership:
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
         except KafkaError as error:
-            logger.info("a rebalance goes by older metadata: %s", error)
+            self._log.write(logging.INFO, "look", "a rebalance goes by older metadata: %s", error)
 
 
 def assignment_with(given: MemberAssignment, wanted: orders.Orders) -> bytes:

@@ -35,6 +35,7 @@ from aiokclient.errors import (
     StaleMemberEpochError,
     UnknownMemberIdError,
 )
+from aiokclient.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -123,6 +124,7 @@ class Commits:
         self._joins = joins
         self._in_listener = in_listener
         self.lost = LostRecords(subscription.partitions)
+        self._log = LimitedLog(logger, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
         self._tickets = 0
         self._stored: dict[TopicPartition, int] = {}
@@ -379,7 +381,8 @@ class Commits:
             try:
                 await self._cluster.updater.refresh(unknown, timeout=self._request_s)
             except KafkaError as error:
-                logger.info("the topics %s are not known: %s", ", ".join(unknown), error)
+                text, names = "the topics %s are not known: %s", ", ".join(unknown)
+                self._log.write(logging.INFO, ("topics", names), text, names, error)
 
     def _judge(
         self, tp: TopicPartition, error: KafkaError, scope: Scope, attempt: int, remaining: float

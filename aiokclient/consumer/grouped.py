@@ -81,18 +81,16 @@ class Grouped:
             in_listener=reader.turnstile.listener_calls.is_inside,
             owner=self._owner,
         )
-        enabled = config.enable_auto_commit
-        interval_ms, interval_s = config.auto_commit_interval_ms, config.max_poll_interval_ms / 1000
-        self._auto_commit = AutoCommit(
-            subscription, self.commits, enabled=enabled, interval_ms=interval_ms
-        )
+        interval_s = config.max_poll_interval_ms / 1000
+        time = cluster.clock.monotonic
+        self._auto_commit = AutoCommit(config, subscription, self.commits, time)
         self._starts = Starts(
             cluster,
             config,
             subscription,
             self.commits,
             self.topics,
-            commits_first=enabled,
+            commits_first=config.enable_auto_commit,
             report=self._report,
         )
         self.rebalancer = Rebalancer(

@@ -42,6 +42,7 @@ from aiokclient.consumer.kip848_states import (
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import Subscription
 from aiokclient.errors import AuthorizationError, IllegalStateError, KafkaError
+from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Decision
 from aiokclient.types import GroupMetadata
 
@@ -58,6 +59,12 @@ logger = logging.getLogger("aiokclient.consumer")
 
 FAREWELLS = 3
 """So many attempts are made to tell the coordinator that the member leaves."""
+
+FREE = 5
+"""So many heartbeats in a row are sent at once because there is something to say."""
+
+SHORTEST_S = 0.1
+"""The shortest interval between heartbeats, whatever the coordinator wants."""
 
 PATIENCE = 0.5
 """Part of the session timeout after which an unanswered heartbeat is sent on a new connection."""
@@ -92,7 +99,10 @@ class Kip848Membership:
         self._link = Link(cluster, config.group_id, parts.owner)
         self._session_s = config.session_timeout_ms / 1000
         self._knows_session = False
-        self._interval_s = config.heartbeat_interval_ms / 1000
+        self._usual_s = self._interval_s = config.heartbeat_interval_ms / 1000
+        self._early = 0
+        """Heartbeats in a row that had something to say."""
+        self._log = LimitedLog(logger, self._clock.monotonic)
         self._answered_at = -math.inf
         self._due = self._not_before = -math.inf
         self._told_at = -math.inf
@@ -216,8 +226,9 @@ class Kip848Membership:
             if life != self._life or self.state not in BEATING:
                 return
             member = GroupMetadata(self._group_id, self._epoch, self._member_id)
-            told = self._holdings.told()
-            request = self._heartbeats.beat(member, self._wanted(), told)
+            told, wanted = self._holdings.told(), self._wanted()
+            self._early = 0 if self._heartbeats.said(wanted, told) else self._early + 1
+            request = self._heartbeats.beat(member, wanted, told)
             sent_at = self._clock.monotonic()
             answer = await self._link.send(request, min(request_s, self._session_s * PATIENCE))
         except KafkaError as error:
@@ -229,16 +240,30 @@ class Kip848Membership:
             self._answered(answer, sent_at)
 
     def _answered(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
+        if self._epoch > JOIN:
+            self._link.succeeded()
         self._epoch = answer.member_epoch
-        self._interval_s = answer.heartbeat_interval_ms / 1000
+        self._interval_s = self._interval(answer.heartbeat_interval_ms)
         self._answered_at = sent_at
         self._due, self._not_before = sent_at + self._interval_s, -math.inf
+        if self._early > FREE:
+            self._not_before = sent_at + self._link.pause_s(self._early - FREE)
         if answer.assignment is not None:
             target = places_of(answer.assignment.topic_partitions)
             if target != self._holdings.target:
                 self._holdings.target, self._told_at = target, sent_at
         self._apply(Event.TOLD if self._holdings.differs() else Event.SETTLED)
         self._parts.changed()
+
+    def _interval(self, wanted_ms: int) -> float:
+        """Return the seconds between two heartbeats: what the coordinator wants, within reason."""
+        if wanted_ms <= 0:
+            text = "group %s: the coordinator asks for a heartbeat every %d ms. Using %.1f s"
+            self._log.write(
+                logging.WARNING, "interval", text, self._group_id, wanted_ms, self._usual_s
+            )
+            return self._usual_s
+        return max(min(wanted_ms / 1000, self._session_s * PATIENCE), SHORTEST_S)
 
     def _refused(self, error: KafkaError) -> None:
         action = self._link.failed(error)
@@ -247,7 +272,8 @@ class Kip848Membership:
         if event is None and action.decision is Decision.RECOVER:
             event = Event.FENCED
         if event is Event.FENCED:
-            logger.info("group %s: the membership is over: %s", self._group_id, error)
+            text = "group %s: the membership is over: %s"
+            self._log.write(logging.INFO, ("over", error.code), text, self._group_id, error)
             self._apply(event)
         elif isinstance(error, AuthorizationError):
             # It may be granted yet; until then the program is told at every request.

@@ -70,8 +70,18 @@ class Link:
         error = error_for(response.error_code, message, api=API, broker=connection.node_id)
         if error is not None:
             raise error
-        self._failures = 0
         return response
+
+    def succeeded(self) -> None:
+        """A member was answered: the next failure is the first one. Plain.
+
+        Not for one that joins: whoever is taken in and thrown out again and again must slow down.
+        """
+        self._failures = 0
+
+    def pause_s(self, attempt: int) -> float:
+        """Return how long to wait before a heartbeat that is one of too many. Plain."""
+        return self._backoff.delay(attempt, self._cluster.clock.rng)
 
     def failed(self, error: KafkaError) -> Action:
         """What to do about an attempt that failed; what is known of the way is put right. Plain."""

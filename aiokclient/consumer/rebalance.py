@@ -27,6 +27,7 @@ import anyio
 from aiokclient.consumer.listener import ListenerCalls, tell
 from aiokclient.consumer.positions import PartitionState, Withheld
 from aiokclient.errors import KafkaError
+from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Decision, Scope, decide
 from aiokclient.types import TopicPartition
 
@@ -68,6 +69,7 @@ class Rebalancer:
         self._released = released
         self._report = report
         self._overdue = overdue
+        self._log = LimitedLog(logger, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
         self._bound = math.inf
         self._closed = False
@@ -111,7 +113,7 @@ class Rebalancer:
             added = [tp for tp in dict.fromkeys(tps) if tp not in owned]
             if self._closed or not added:
                 return
-            logger.info("assigned: %s", _named(added))
+            self._say("assigned", added)
             self._counts["assigned"].add(len(added))
             self._subscription.assign_subscribed(dict.fromkeys([*owned, *added]))
             states = self._subscription.chosen(added)
@@ -146,6 +148,10 @@ class Rebalancer:
 
     # -- steps
 
+    def _say(self, how: str, tps: Sequence[TopicPartition]) -> None:
+        named = _named(tps)
+        self._log.write(logging.INFO, (how, named), "%s: %s", how, named)
+
     def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
         owned = dict.fromkeys(self.owned())
         partitions = self._subscription.partitions
@@ -171,14 +177,16 @@ class Rebalancer:
         try:
             refused = await self._auto_commit.commit(states, timeout)
         except KafkaError as failure:
-            logger.warning("what is processed could not be committed: %s", failure)
+            text = "what is processed could not be committed: %s"
+            self._log.write(logging.WARNING, ("commit", type(failure)), text, failure)
             return False
         verdicts = [self._is_member(tp, error) for tp, error in refused.items()]
         return all(verdicts)
 
     def _is_member(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Whether this is still a member, for all that a refused commit tells."""
-        logger.warning("what is processed of %s could not be committed: %s", tp, error)
+        text = "what is processed of %s could not be committed: %s"
+        self._log.write(logging.WARNING, ("commit", tp, type(error)), text, tp, error)
         action = decide(error, Scope.OFFSET_COMMIT, 0, 1.0, self._cluster.clock.rng)
         if action.decision is Decision.FAIL:
             self._report(error)
@@ -188,7 +196,7 @@ class Rebalancer:
         tps = [state.tp for state in states]
         if not tps:
             return
-        logger.info("%s: %s", how, _named(tps))
+        self._say(how, tps)
         self._counts[how].add(len(tps))
         if how == "revoked":
             await self._tell("on_revoked", tps)

@@ -38,6 +38,12 @@ ID_S = 5.0
 """So long a member that is to leave waits for the id that it has just asked for. Brokers give it at
 once, those before Kafka 2.2 with the generation, the first of which they hold back for 3 s."""
 
+STEADY_S = 5.0
+"""A generation that has lasted so long shows that joining works: the next failure is the first."""
+
+FREE = 5
+"""So many times in a row a member starts over without waiting, where Kafka's protocol does."""
+
 LEAVING_S = 1.0
 """So long a member that has failed tries to leave."""
 
@@ -80,7 +86,8 @@ class GroupEngine:
         config = cluster.config
         first_s, longest_s = config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
         self._backoff = Backoff(first_s, longest_s)
-        self._attempt = 0
+        self._attempt = self._repeated = 0
+        self._synced_at = math.inf
         self._not_before = 0.0
         self._link = Link(cluster, settings, owner=self)
         self._rendezvous = Rendezvous(
@@ -218,6 +225,9 @@ class GroupEngine:
 
     async def _go(self, event: Event, row: Row) -> None:
         before, self.state = self.state, row.state
+        if asyncio.get_running_loop().time() >= self._synced_at + STEADY_S:
+            self._attempt = self._repeated = 0
+            self._synced_at = math.inf
         logger.debug("group %s: %s, %s -> %s", self._id, event.value, before.value, row.state.value)
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
             self._leaver = self._member
@@ -310,6 +320,11 @@ class GroupEngine:
         # Not slept here, where nothing could cut it short.
         self._not_before = asyncio.get_running_loop().time() + delay_s
 
+    async def _back_off_repeated(self, reason: str) -> None:
+        self._repeated += 1
+        if self._repeated > FREE:
+            await self._back_off(reason)
+
     # -- steps ------------------------------------------------------------------------------
 
     async def _wait_out(self) -> Event:
@@ -336,7 +351,7 @@ class GroupEngine:
     async def _sync(self) -> Event:
         event = await self._rendezvous.sync()
         if event in (Event.SYNCED, Event.UNASSIGNED):
-            self._attempt = 0
+            self._synced_at = asyncio.get_running_loop().time()
             self.rebalance_deadline = math.inf
         return event
 
@@ -398,6 +413,7 @@ EFFECTS: Mapping[Effect, Callable[[GroupEngine, str], Coroutine[Any, Any, None]]
     Effect.FORGET_ID: GroupEngine._forget_id,
     Effect.LOSE: GroupEngine._lose,
     Effect.BACK_OFF: GroupEngine._back_off,
+    Effect.BACK_OFF_REPEATED: GroupEngine._back_off_repeated,
 }
 
 REASONS: Mapping[Event, str] = {

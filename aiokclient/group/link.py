@@ -16,6 +16,7 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.group import wire
 from aiokclient.group.handler import GroupSettings
+from aiokclient.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Scope
 from aiokclient.types import GroupMetadata
@@ -42,20 +43,37 @@ class Link:
         self._settings = settings
         self._owner = owner
         self._target = Coordinator("group", settings.group_id)
+        self._request_s = cluster.config.request_timeout_ms / 1000
+        self._log = LimitedLog(logger, cluster.clock.monotonic)
 
-    async def park(self, request: Any) -> Any:
-        """The coordinator's answer to JoinGroup or SyncGroup, sent again while that may help.
+    async def join(self, request: Any) -> Any:
+        """Return the response to JoinGroup, for which the coordinator may wait a whole rebalance.
+
+        As `_park`.
+        """
+        timeout_s = self._settings.rebalance_timeout_ms / 1000 + MARGIN_S
+        return await self._park(request, max(timeout_s, self._request_s))
+
+    async def sync(self, request: Any) -> Any:
+        """Return the response to SyncGroup, for which only the leader's assignment is awaited.
+
+        It is sent again after the request timeout: a response that is lost on an open connection
+        must not cost more than that. As `_park`.
+        """
+        return await self._park(request, self._request_s)
+
+    async def _park(self, request: Any, timeout_s: float) -> Any:
+        """Return the coordinator's response; send the request again while that may help.
 
         Raises what the policy does not retry. Cancelled, it closes the connection.
         """
-        timeout_s = self._settings.rebalance_timeout_ms / 1000 + MARGIN_S
         answered = False
         try:
             answer = await self._cluster.request(
                 request,
                 self._target,
                 timeout=math.inf,
-                attempt_timeout=max(timeout_s, self._cluster.config.request_timeout_ms / 1000),
+                attempt_timeout=timeout_s,
                 scope=Scope.GROUP,
                 check=wire.unexpected,
                 purpose=Purpose.JOIN,
@@ -110,7 +128,8 @@ class Link:
                 continue
             except KafkaError as error:
                 # The coordinator finds out by itself when the session is over.
-                logger.info("group %s: could not leave: %s", self._settings.group_id, error)
+                text, group_id = "group %s: could not leave: %s", self._settings.group_id
+                self._log.write(logging.INFO, "leave", text, group_id, error)
                 return
 
     def end_parking(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import Callbacks
@@ -22,6 +22,7 @@ from aiokclient.group.failure import failure_in, failure_payload
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
 from aiokclient.group.refusal import explain
 from aiokclient.group.states import CODES, Event
+from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.types import GroupMetadata
 
@@ -75,6 +76,7 @@ class Rendezvous:
         longest_s = config.retry_backoff_max_ms / 1000 * FAILED_ASSIGNMENTS
         self._backoff = Backoff(config.retry_backoff_ms / 1000, longest_s)
         self._failures = 0
+        self._log = LimitedLog(logger, cluster.clock.monotonic)
         self._retry: asyncio.TimerHandle | None = None
         self._offered: list[tuple[str, bytes]] = []
         self._assignments: dict[str, bytes] | None = None
@@ -105,7 +107,7 @@ class Rendezvous:
             reason,
         )
         sent_at = self._cluster.clock.monotonic()
-        answer = await self._park(request)
+        answer = await self._park(self._link.join, request)
         if isinstance(answer, Event):
             return answer
         event = CODES.get(answer.error_code)
@@ -144,7 +146,8 @@ class Rendezvous:
             self._assignments = await self._assign(generation)
         sent_at = self._cluster.clock.monotonic()
         answer = await self._park(
-            wire.sync(generation.metadata, protocol_type, generation.protocol, self._assignments)
+            self._link.sync,
+            wire.sync(generation.metadata, protocol_type, generation.protocol, self._assignments),
         )
         if isinstance(answer, Event):
             return answer
@@ -180,7 +183,8 @@ class Rendezvous:
             # The handler's, whatever it is: the program sees it, and all members are told.
             self._report(error)
             group_id = self._settings.group_id
-            logger.warning("group %s: the assignment failed: %r", group_id, error)
+            text = "group %s: the assignment failed: %r"
+            self._log.write(logging.WARNING, ("assign", repr(error)), text, group_id, error)
             self._retry_later()
             payload = failure_payload(self._handler.protocol_type, error)
             return {member.member_id: payload for member in generation.members}
@@ -198,16 +202,17 @@ class Rendezvous:
 
     # -- failures of requests ---------------------------------------------------------------
 
-    async def _park(self, request: Any) -> Any:
+    async def _park(self, send: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
         """The answer, or the event that stands for a failure."""
         try:
-            return await self._link.park(request)
+            return await send(request)
         except KafkaError as error:
             action = decide(error, Scope.GROUP, 0, 1.0, self._cluster.clock.rng)
             if action.decision is Decision.FAIL:
                 await explain(self._cluster, request, error)
                 return self._refused(error)
-            logger.info("group %s: joining failed: %s", self._settings.group_id, error)
+            text, group_id = "group %s: joining failed: %s", self._settings.group_id
+            self._log.write(logging.INFO, ("join", type(error)), text, group_id, error)
             return Event.FAULT
 
     def _refused(self, error: KafkaError) -> Event:

@@ -34,6 +34,10 @@ only wants to assign anew goes from PREPARING straight to SYNCING. Followers can
 any other rebalance and go the same way: if it was another, SyncGroup is answered that a rebalance
 is going on, and they join.
 
+What a coordinator repeats without end must not keep the member busy without end: what starts over
+without waiting the first times waits when it happens again and again (BACK_OFF_REPEATED), and only
+a generation that has lasted for a while ends that.
+
 A member that is *lost* (unknown to the coordinator, of an old generation, fenced) has nothing any
 more: LOSE tells the handler, and all but the fenced one join anew. A rebalance keeps the member
 and what it holds: only PREPARING may give some of it up.
@@ -106,6 +110,7 @@ class Effect(Enum):
     FORGET_ID = "forget the member id and the generation"
     LOSE = "tell the handler that all it held is lost"
     BACK_OFF = "wait before the next step, longer each time"
+    BACK_OFF_REPEATED = "the same, once it has happened several times in a row"
 
 
 class Row(NamedTuple):
@@ -138,24 +143,24 @@ TABLE: dict[tuple[MemberState, Event], Row] = {
     (_S.OUT, _E.RESUMED): Row(_S.JOINING),
     (_S.OUT, _E.PAUSED): Row(_S.OUT),
     **{(_S.JOINING, event): row for event, row in _GONE.items()},
-    (_S.JOINING, _E.MEMBER_ID_REQUIRED): Row(_S.JOINING, (_F.TAKE_ID,)),
+    (_S.JOINING, _E.MEMBER_ID_REQUIRED): Row(_S.JOINING, (_F.TAKE_ID, _F.BACK_OFF_REPEATED)),
     (_S.JOINING, _E.JOINED): Row(_S.SYNCING),
     (_S.JOINING, _E.REBALANCE): Row(_S.JOINING, (_F.BACK_OFF,)),
     (_S.JOINING, _E.MOVED): Row(_S.JOINING),
     (_S.JOINING, _E.FAULT): Row(_S.JOINING, (_F.BACK_OFF,)),
-    (_S.JOINING, _E.REFUSED): Row(_S.LEAVING),
+    (_S.JOINING, _E.REFUSED): Row(_S.LEAVING, (_F.BACK_OFF_REPEATED,)),
     **{(_S.SYNCING, event): row for event, row in _GONE.items()},
     (_S.SYNCING, _E.SYNCED): Row(_S.BEGINNING),
     (_S.SYNCING, _E.UNASSIGNED): Row(_S.STABLE),
     # Its part was given up before it joined, and a new one it has not got.
-    (_S.SYNCING, _E.REBALANCE): Row(_S.JOINING),
+    (_S.SYNCING, _E.REBALANCE): Row(_S.JOINING, (_F.BACK_OFF_REPEATED,)),
     (_S.SYNCING, _E.MOVED): Row(_S.SYNCING),
     (_S.SYNCING, _E.FAULT): Row(_S.JOINING, (_F.BACK_OFF,)),
-    (_S.SYNCING, _E.REFUSED): Row(_S.LEAVING),
+    (_S.SYNCING, _E.REFUSED): Row(_S.LEAVING, (_F.BACK_OFF_REPEATED,)),
     **{(_S.BEGINNING, event): row for event, row in _GONE.items()},
     (_S.BEGINNING, _E.BEGAN): Row(_S.STABLE),
     **{(_S.STABLE, event): row for event, row in _GONE.items()},
-    (_S.STABLE, _E.REBALANCE): Row(_S.PREPARING),
+    (_S.STABLE, _E.REBALANCE): Row(_S.PREPARING, (_F.BACK_OFF_REPEATED,)),
     **{(_S.PREPARING, event): row for event, row in _GONE.items()},
     (_S.PREPARING, _E.PREPARED): Row(_S.JOINING),
     (_S.PREPARING, _E.RESYNCING): Row(_S.SYNCING),

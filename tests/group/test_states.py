@@ -9,7 +9,7 @@ ROWS = """
 out        resumed             joining
 out        paused              out
 joining    joined              syncing
-joining    member id required  joining    take id
+joining    member id required  joining    take id, back off repeated
 joining    rebalance           joining    back off
 joining    unknown member      joining    forget id, lose, back off
 joining    old generation      joining    forget generation, lose, back off
@@ -17,23 +17,23 @@ joining    fenced              fenced     forget id, lose
 joining    paused              leaving
 joining    moved               joining
 joining    fault               joining    back off
-joining    refused             leaving
+joining    refused             leaving    back off repeated
 syncing    synced              beginning
 syncing    unassigned          stable
-syncing    rebalance           joining
+syncing    rebalance           joining    back off repeated
 syncing    unknown member      joining    forget id, lose, back off
 syncing    old generation      joining    forget generation, lose, back off
 syncing    fenced              fenced     forget id, lose
 syncing    paused              leaving
 syncing    moved               syncing
 syncing    fault               joining    back off
-syncing    refused             leaving
+syncing    refused             leaving    back off repeated
 beginning  began               stable
 beginning  unknown member      joining    forget id, lose, back off
 beginning  old generation      joining    forget generation, lose, back off
 beginning  fenced              fenced     forget id, lose
 beginning  paused              leaving
-stable     rebalance           preparing
+stable     rebalance           preparing  back off repeated
 stable     unknown member      joining    forget id, lose, back off
 stable     old generation      joining    forget generation, lose, back off
 stable     fenced              fenced     forget id, lose
