@@ -30,6 +30,10 @@ _PREFIX = _LENGTH.size
 _HEADER_START = Layout(">hhi")
 _REQUEST_START = Layout(">ihhi")
 _SCRATCH = 64 * 1024
+_SPARE = 8
+"""Scratch buffers that are kept while no reader uses them."""
+_REMAINDER = 512
+"""Bytes of an incomplete frame that a reader copies out of a scratch buffer to return it."""
 _KEPT = 64 * 1024 * 1024
 """Bytes of memory of large frames that a reader keeps for the next ones."""
 _LULL = 16
@@ -47,14 +51,20 @@ class FrameReader:
     of a large one go straight to where they will stay, which may be memory of
     an earlier one that nobody holds any more.
 
+    Between two reads a reader holds no scratch buffer: all readers of the process share a few,
+    so that an idle connection costs next to nothing. A reader keeps one only while it holds a
+    good part of an incomplete frame.
+
     max_frame: bytes; may be changed at any time and holds for the next frame
+    kept: bytes of memory of large frames to keep for the next ones
     """
 
-    def __init__(self, max_frame: int) -> None:
+    def __init__(self, max_frame: int, *, kept: int = _KEPT) -> None:
         self.max_frame = max_frame
-        self._scratch = memoryview(bytearray(_SCRATCH))
+        self._scratch: memoryview | None = None
+        self._remainder = b""
         self._filled = 0
-        self._pool = BufferPool(_KEPT)
+        self._pool = BufferPool(kept)
         self._lull = 0
         self._frame: memoryview | None = None
         self._frame_filled = 0
@@ -63,7 +73,13 @@ class FrameReader:
         """Where the next bytes may be written; never empty."""
         if self._frame is not None:
             return self._frame[self._frame_filled :]
-        return self._scratch[self._filled :]
+        scratch = self._scratch
+        if scratch is None:
+            scratch = self._scratch = _take_scratch()
+            if self._remainder:
+                scratch[: self._filled] = self._remainder
+                self._remainder = b""
+        return scratch[self._filled :]
 
     def received(self, count: int) -> list[Buffer]:
         """The frames that ``count`` further bytes complete, without their lengths.
@@ -72,41 +88,61 @@ class FrameReader:
         before any memory is taken for it; the connection is of no use then.
         """
         if self._frame is None:
+            assert self._scratch is not None
             self._filled += count
-            return self._cut()
+            return self._cut(self._scratch)
         self._frame_filled += count
         if self._frame_filled < len(self._frame):
             return []
         frame, self._frame = self._frame, None
         return [frame]
 
-    def _cut(self) -> list[Buffer]:
+    def _cut(self, scratch: memoryview) -> list[Buffer]:
         frames: list[Buffer] = []
         start = 0
         while self._filled - start >= _PREFIX:
-            length = frame_length(self._scratch, start, self.max_frame)
+            length = frame_length(scratch, start, self.max_frame)
             begin = start + _PREFIX
             if length > self._filled - begin:
                 if length > _SCRATCH - _PREFIX:
-                    self._begin_large(begin, length)
+                    self._begin_large(scratch, begin, length)
                     start = self._filled
                 break
-            frames.append(bytes(self._scratch[begin : begin + length]))
+            frames.append(bytes(scratch[begin : begin + length]))
             start = begin + length
         rest = self._filled - start
-        if start and rest:
-            self._scratch[:rest] = bytes(self._scratch[start : self._filled])
+        if rest <= _REMAINDER:
+            self._remainder = bytes(scratch[start : self._filled])
+            self._scratch = None
+            _return_scratch(scratch)
+        elif start:
+            scratch[:rest] = bytes(scratch[start : self._filled])
         self._filled = rest
         self._lull += 1
         if self._lull == _LULL:
             self._pool.clear()
         return frames
 
-    def _begin_large(self, begin: int, length: int) -> None:
+    def _begin_large(self, scratch: memoryview, begin: int, length: int) -> None:
         self._lull = -1
         self._frame = self._pool.take(length)
         self._frame_filled = self._filled - begin
-        self._frame[: self._frame_filled] = self._scratch[begin : self._filled]
+        self._frame[: self._frame_filled] = scratch[begin : self._filled]
+
+
+_spare: list[memoryview] = []
+
+
+def _take_scratch() -> memoryview:
+    try:
+        return _spare.pop()
+    except IndexError:
+        return memoryview(bytearray(_SCRATCH))
+
+
+def _return_scratch(scratch: memoryview) -> None:
+    if len(_spare) < _SPARE:
+        _spare.append(scratch)
 
 
 def frame_length(buffer: Buffer, position: int, max_frame: int) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from aiokclient.testing.faults import Refusal
 
@@ -15,20 +17,58 @@ if TYPE_CHECKING:
     from aiokclient.testing.faults import Fault
     from aiokclient.testing.state import ClusterState
 
-Reply: TypeAlias = "Response | asyncio.Future[Response | None] | None"
+T = TypeVar("T")
+
+Answer: TypeAlias = "Response | asyncio.Future[Response | None] | None"
+Reply: TypeAlias = "Answer | Coroutine[Any, Any, Answer]"
 """What a handler gives: an answer, none at all (`acks=0`), or one that comes later.
 
 The future of an answer that comes later is cancelled when the connection is lost; a handler
 that waits for something hangs its cleaning up on it (`add_done_callback`).
+
+A handler whose work grows with its request is a coroutine function that awaits nothing but
+`Call.each`. It runs without a task, and ends where it is when the connection is lost.
 """
+
+_SLICE = 100
+"""Items that are handled in one turn of the event loop."""
+
+
+class _Turn:
+    """Awaited, it lets the event loop go on with other connections."""
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+class _Each(Generic[T]):
+    """The items of an iterable, with a turn of the event loop after each slice of them."""
+
+    __slots__ = ("_call", "_items")
+
+    def __init__(self, call: Call, items: Iterable[T]) -> None:
+        self._call = call
+        self._items = iter(items)
+
+    def __aiter__(self) -> _Each[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._call.count():
+            await _Turn()
+        for item in self._items:
+            return item
+        raise StopAsyncIteration
 
 
 class Call:
     """A request, who received it, and which faults apply to it."""
 
     __slots__ = (
+        "_handled",
         "_refusals",
         "_spoken",
+        "_times",
         "api",
         "broker",
         "client_id",
@@ -56,6 +96,8 @@ class Call:
         """The connection: whatever lives only as long as that can be kept by it."""
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []
+        self._handled = 0
+        self._times: Counter[Any] | None = None
 
     @property
     def cluster(self) -> ClusterState:
@@ -73,6 +115,29 @@ class Call:
                     each.use()
                 return each.code
         return 0
+
+    def each(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """Iterate over parts of the request, so that many of them do not hold the event loop.
+
+        Other requests may be handled meanwhile: what is iterated over must not be theirs to change.
+        """
+        return _Each(self, items)
+
+    def times(self, parts: Callable[[Any], Iterable[Any]]) -> Counter[Any]:
+        """Return how often each part comes in the request; `parts` gives them, once."""
+        if self._times is None:
+            self._times = Counter(parts(self.request))
+        return self._times
+
+    def count(self) -> bool:
+        """Count an item; return whether other connections are to have their turn."""
+        self._handled += 1
+        return self._handled % _SLICE == 0
+
+    @property
+    def yielded(self) -> bool:
+        """Whether the handler has yielded to the event loop."""
+        return self._handled >= _SLICE
 
     def later(self) -> asyncio.Future[Response | None]:
         """For an answer that comes later."""

@@ -213,7 +213,8 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
     def requests(self) -> list[ReceivedRequest]:
         """The last 10,000 requests, oldest first: api, version, broker, message, client_id, at.
 
-        Where they held more than 32 MiB of records, the older ones keep batch headers only.
+        They take at most 32 MiB. Over that, older produce requests keep only the headers of their
+        batches, and if that is not enough, the oldest requests are forgotten.
         """
         return self._runner.call(self._state.requests.list)
 

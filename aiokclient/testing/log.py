@@ -133,6 +133,10 @@ class PartitionLog:
     def delete_before(self, offset: int) -> None:
         """Advance the start of the log; segments that lie wholly before it go."""
         self.start_offset = max(self.start_offset, offset)
+        if offset >= self.end_offset:
+            # Nothing is left, so that the segment being written goes as well.
+            self._segments = [Segment(self.end_offset)]
+            self.size = 0
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
             self.size -= self._segments.pop(0).size
         self._started()

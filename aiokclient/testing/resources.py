@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from typing import Any
 
 from aiokclient.testing.call import Call
 from aiokclient.testing.codes import Code
@@ -71,12 +72,15 @@ def change_configs(
 
 
 def _changeable(call: Call, resource_type: int, name: str) -> Configs:
-    asked = [(each.resource_type, each.resource_name) for each in call.request.resources]
-    if asked.count((resource_type, name)) > 1:
+    if call.times(_resource)[resource_type, name] > 1:
         raise Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
     if resource_type == ResourceType.TOPIC and not name:
         raise Refused(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
     return find_configs(call.cluster, resource_type, name)
+
+
+def _resource(request: Any) -> list[tuple[int, str]]:
+    return [(each.resource_type, each.resource_name) for each in request.resources]
 
 
 def _check_fixed(configs: Configs, changes: Iterable[str]) -> None:

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from aiokclient.protocol.messages import FetchRequest
     from aiokclient.protocol.messages.fetch import PartitionData
     from aiokclient.testing.broker import Broker
+    from aiokclient.testing.call import Call
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = (1 << 31) - 1
 _EVICTABLE_AFTER_S = 120.0
+_MOST_PARTITIONS = 200_000
+"""The partitions that the sessions of a broker may hold together, to bound their memory."""
 
 TopicKey = str | UUID
 """A topic by its name up to version 12, by its id from 13 on."""
@@ -90,10 +93,12 @@ class FetchSession:
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
         self.used_at = now
 
-    def update(self, request: FetchRequest) -> None:
-        for topic in request.topics:
+    async def update(self, call: Call) -> None:
+        """Add, change and forget partitions as a request says."""
+        request: FetchRequest = call.request
+        async for topic in call.each(request.topics):
             name: TopicKey = topic.topic_id if self.by_id else topic.topic
-            for wanted in topic.partitions:
+            async for wanted in call.each(topic.partitions):
                 key = PartitionKey(name, wanted.partition)
                 partition = self.partitions.get(key)
                 if partition is None:
@@ -102,9 +107,9 @@ class FetchSession:
                 partition.leader_epoch = wanted.current_leader_epoch
                 partition.last_fetched_epoch = wanted.last_fetched_epoch
                 partition.max_bytes = wanted.partition_max_bytes
-        for forgotten in request.forgotten_topics_data:
+        async for forgotten in call.each(request.forgotten_topics_data):
             gone: TopicKey = forgotten.topic_id if self.by_id else forgotten.topic
-            for index in forgotten.partitions:
+            async for index in call.each(forgotten.partitions):
                 self.partitions.pop(PartitionKey(gone, index), None)
 
     def to_the_end(self, keys: Iterable[PartitionKey]) -> None:
@@ -136,15 +141,16 @@ class FetchSessions:
         """Forget all of them, as if others had needed the room."""
         self._sessions.clear()
 
-    def context(self, request: FetchRequest, version: int) -> FetchContext:
-        """The session that a request is for, brought up to date with it."""
+    async def context(self, call: Call) -> FetchContext:
+        """Return the session that a request is for, brought up to date with it."""
+        request: FetchRequest = call.request
         now = self._broker.cluster.loop.time()
-        by_id = version >= 13
+        by_id = call.version >= 13
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             # A client that begins anew, or goes without a session, gives the old one up.
             self._sessions.pop(request.session_id, None)
             session = FetchSession(NO_SESSION, by_id, now)
-            session.update(request)
+            await session.update(call)
             if request.session_epoch == FIRST_EPOCH:
                 session.id = self._admit(session)
             return FetchContext(session, incremental=False)
@@ -156,15 +162,18 @@ class FetchSessions:
         if kept.by_id != by_id:
             return _refused(now, Code.FETCH_SESSION_TOPIC_ID_ERROR)
         kept.used_at = now
-        kept.update(request)
+        await kept.update(call)
         if not kept.partitions:
-            del self._sessions[kept.id]
+            self._sessions.pop(kept.id, None)
             return FetchContext(FetchSession(NO_SESSION, by_id, now), incremental=False)
         kept.epoch = 1 if kept.epoch == _LAST_EPOCH else kept.epoch + 1
         return FetchContext(kept, incremental=True)
 
     def _admit(self, session: FetchSession) -> int:
         slots = self._broker.configs.number("max.incremental.fetch.session.cache.slots")
+        partitions = sum(len(each.partitions) for each in self._sessions.values())
+        if partitions + len(session.partitions) > _MOST_PARTITIONS:
+            return NO_SESSION
         if len(self._sessions) >= slots and not self._make_room(session):
             return NO_SESSION
         session_id = NO_SESSION

@@ -29,7 +29,7 @@ from aiokclient.testing.configs import (
 from aiokclient.testing.faults import Faults
 from aiokclient.testing.groups.coordinator import GroupCoordinator
 from aiokclient.testing.handlers import announced
-from aiokclient.testing.requests import ReceivedRequest, RequestLog
+from aiokclient.testing.requests import RequestLog
 from aiokclient.testing.runner import Watch
 from aiokclient.testing.topics import Partition, Topic
 from aiokclient.types import is_topic_name
@@ -37,11 +37,12 @@ from aiokclient.types import is_topic_name
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.protocol import framing
+    from aiokclient.protocol.fields import Buffer
 
 _log = logging.getLogger(__name__)
 
 FIRST_PRODUCER_ID = 1000
-_MOST_PARTITIONS = 10_000
+MOST_PARTITIONS = 10_000
 """So many can be made at a time, in Kafka too."""
 
 
@@ -232,7 +233,7 @@ class ClusterState:
             replication = min(self.configs.number("default.replication.factor"), len(nodes))
         if partitions <= 0:
             raise Refused(Code.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
-        if partitions > _MOST_PARTITIONS:
+        if partitions > MOST_PARTITIONS:
             raise Refused(
                 Code.POLICY_VIOLATION, "Excessively large number of partitions per request."
             )
@@ -275,18 +276,10 @@ class ClusterState:
 
     # -- what tests look at ----------------------------------------------------------------
 
-    def received(self, broker: Broker, received: framing.ReceivedRequest, size: int) -> None:
-        header = received.header
+    def received(self, broker: Broker, received: framing.ReceivedRequest, frame: Buffer) -> None:
+        """Keep a request for tests to look at."""
         self.requests.add(
-            ReceivedRequest(
-                ApiKey(header.request_api_key),
-                header.request_api_version,
-                broker.node_id,
-                received.request,
-                header.client_id,
-                self.loop.time(),
-            ),
-            size,
+            received.header, received.request, frame, broker.node_id, self.loop.time()
         )
 
     def changed(self) -> None:

@@ -230,6 +230,12 @@ class Topic:
         self.partitions.append(Partition(self, len(self.partitions), replicas))
 
     def deleted(self) -> None:
+        """Answer the requests that wait for the partitions, and free the logs.
+
+        Topics and partitions refer to each other: without this the logs would stay until the
+        garbage collector's next full run.
+        """
         for partition in self.partitions:
             partition.deleted = True
             partition.notify(ANYTHING)
+            partition.log = PartitionLog()

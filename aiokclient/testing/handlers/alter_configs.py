@@ -12,14 +12,16 @@ from aiokclient.protocol.messages.alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.configs import ConfigRequestError, Configs
 from aiokclient.testing.resources import change_configs
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: AlterConfigsRequest = call.request
-    return AlterConfigsResponse(responses=[_alter(call, each) for each in request.resources])
+    return AlterConfigsResponse(
+        responses=[_alter(call, each) async for each in call.each(request.resources)]
+    )
 
 
 def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:

@@ -21,17 +21,19 @@ from aiokclient.protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.groups import consumer_member
 from aiokclient.testing.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.state import ClusterState
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: ConsumerGroupDescribeRequest = call.request
     return ConsumerGroupDescribeResponse(
-        groups=[_described(call, each) for each in dict.fromkeys(request.group_ids)]
+        groups=[
+            _described(call, each) async for each in call.each(dict.fromkeys(request.group_ids))
+        ]
     )
 
 

@@ -14,20 +14,20 @@ from aiokclient.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.state import ClusterState, Refused
 from aiokclient.testing.topics import Topic
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: CreatePartitionsRequest = call.request
     counts = Counter(each.name for each in request.topics)
     wanted = {each.name: each for each in request.topics}
     return CreatePartitionsResponse(
         results=[
             _create(call, each) if counts[name] == 1 else _duplicate(name)
-            for name, each in wanted.items()
+            async for name, each in call.each(wanted.items())
         ]
     )
 

@@ -3,7 +3,8 @@
 * Any broker takes it, as in KRaft. Replicas are spread over all brokers, or go where the
   request assigns them (partitions and replication factor -1 then). -1 without an assignment
   takes `num.partitions` and `default.replication.factor`.
-* Each topic is answered for itself; one named twice is INVALID_REQUEST.
+* Each topic is answered for itself; one named twice is INVALID_REQUEST. More than 10,000
+  partitions in one request are POLICY_VIOLATION for all of its topics.
 * From version 5 on the answer says what was made, with its configs; from 7 on its id.
 """
 
@@ -17,17 +18,25 @@ from aiokclient.protocol.messages.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.configs import TOPIC_OPTIONS, Configs, ConfigSource
-from aiokclient.testing.state import ClusterState, Refused
+from aiokclient.testing.state import MOST_PARTITIONS, ClusterState, Refused
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: CreateTopicsRequest = call.request
+    if await _is_excessive(call):
+        text = "Excessively large number of partitions per request."
+        return CreateTopicsResponse(
+            topics=[
+                _result(each.name, call.refused(each.name) or Code.POLICY_VIOLATION, text)
+                async for each in call.each(request.topics)
+            ]
+        )
     names = Counter(topic.name for topic in request.topics)
     results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    async for topic in call.each({topic.name: topic for topic in request.topics}.values()):
         code, message = call.refused(topic.name), None
         if not code and names[topic.name] > 1:
             code, message = Code.INVALID_REQUEST, "Duplicate topic name."
@@ -36,6 +45,18 @@ def handle(call: Call) -> Reply:
         else:
             results.append(_create(call.cluster, topic, request.validate_only))
     return CreateTopicsResponse(topics=results)
+
+
+async def _is_excessive(call: Call) -> bool:
+    """Return whether the request as a whole has more partitions than Kafka allows."""
+    default = call.cluster.configs.number("num.partitions")
+    total = 0
+    async for topic in call.each(call.request.topics):
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            total += default if topic.num_partitions == -1 else max(0, topic.num_partitions)
+    return total > MOST_PARTITIONS
 
 
 def _result(name: str, code: int = 0, message: str | None = None) -> CreatableTopicResult:

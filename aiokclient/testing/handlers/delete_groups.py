@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from aiokclient.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from aiokclient.protocol.messages.delete_groups import DeletableGroupResult
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: DeleteGroupsRequest = call.request
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=each, error_code=_delete(call, each))
-            for each in dict.fromkeys(request.groups_names)
+            async for each in call.each(dict.fromkeys(request.groups_names))
         ]
     )
 

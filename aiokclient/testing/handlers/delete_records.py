@@ -13,21 +13,23 @@ from aiokclient.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsTopicResult,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 
 _HIGH_WATERMARK = -1
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: DeleteRecordsRequest = call.request
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_delete(call, topic.name, each) for each in topic.partitions],
+                partitions=[
+                    _delete(call, topic.name, each) async for each in call.each(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in call.each(request.topics)
         ]
     )
 

@@ -10,20 +10,22 @@ from uuid import UUID
 
 from aiokclient.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from aiokclient.protocol.messages.delete_topics import DeletableTopicResult
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 
 _NO_ID = UUID(int=0)
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: DeleteTopicsRequest = call.request
     if call.version < 6:
         return DeleteTopicsResponse(
-            responses=[_delete(call, name, _NO_ID) for name in request.topic_names]
+            responses=[_delete(call, name, _NO_ID) async for name in call.each(request.topic_names)]
         )
     return DeleteTopicsResponse(
-        responses=[_delete(call, each.name, each.topic_id) for each in request.topics]
+        responses=[
+            _delete(call, each.name, each.topic_id) async for each in call.each(request.topics)
+        ]
     )
 
 

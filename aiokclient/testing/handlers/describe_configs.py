@@ -16,15 +16,17 @@ from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.configs import Configs
 from aiokclient.testing.resources import find_configs
 from aiokclient.testing.state import Refused
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: DescribeConfigsRequest = call.request
-    return DescribeConfigsResponse(results=[_describe(call, each) for each in request.resources])
+    return DescribeConfigsResponse(
+        results=[_describe(call, each) async for each in call.each(request.resources)]
+    )
 
 
 def _describe(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResult:
@@ -40,7 +42,7 @@ def _describe(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResu
     except Refused as refused:
         result.error_code, result.error_message = refused.code, refused.message
         return result
-    keys = asked.configuration_keys
+    keys = frozenset(asked.configuration_keys or ())
     known = configs.values if configs is call.cluster.configs else configs.names()
     names = [name for name in known if not keys or name in keys]
     result.configs = [_option(configs, name, call.request.include_synonyms) for name in names]

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from aiokclient.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from aiokclient.protocol.messages.describe_groups import DescribedGroup
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.operations import ON_GROUPS
 
 _NOT_FOUND = 6
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: DescribeGroupsRequest = call.request
-    return DescribeGroupsResponse(groups=[_describe(call, each) for each in request.groups])
+    return DescribeGroupsResponse(
+        groups=[_describe(call, each) async for each in call.each(request.groups)]
+    )
 
 
 def _describe(call: Call, group_id: str) -> DescribedGroup:

@@ -11,7 +11,7 @@ from aiokclient.protocol.messages import (
     DescribeTopicPartitionsResponse,
 )
 from aiokclient.protocol.messages import describe_topic_partitions as parts
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.operations import ON_TOPICS
 from aiokclient.testing.topics import NO_LEADER, Partition
@@ -20,7 +20,7 @@ from aiokclient.types import is_topic_name
 _MOST = 2000
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: DescribeTopicPartitionsRequest = call.request
     room = max(1, min(request.response_partition_limit, _MOST))
     first, index = "", 0
@@ -28,7 +28,7 @@ def handle(call: Call) -> Reply:
         first, index = request.cursor.topic_name, max(0, request.cursor.partition_index)
     names = [topic.name for topic in request.topics] or list(call.cluster.topics)
     response = DescribeTopicPartitionsResponse()
-    for name in sorted(dict.fromkeys(names)):
+    async for name in call.each(sorted(dict.fromkeys(names))):
         if name < first:
             continue
         if room <= 0:

@@ -34,9 +34,15 @@ from aiokclient.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
-from aiokclient.testing.sessions import FetchContext, FetchedPartition, FetchSession, PartitionKey
+from aiokclient.testing.sessions import (
+    FetchContext,
+    FetchedPartition,
+    FetchSession,
+    PartitionKey,
+    TopicKey,
+)
 from aiokclient.testing.topics import ANYTHING, Partition
 
 if TYPE_CHECKING:
@@ -49,22 +55,27 @@ _WHOLE_REQUEST = (
     Code.INVALID_FETCH_SESSION_EPOCH,
     Code.FETCH_SESSION_TOPIC_ID_ERROR,
 )
+_Topics = dict[TopicKey, FetchableTopicResponse]
 _NAMES_LEADER = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: FetchRequest = call.request
     code = call.refused()
     if code in _WHOLE_REQUEST:
         return FetchResponse(error_code=code)
-    context = call.broker.sessions.context(request, call.version)
+    context = await call.broker.sessions.context(call)
     if context.code:
         return FetchResponse(error_code=context.code)
     fetch = _Fetch(call, context)
-    fetch.read()
+    await fetch.read_each()
     if fetch.settled or fetch.size >= request.min_bytes or request.max_wait_ms <= 0:
-        return fetch.response()
-    return _Parked(fetch).answer
+        return await fetch.respond()
+    parked = _Parked(fetch)
+    if call.yielded:
+        # Records may have come while the handler yielded to the event loop.
+        parked.changed(ANYTHING)
+    return parked.answer
 
 
 class _Fetch:
@@ -76,21 +87,35 @@ class _Fetch:
         self.session: FetchSession = context.session
         self.settled = not context.session.partitions
         self.size = 0
+        self._room = 0
         self._incremental = context.incremental
         self._committed = self.request.isolation_level == _READ_COMMITTED
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
+        self._gave: list[PartitionKey] = []
         self._hints: dict[int, None] = {}
 
     def read(self) -> None:
         """Read every partition, within the limits; `size` and `settled` say what came."""
+        self._begin()
+        for wanted in self.session.partitions.values():
+            self._read_one(wanted)
+
+    async def read_each(self) -> None:
+        """Do as `read`, and yield to the event loop between partitions."""
+        self._begin()
+        async for wanted in self.call.each(list(self.session.partitions.values())):
+            self._read_one(wanted)
+
+    def _begin(self) -> None:
         self._answers.clear()
         self.size = 0
-        room = min(self.request.max_bytes, _UNBOUNDED)
-        for wanted in self.session.partitions.values():
-            before = self.size
-            answer = self._partition(wanted, min(room, wanted.max_bytes))
-            room = max(0, room - (self.size - before))
-            self._answers.append((wanted, answer))
+        self._room = min(self.request.max_bytes, _UNBOUNDED)
+
+    def _read_one(self, wanted: FetchedPartition) -> None:
+        before = self.size
+        answer = self._partition(wanted, min(self._room, wanted.max_bytes))
+        self._room = max(0, self._room - (self.size - before))
+        self._answers.append((wanted, answer))
 
     def found(self) -> Iterable[Partition]:
         """The partitions that there are, of those asked for."""
@@ -211,23 +236,35 @@ class _Fetch:
 
     def response(self) -> FetchResponse:
         """The answer as last read, without partitions that have nothing new to say."""
-        topics: dict[object, FetchableTopicResponse] = {}
-        gave: list[PartitionKey] = []
+        topics: _Topics = {}
         for wanted, answer in self._answers:
-            if not wanted.news(answer) and self._incremental:
-                continue
-            key = wanted.key
-            topic = topics.get(key.topic)
-            if topic is None:
-                topic = topics[key.topic] = FetchableTopicResponse()
-                if isinstance(key.topic, str):
-                    topic.topic = key.topic
-                else:
-                    topic.topic_id = key.topic
-            topic.partitions.append(answer)
-            if answer.records:
-                gave.append(key)
-        self.session.to_the_end(gave)
+            self._tell(topics, wanted, answer)
+        return self._assembled(topics)
+
+    async def respond(self) -> FetchResponse:
+        """Do as `response`, and yield to the event loop between partitions."""
+        topics: _Topics = {}
+        async for wanted, answer in self.call.each(self._answers):
+            self._tell(topics, wanted, answer)
+        return self._assembled(topics)
+
+    def _tell(self, topics: _Topics, wanted: FetchedPartition, answer: PartitionData) -> None:
+        if not wanted.news(answer) and self._incremental:
+            return
+        key = wanted.key
+        topic = topics.get(key.topic)
+        if topic is None:
+            topic = topics[key.topic] = FetchableTopicResponse()
+            if isinstance(key.topic, str):
+                topic.topic = key.topic
+            else:
+                topic.topic_id = key.topic
+        topic.partitions.append(answer)
+        if answer.records:
+            self._gave.append(key)
+
+    def _assembled(self, topics: _Topics) -> FetchResponse:
+        self.session.to_the_end(self._gave)
         return FetchResponse(
             session_id=self.session.id,
             responses=list(topics.values()),

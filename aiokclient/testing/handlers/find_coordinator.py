@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from aiokclient.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from aiokclient.protocol.messages.find_coordinator import Coordinator
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 
 _SHARE = 2
@@ -19,11 +19,11 @@ _SHARE_SINCE = 6
 _NOT_FOUND = "The coordinator could not be found."
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: FindCoordinatorRequest = call.request
     if call.version >= 4:
         return FindCoordinatorResponse(
-            coordinators=[_find(call, key) for key in request.coordinator_keys]
+            coordinators=[_find(call, key) async for key in call.each(request.coordinator_keys)]
         )
     found = _find(call, request.key)
     return FindCoordinatorResponse(

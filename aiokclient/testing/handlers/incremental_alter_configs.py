@@ -16,15 +16,15 @@ from aiokclient.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.configs import Configs
 from aiokclient.testing.resources import change_configs
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: IncrementalAlterConfigsRequest = call.request
     return IncrementalAlterConfigsResponse(
-        responses=[_alter(call, each) for each in request.resources]
+        responses=[_alter(call, each) async for each in call.each(request.resources)]
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from aiokclient.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.list_groups import ListedGroup
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: ListGroupsRequest = call.request
     code = call.refused()
     if not code and call.cluster.groups.is_loading(call.broker):
@@ -30,7 +30,7 @@ def handle(call: Call) -> Reply:
                 group_state=group.state,
                 group_type=group.kind.value,
             )
-            for group in call.cluster.groups.on(call.broker)
+            async for group in call.each(call.cluster.groups.on(call.broker))
             if (not states or group.state.lower() in states)
             and (not types or group.kind.value.lower() in types)
         ]

@@ -20,7 +20,7 @@ from aiokclient.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsTopicResponse,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.log import TimestampOffset
 from aiokclient.testing.topics import Partition
@@ -37,15 +37,17 @@ _SINCE: Mapping[int, int] = {
 _READ_COMMITTED = 1
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: ListOffsetsRequest = call.request
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_partition(call, topic.name, each) for each in topic.partitions],
+                partitions=[
+                    _partition(call, topic.name, each) async for each in call.each(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in call.each(request.topics)
         ]
     )
 

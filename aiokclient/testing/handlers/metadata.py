@@ -26,7 +26,7 @@ from aiokclient.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.operations import ON_CLUSTERS, ON_TOPICS
 from aiokclient.testing.state import Refused
@@ -36,7 +36,7 @@ from aiokclient.types import is_topic_name
 _NO_ID = UUID(int=0)
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     cluster = call.cluster
     response = MetadataResponse(
         brokers=[
@@ -47,7 +47,7 @@ def handle(call: Call) -> Reply:
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,
-        topics=_topics(call, call.request),
+        topics=await _topics(call, call.request),
     )
     if not response.topics:
         response.error_code = call.refused()
@@ -59,29 +59,34 @@ def handle(call: Call) -> Reply:
     return response
 
 
-def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
+async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
-        return [_known(call, topic) for topic in call.cluster.topics.values()]
+        known = list(call.cluster.topics.values())
+        return [await _known(call, topic) async for topic in call.each(known)]
     if any(each.topic_id != _NO_ID for each in wanted):
-        return [_by_id(call, each.topic_id) for each in wanted if each.topic_id != _NO_ID]
-    return [_by_name(call, each.name or "") for each in wanted]
+        return [
+            await _by_id(call, each.topic_id)
+            async for each in call.each(wanted)
+            if each.topic_id != _NO_ID
+        ]
+    return [await _by_name(call, each.name or "") async for each in call.each(wanted)]
 
 
-def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
+async def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
     topic = call.cluster.topics_by_id.get(topic_id)
     if topic is not None:
-        return _known(call, topic)
+        return await _known(call, topic)
     name = None if call.version >= 12 else ""
     return MetadataResponseTopic(
         error_code=call.refused() or Code.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id
     )
 
 
-def _by_name(call: Call, name: str) -> MetadataResponseTopic:
+async def _by_name(call: Call, name: str) -> MetadataResponseTopic:
     topic = call.cluster.topics.get(name)
     if topic is not None:
-        return _known(call, topic)
+        return await _known(call, topic)
     return MetadataResponseTopic(error_code=call.refused(name) or _missing(call, name), name=name)
 
 
@@ -100,14 +105,16 @@ def _missing(call: Call, name: str) -> Code:
     return Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _known(call: Call, topic: Topic) -> MetadataResponseTopic:
+async def _known(call: Call, topic: Topic) -> MetadataResponseTopic:
     code, alive = call.refused(topic.name), call.cluster.alive
     return MetadataResponseTopic(
         error_code=code,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[] if code else [_partition(each, alive) for each in topic.partitions],
+        partitions=[]
+        if code
+        else [_partition(each, alive) async for each in call.each(list(topic.partitions))],
     )
 
 

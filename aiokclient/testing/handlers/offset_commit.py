@@ -19,7 +19,7 @@ from aiokclient.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.groups.group import Group
 from aiokclient.testing.groups.offsets import Committed
@@ -29,12 +29,14 @@ _BY_ID = 10
 _GROUP_NOT_FOUND = 9
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: OffsetCommitRequest = call.request
     code, group = _group(call, request)
     if group is not None:
         group.committed(request.member_id)
-    return OffsetCommitResponse(topics=[_topic(call, each, code, group) for each in request.topics])
+    return OffsetCommitResponse(
+        topics=[await _topic(call, each, code, group) async for each in call.each(request.topics)]
+    )
 
 
 def _group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]:
@@ -54,13 +56,13 @@ def _group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]
     return code, None if code else group
 
 
-def _topic(
+async def _topic(
     call: Call, wanted: OffsetCommitRequestTopic, code: int, group: Group | None
 ) -> OffsetCommitResponseTopic:
     cluster, by_id = call.cluster, call.version >= _BY_ID
     topic = cluster.topics_by_id.get(wanted.topic_id) if by_id else cluster.topics.get(wanted.name)
     answer = OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
-    for each in wanted.partitions:
+    async for each in call.each(wanted.partitions):
         error = call.refused(None if topic is None else topic.name, each.partition_index)
         if error:
             pass

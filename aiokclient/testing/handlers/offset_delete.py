@@ -12,13 +12,13 @@ from aiokclient.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.groups.group import Group
 from aiokclient.types import TopicPartition
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: OffsetDeleteRequest = call.request
     groups = call.cluster.groups
     code = groups.check(call, request.group_id)
@@ -27,13 +27,17 @@ def handle(call: Call) -> Reply:
         code = Code.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
     if code or group is None:
         return OffsetDeleteResponse(error_code=code)
-    return OffsetDeleteResponse(topics=[_topic(call, each, group) for each in request.topics])
+    return OffsetDeleteResponse(
+        topics=[await _topic(call, each, group) async for each in call.each(request.topics)]
+    )
 
 
-def _topic(call: Call, wanted: OffsetDeleteRequestTopic, group: Group) -> OffsetDeleteResponseTopic:
+async def _topic(
+    call: Call, wanted: OffsetDeleteRequestTopic, group: Group
+) -> OffsetDeleteResponseTopic:
     answer = OffsetDeleteResponseTopic(name=wanted.name)
     read = group.subscribed(wanted.name)
-    for each in wanted.partitions:
+    async for each in call.each(wanted.partitions):
         code = Code.NONE
         if call.cluster.find(wanted.name, each.partition_index) is None:
             code = Code.UNKNOWN_TOPIC_OR_PARTITION

@@ -23,7 +23,7 @@ from aiokclient.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.groups.group import Group
 from aiokclient.testing.groups.offsets import Committed, GroupOffsets
@@ -40,10 +40,12 @@ _OF_A_PARTITION = (
 _TOPICS = list[OffsetFetchRequestTopics]
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: OffsetFetchRequest = call.request
     if call.version >= _SEVERAL:
-        return OffsetFetchResponse(groups=[_group(call, each) for each in request.groups])
+        return OffsetFetchResponse(
+            groups=[await _group(call, each) async for each in call.each(request.groups)]
+        )
     topics = request.topics
     asked = OffsetFetchRequestGroup(
         group_id=request.group_id,
@@ -54,10 +56,10 @@ def handle(call: Call) -> Reply:
             for each in topics
         ],
     )
-    return _single(call, asked, _group(call, asked))
+    return await _single(call, asked, await _group(call, asked))
 
 
-def _single(
+async def _single(
     call: Call, asked: OffsetFetchRequestGroup, found: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
     """The answer up to version 7; version 1 tells the error of a group for each partition."""
@@ -80,15 +82,15 @@ def _single(
                         metadata=each.metadata,
                         error_code=each.error_code,
                     )
-                    for each in topic.partitions
+                    async for each in call.each(topic.partitions)
                 ],
             )
-            for topic in found.topics
+            async for topic in call.each(found.topics)
         ],
     )
 
 
-def _group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+async def _group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     groups = call.cluster.groups
     answer = OffsetFetchResponseGroup(group_id=asked.group_id)
     code = call.refused()
@@ -101,7 +103,7 @@ def _group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGro
         answer.error_code = code
         return answer
     topics = _all(call, group) if asked.topics is None else asked.topics
-    answer.topics = [_offsets(call, each, group) for each in topics]
+    answer.topics = [await _offsets(call, each, group) async for each in call.each(topics)]
     return answer
 
 
@@ -116,7 +118,7 @@ def _all(call: Call, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
     return found.values()
 
 
-def _offsets(
+async def _offsets(
     call: Call, wanted: OffsetFetchRequestTopics, group: Group | None
 ) -> OffsetFetchResponseTopics:
     name: str | None = wanted.name
@@ -125,7 +127,7 @@ def _offsets(
         name = None if topic is None else topic.name
     offsets = GroupOffsets() if group is None else group.offsets
     answer = _topic(wanted, name or "")
-    for index in wanted.partition_indexes:
+    async for index in call.each(wanted.partition_indexes):
         code: int = Code.NONE
         place = TopicPartition(name or "", index)
         if name is None:

@@ -16,19 +16,21 @@ from aiokclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: OffsetForLeaderEpochRequest = call.request
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_end(call, topic.topic, each) for each in topic.partitions],
+                partitions=[
+                    _end(call, topic.topic, each) async for each in call.each(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in call.each(request.topics)
         ]
     )
 

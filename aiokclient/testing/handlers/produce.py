@@ -28,7 +28,7 @@ from aiokclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from aiokclient.testing.call import Call, Reply
+from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.topics import Appended, Partition, Topic
 from aiokclient.testing.validation import check_batch, the_batch
@@ -41,17 +41,22 @@ _ALL = -1
 _NO_ID = UUID(int=0)
 
 
-def handle(call: Call) -> Reply:
+async def handle(call: Call) -> Answer:
     request: ProduceRequest = call.request
     produce = _Produce(call)
-    response = ProduceResponse(responses=[produce.topic(each) for each in request.topic_data])
+    response = ProduceResponse(
+        responses=[await produce.topic(each) async for each in call.each(request.topic_data)]
+    )
     response.node_endpoints = produce.endpoints()
     if request.acks == 0:
         if produce.failed:
             call.owner.abort()
         return None
     if produce.waiting and request.timeout_ms > 0:
-        return _Parked(call, response, produce.waiting).answer
+        parked = _Parked(call, response, produce.waiting)
+        # Replicas may have caught up while the handler yielded to the event loop.
+        parked.changed(0)
+        return parked.answer
     for partition, answer, _ in produce.waiting:
         _timed_out(partition, answer)
     return response
@@ -66,7 +71,7 @@ class _Produce:
         self.waiting: list[tuple[Partition, PartitionProduceResponse, int]] = []
         self._hints: dict[int, None] = {}
 
-    def topic(self, data: TopicProduceData) -> TopicProduceResponse:
+    async def topic(self, data: TopicProduceData) -> TopicProduceResponse:
         cluster = self.call.cluster
         if self.call.version >= 13:
             topic, unknown = cluster.topics_by_id.get(data.topic_id), Code.UNKNOWN_TOPIC_ID
@@ -76,7 +81,8 @@ class _Produce:
             name=data.name,
             topic_id=data.topic_id,
             partition_responses=[
-                self._partition(topic, data, each, unknown) for each in data.partition_data
+                self._partition(topic, data, each, unknown)
+                async for each in self.call.each(data.partition_data)
             ],
         )
 
