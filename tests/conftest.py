@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+import loops
 import pytest
 from hypothesis import settings
 from kafka_harness import (
@@ -30,6 +31,8 @@ from kafka_harness.node import running
 explores = any(map(os.environ.get, ("AIOKCLIENT_EXPLORE", "AIOKCLIENT_FUZZ")))
 settings.register_profile("any time", deadline=None, derandomize=not explores)
 settings.load_profile("any time")
+
+loops.install()
 
 # Where the tests themselves run in the background, what they start would ignore interrupts as well.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

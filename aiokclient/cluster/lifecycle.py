@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import anyio
 
+from aiokclient.background import new_task
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.health import Health, described
 from aiokclient.cluster.supervisor import STOP_S, Supervisor
@@ -322,7 +323,7 @@ class Lifecycle:
         if self._starting is None:
             self._loop, self._thread = loop, threading.get_ident()
             self._state, self._relied_on, self._undoing = State.STARTING, False, False
-            self._starting = loop.create_task(self._start())
+            self._starting = new_task(loop, self._start())
         elif loop is not self._loop:
             self._refuse_caller()
         await self._await_start(self._starting)
@@ -355,7 +356,7 @@ class Lifecycle:
         started = self._state in (State.RUNNING, State.FAILED)
         if started and self._closing is None and not self._relied_on:
             self._state, self._usable, self._undoing = State.STARTING, False, True
-            self._starting = asyncio.get_running_loop().create_task(self._fall_back())
+            self._starting = new_task(asyncio.get_running_loop(), self._fall_back())
             await _ended(self._starting)
 
     async def _fall_back(self) -> None:
@@ -378,6 +379,8 @@ class Lifecycle:
             await self._open()
             if self._failure is not None:
                 raise self._failure
+            if self._closing is not None:
+                raise asyncio.CancelledError  # It was closed before this task began.
             self._state, self._usable = State.RUNNING, True
         except BaseException:
             self._undoing = True
@@ -414,7 +417,7 @@ class Lifecycle:
             )
         if self._closing is None:
             self._usable = False
-            self._closing = loop.create_task(self._run_close(graceful))
+            self._closing = new_task(loop, self._run_close(graceful))
         self._bound_close(timeout)
         try:
             await asyncio.wait([self._closing])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
@@ -245,8 +246,9 @@ class Grouped:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        leave_by = deadline - timeout * LEAVE_SHARE
-        wait_until = leave_by - timeout * COMMIT_SHARE
+        bounded_s = timeout if timeout < math.inf else 0.0  # Without a bound no share is kept.
+        leave_by = deadline - bounded_s * LEAVE_SHARE
+        wait_until = leave_by - bounded_s * COMMIT_SHARE
         in_hand = self._reader.in_hand
         try:
             await self._put_down(wait_until, may_ask)

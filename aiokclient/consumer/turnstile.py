@@ -34,7 +34,7 @@ class Turnstile:
         self._time = time
         self._busy = False
         self.listener_calls = ListenerCalls()
-        self._holder: weakref.ref[Any] | None = None
+        self._holder: Callable[[], Any] | None = None
         self._task: asyncio.Task[Any] | None = None
         self.away_since: float | None = time()
         """When the program last got what it had asked for; None while it asks."""
@@ -59,6 +59,12 @@ class Turnstile:
         self.entered()
         try:
             yield
+        except BaseException:
+            # It goes through the loop, which is left by it. The iterator itself may live on for a
+            # while: in the exception's traceback, which the running task's step keeps.
+            if self._holder is not None:
+                self._holder = _left
+            raise
         finally:
             self._busy = False
             self.away_since = self._time()
@@ -103,3 +109,7 @@ class Turnstile:
         holder = self._holder() if self._holder is not None else None
         if holder is not None:
             holder.interrupt()
+
+
+def _left() -> None:
+    """Stand for a reference to an iterator whose loop was left."""

@@ -51,10 +51,12 @@ class Stopper:
 
 async def by_task(stopper: Stopper) -> bool:
     async def run() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        stopper.stop = task.cancel
         await stopper
 
     task = asyncio.create_task(run())
-    stopper.stop = task.cancel
     await asyncio.wait([task])
     return task.cancelled() or task.result() is not None
 

@@ -1,0 +1,67 @@
+"""The event loops that tests run in: ``AIOKCLIENT_TEST_LOOP`` in the environment chooses.
+
+- ``eager``: asyncio's loop, and the simulation's, with ``asyncio.eager_task_factory``
+- ``debug``: both in asyncio's debug mode; with ``PYTHONDEVMODE=1`` all else is checked as well
+- ``uvloop``: uvloop's loop; the simulation has its own
+- unset: asyncio's loop
+
+``install`` replaces ``asyncio.new_event_loop``, so that ``asyncio.run``, ``asyncio.Runner``,
+pytest-asyncio and the threads of embedded clusters follow. Tests that name a loop keep it.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+from aiokclient.testing.loop import VirtualLoop
+
+VARIABLE = "AIOKCLIENT_TEST_LOOP"
+Loop = asyncio.AbstractEventLoop
+
+
+def eager(loop: Loop) -> None:
+    loop.set_task_factory(asyncio.eager_task_factory)
+
+
+def debug(loop: Loop) -> None:
+    loop.set_debug(True)
+
+
+def install() -> None:
+    """Make loops as the environment asks for; raise ValueError for what there is not."""
+    chosen = os.environ.get(VARIABLE, "")
+    make: Callable[[], Loop] = asyncio.new_event_loop
+    match chosen:
+        case "":
+            return
+        case "eager" if not hasattr(asyncio, "eager_task_factory"):
+            raise ValueError(f"{VARIABLE}=eager needs Python 3.12 or later")
+        case "eager":
+            change = eager
+        case "debug":
+            change = debug
+        case "uvloop":
+            import uvloop
+
+            make, change = uvloop.new_event_loop, _leave
+        case _:
+            raise ValueError(f"{VARIABLE} is eager, debug or uvloop, not {chosen!r}")
+
+    def new_event_loop() -> Loop:
+        loop = make()
+        change(loop)
+        return loop
+
+    asyncio.new_event_loop = asyncio.events.new_event_loop = new_event_loop
+    initialize = VirtualLoop.__init__
+
+    def changed(self: VirtualLoop, *args: Any, **options: Any) -> None:
+        initialize(self, *args, **options)
+        change(self)
+
+    VirtualLoop.__init__ = changed  # type: ignore[method-assign]
+
+
+def _leave(loop: Loop) -> None:
+    pass
