@@ -196,6 +196,7 @@ class Metrics:
     def __init__(self) -> None:
         self._instruments: dict[tuple[str, Labels], Counter | Gauge | Histogram] = {}
         self._units: dict[str, str] = {}
+        self._by_topic: dict[str, TopicCounters] = {}
         self._collectors: dict[object, tuple[str, str, Callable[[], Collected]]] = {}
 
     def counter(self, name: str, *, unit: str = "", **labels: object) -> Counter:
@@ -221,6 +222,18 @@ class Metrics:
     ) -> Histogram:
         """Return a distribution; `bounds` counts only when the histogram is made."""
         return self._get(Histogram, name, unit, labels, bounds)
+
+    def by_topic(self, name: str, *, unit: str = "") -> TopicCounters:
+        """Return counters by topic."""
+        found = self._by_topic.get(name)
+        if found is None:
+            found = self._by_topic[name] = TopicCounters(self, name, unit=unit)
+        return found
+
+    def keep_topics(self, exists: Callable[[str], bool]) -> None:
+        """Forget the counters of all topics that do not exist (any more)."""
+        for counters in self._by_topic.values():
+            counters.keep(exists)
 
     def collect(
         self, name: str, source: Callable[[], Collected], *, unit: str = ""
@@ -304,7 +317,7 @@ class TopicCounters:
         self._counters: dict[str, Counter] = {}
 
     def of(self, topic: str) -> Counter:
-        """Return the counter of a topic. Keep it only as long as `forget` is heeded."""
+        """Return the counter of a topic. Do not keep it: the topic may go and come back."""
         counter = self._counters.get(topic)
         if counter is None:
             shown = topic if len(self._counters) < SERIES else OTHER
@@ -318,10 +331,9 @@ class TopicCounters:
         if self._counters.pop(topic, None) is not None:
             self._metrics.discard(self._name, topic=topic)
 
-    def keep(self, topics: Iterable[str]) -> None:
-        """Drop the series of all other topics."""
-        kept = set(topics)
-        for topic in [topic for topic in self._counters if topic not in kept]:
+    def keep(self, exists: Callable[[str], bool]) -> None:
+        """Drop the series of topics that do not exist."""
+        for topic in [topic for topic in self._counters if not exists(topic)]:
             self.forget(topic)
 
 

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from aiokclient.metrics import OTHER, SERIES, Metrics, MetricValue, TopicCounters
+from aiokclient.metrics import OTHER, SERIES, Metrics, MetricValue
 
 
 def test_a_name_with_the_same_labels_is_the_same_instrument() -> None:
@@ -111,14 +111,14 @@ def test_collected_series_when_two_owners_have_the_same_show_the_larger_until_on
 
 def test_topics_beyond_the_limit_share_a_series_and_forgotten_ones_go_away() -> None:
     metrics = Metrics()
-    sent = TopicCounters(metrics, "sent")
+    sent = metrics.by_topic("sent")
     for number in range(SERIES + 50):
         sent.of(f"t{number}").add()
     shown = metrics.snapshot()
     assert len(shown) == SERIES + 1
     assert shown[f"sent{{topic={OTHER}}}"] == 50
     sent.forget("t0")
-    sent.keep(["t1", "t2"])
+    metrics.keep_topics(lambda topic: topic in ("t1", "t2"))
     assert sorted(metrics.snapshot()) == [
         f"sent{{topic={OTHER}}}",
         "sent{topic=t1}",

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient.clock import Clock, SystemClock
@@ -24,6 +25,8 @@ from aiokclient.errors import (
     ClosedError,
     KafkaError,
     RebootstrapRequiredError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
 from aiokclient.metrics import Metrics
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 __all__ = ["ClusterClient"]
 
 R = TypeVar("R", bound="Response")
+
+NO_SUCH_TOPIC = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code)
 
 MOVED_AWAY = (RebootstrapRequiredError.code,)
 """What a broker answers that wants its clients to begin anew with the bootstrap servers."""
@@ -145,6 +150,8 @@ class ClusterClient:
         self.brokers.update(new.brokers)
         if old.brokers is not new.brokers:
             self._traffic.keep({*new.brokers})
+        if old.topics is not new.topics:
+            self.metrics.keep_topics(partial(_exists, new))
 
     @property
     def brokers(self) -> Brokers:
@@ -386,6 +393,11 @@ class _Call:
         if error.broker is None:
             error.broker = self.node_id
         self.error = error
+
+
+def _exists(metadata: ClusterMetadata, topic: str) -> bool:
+    info = metadata.topic(topic)
+    return info is not None and info.error not in NO_SUCH_TOPIC
 
 
 def top_level_error(response: Any) -> KafkaError | None:

@@ -63,6 +63,9 @@ class ClassicMembership:
         config = parts.config
         assert config.group_id is not None
         self._parts = parts
+        self._rebalances = parts.cluster.metrics.counter(
+            "consumer.rebalances", group=config.group_id
+        )
         self._reconciler = parts.reconciler
         self._subscription = parts.subscription
         self._session_s = config.session_timeout_ms / 1000
@@ -224,6 +227,7 @@ class ClassicMembership:
 
     async def began(self, generation: Generation) -> None:
         """Takes what was assigned, and gives up what was not."""
+        self._rebalances.add()
         if not generation.is_leader:
             self._watch.follows()
         assignment = decode_assignment(generation.assignment)

@@ -15,6 +15,7 @@ from aiokclient.consumer.fetch_buffer import FetchBuffer
 from aiokclient.consumer.fetchers import Fetchers
 from aiokclient.consumer.grouped import Grouped
 from aiokclient.consumer.locator import Locator
+from aiokclient.consumer.meters import ConsumerGauges
 from aiokclient.consumer.offsets import Offsets
 from aiokclient.consumer.positions import Phase, Withheld
 from aiokclient.consumer.reader import Reader
@@ -101,7 +102,10 @@ class Engine:
         self._spawn = spawn
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
-        buffered = cluster.metrics.gauge("consumer.buffer.bytes")
+        self._gauges = ConsumerGauges(
+            cluster.metrics, subscription, self.reader, cluster.clock.monotonic, config.group_id
+        )
+        buffered = cluster.metrics.gauge("consumer.buffer.bytes", unit="By")
         self._uncount = buffered.include(lambda: self.buffer.size)
 
     async def start(self) -> None:
@@ -172,6 +176,7 @@ class Engine:
 
     def _release(self) -> None:
         self._uncount()
+        self._gauges.close()
         if self._follower is not None:
             self.cluster.updater.unwant(self._follower.topics)
         if self.group is not None:

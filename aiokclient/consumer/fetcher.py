@@ -20,6 +20,7 @@ from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.consumer.aborted import visible
 from aiokclient.consumer.fetch_buffer import Damage, PartitionFetch, Slot
 from aiokclient.consumer.fetch_session import Answer, FetchSession, State, Wanted
+from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.positions import PartitionState
 from aiokclient.consumer.signal import Signal
 from aiokclient.errors import CorruptRecordError, KafkaError, error_for
@@ -65,7 +66,8 @@ class BrokerFetcher:
         self._attempts = 0
         metrics = fetchers.cluster.metrics
         self._requests = metrics.counter("consumer.fetch.requests", broker=node_id)
-        self._bytes = metrics.counter("consumer.fetch.bytes", broker=node_id)
+        self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
+        self._meters = ReadMeters(metrics)
 
     async def run(self) -> None:
         """Fetches until no partition is read from this broker any more."""
@@ -207,6 +209,7 @@ class BrokerFetcher:
         fetch = PartitionFetch(state, offset, batches, shown, slot, damage)
         state.fetch_offset = fetch.next_offset
         self._bytes.add(fetch.size)
+        self._meters.fetched(state.tp.topic, fetch.size)
         self._fetchers.keep(fetch)
 
 

@@ -79,6 +79,7 @@ class Kip848Membership:
             raise IllegalStateError("a membership needs a group_id")
         self.state = State.OUT
         self._parts = parts
+        self._rebalances = cluster.metrics.counter("consumer.rebalances", group=config.group_id)
         self._clock = cluster.clock
         self._group_id = config.group_id
         self._instance_id = config.group_instance_id
@@ -252,6 +253,7 @@ class Kip848Membership:
             target = places_of(answer.assignment.topic_partitions)
             if target != self._holdings.target:
                 self._holdings.target, self._told_at = target, sent_at
+                self._rebalances.add()
         self._apply(Event.TOLD if self._holdings.differs() else Event.SETTLED)
         self._parts.changed()
 

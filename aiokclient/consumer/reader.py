@@ -28,6 +28,7 @@ from aiokclient.consumer.effort import CONTENT, is_light
 from aiokclient.consumer.ends import Ends, EndsLookup
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.in_hand import InHand
+from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.positions import PartitionState, Phase
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.signal import Signal
@@ -65,8 +66,7 @@ class Reader:
         self._unpacker = unpacker
         self._arrived = arrived
         self._died = died
-        self._records = metrics.counter("consumer.records")
-        self._damages = metrics.counter("consumer.batches.damaged")
+        self._meters = ReadMeters(metrics)
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
@@ -139,9 +139,8 @@ class Reader:
         chunk = self._exposed
         if chunk is None:
             return
-        count = chunk.count()
-        if count != chunk.handed:
-            self._records.add(count - chunk.handed)
+        if (count := chunk.count()) != chunk.handed:
+            self._meters.delivered(chunk.state.tp.topic, count - chunk.handed)
             chunk.handed = count
             self._move(chunk, chunk.records[count - 1].offset)
 
@@ -230,7 +229,7 @@ class Reader:
 
     def _damaged(self, state: PartitionState, damage: Damage) -> None:
         """Once it is fetched anew; the second time only the user can go past it."""
-        self._damages.add()
+        self._meters.damaged.add()
         if state.damaged_at != damage.offset:
             state.damaged_at = damage.offset
             state.rewind()
@@ -331,11 +330,11 @@ class Reader:
                 records += chunk.records
             else:
                 records += chunk.records[chunk.handed : chunk.handed + room]
+            self._meters.delivered(chunk.state.tp.topic, min(room, chunk.left))
             chunk.handed = min(chunk.handed + room, len(chunk.records))
             self._move(chunk)
             if not chunk.left:
                 self._pass(chunk)
-        self._records.add(len(records))
         return records
 
     # -- one by one
@@ -401,6 +400,7 @@ class Reader:
                 if fetch.alive and fetch.state.flowing:
                     self._skip(fetch, part, count, out=converted is not None)
                     if converted is not None:
+                        self._meters.table(fetch.state.tp.topic, converted)
                         return converted
         self.leave(cursor)
         return None

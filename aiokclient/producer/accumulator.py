@@ -30,6 +30,7 @@ from aiokclient.producer.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBa
 from aiokclient.producer.delivery import DeliveryBatch
 from aiokclient.producer.failures import Failures
 from aiokclient.producer.memory import Memory, Place
+from aiokclient.producer.meters import ProducerMeters
 from aiokclient.producer.queue import PartitionQueue
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.record.compression import Compression
@@ -101,12 +102,13 @@ class Accumulator:
         self._parked: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
         """Queues with parked batches: those that can be sent, and those that cannot."""
         self._room: list[asyncio.Future[None]] = []
-        self._written = metrics.counter("producer.records.acknowledged")
-        self._lost = metrics.counter("producer.records.failed")
+        self.meters = ProducerMeters(metrics)
         # A client's producers share its metrics.
         self._gauges = [
-            metrics.gauge("producer.buffer.bytes").include(lambda: memory.buffer.total),
-            metrics.gauge("producer.parking.bytes").include(lambda: memory.parking.total),
+            metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: memory.buffer.total),
+            metrics.gauge("producer.parking.bytes", unit="By").include(
+                lambda: memory.parking.total
+            ),
         ]
 
     def stop(self) -> None:
@@ -375,7 +377,7 @@ class Accumulator:
         """The batch is written."""
         batch.queue.remove(batch, written=True)
         batch.succeed(base_offset, append_time)
-        self._written.add(batch.count)
+        self.meters.written(batch)
         self.forget(batch)
 
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
@@ -393,7 +395,7 @@ class Accumulator:
             return
         batch.count = batch.builder.count
         batch.fail(error)
-        self._lost.add(batch.unretrieved)
+        self.meters.lost(batch)
         self._failures.failed(batch)
 
     def forget(self, batch: ProducerBatch) -> None:

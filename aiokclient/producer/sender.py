@@ -202,8 +202,11 @@ class Sender:
     def _transmit(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         exchange = self._exchanges.make(batches, connection.version_of(ProduceRequest))
         self.in_flight += 1
+        now = self._clock.monotonic()
         for batch in batches:
             batch.pins += 1
+            if batch.attempt == 1:
+                self._accumulator.meters.sent(batch, now)
         connection.call(
             exchange.request,
             self._turns.bound(self._answered, exchange),

@@ -1,0 +1,82 @@
+"""What a consumer counts and measures: for each chunk and response, never for each record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.metrics import Metrics
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.reader import Reader
+    from aiokclient.consumer.subscription import SubscriptionState
+
+__all__ = ["ConsumerGauges", "ReadMeters"]
+
+
+class ReadMeters:
+    """What has been delivered and fetched; consumers that share a client share the counters."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.damaged = metrics.counter("consumer.batches.damaged")
+        self._records = metrics.counter("consumer.records", unit="{record}")
+        self._by_topic = metrics.by_topic("consumer.topic.records", unit="{record}")
+        self._bytes = metrics.by_topic("consumer.topic.bytes", unit="By")
+
+    def delivered(self, topic: str, count: int) -> None:
+        """Take note of records that were delivered to the application."""
+        self._records.add(count)
+        self._by_topic.of(topic).add(count)
+
+    def table(self, topic: str, table: Any) -> None:
+        """Take note of an Arrow table that was delivered."""
+        self.delivered(topic, getattr(table, "num_rows", 0))
+
+    def fetched(self, topic: str, size: int) -> None:
+        """Take note of the batches of one partition in a response; `size` in bytes."""
+        self._bytes.of(topic).add(size)
+
+
+class ConsumerGauges:
+    """What is computed when somebody asks: the lag, and how long the application has been away.
+
+    A partition that is not assigned any more has no lag here.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        subscription: SubscriptionState,
+        reader: Reader,
+        time: Callable[[], float],
+        group_id: str | None,
+    ) -> None:
+        self._subscription = subscription
+        self._reader = reader
+        self._time = time
+        self._labels = {} if group_id is None else {"group": group_id}
+        self._ends = [
+            metrics.collect("consumer.lag", self._lags, unit="{record}"),
+            metrics.collect("consumer.poll.age.seconds", self._age, unit="s"),
+            metrics.collect("consumer.partitions", self._assigned),
+        ]
+
+    def close(self) -> None:
+        """Show nothing any more."""
+        for end in self._ends:
+            end()
+
+    def _lags(self) -> Iterator[tuple[dict[str, Any], int]]:
+        self._subscription.settle()
+        for state in self._subscription.partitions.values():
+            if state.located and state.high_watermark >= 0:
+                topic, partition = state.tp
+                labels = {**self._labels, "topic": topic, "partition": partition}
+                yield labels, max(state.high_watermark - state.position, 0)
+
+    def _age(self) -> Iterator[tuple[dict[str, str], float]]:
+        since = self._reader.turnstile.away_since
+        yield self._labels, 0.0 if since is None else max(self._time() - since, 0.0)
+
+    def _assigned(self) -> Iterator[tuple[dict[str, str], int]]:
+        yield self._labels, len(self._subscription.partitions)
