@@ -20,7 +20,6 @@ from aiokclient.tables import Column, Table
 
 __all__ = [
     "BYTES",
-    "COUNTS",
     "Counter",
     "Gauge",
     "Histogram",
@@ -43,9 +42,6 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """Upper bounds of a histogram's buckets: seconds, from a millisecond to ten seconds."""
 BYTES = tuple(float(1 << shift) for shift in range(8, 25, 2))
 """The same for sizes in bytes, from 256 to 16 Mi."""
-COUNTS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0)
-"""The same for numbers of records."""
-
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 SERIES = 1000
@@ -318,8 +314,7 @@ class TopicCounters:
 
     def of(self, topic: str) -> Counter:
         """Return the counter of a topic. Do not keep it: the topic may go and come back."""
-        counter = self._counters.get(topic)
-        if counter is None:
+        if (counter := self._counters.get(topic)) is None:
             shown = topic if len(self._counters) < SERIES else OTHER
             counter = self._metrics.counter(self._name, unit=self._unit, topic=shown)
             if shown is topic:

@@ -25,8 +25,8 @@ class ReadMeters:
 
     def delivered(self, topic: str, count: int) -> None:
         """Take note of records that were delivered to the application."""
-        self._records.add(count)
-        self._by_topic.of(topic).add(count)
+        self._records.value += count
+        self._by_topic.of(topic).value += count
 
     def table(self, topic: str, table: Any) -> None:
         """Take note of an Arrow table that was delivered."""

@@ -87,6 +87,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.throttled_until = 0.0
         self.closed = False
         self.traffic = Traffic(Metrics(), client_id) if traffic is None else traffic
+        self._meter = self.traffic.meter(node_id)
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._pipeline = ClientPipeline(client_id)
@@ -119,6 +120,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def place(self) -> str:
         return f"{self.host}:{self.port}"
+
+    def rename(self, node_id: int) -> None:
+        """Take note that the bootstrap server is this broker."""
+        self.node_id = node_id
+        self._meter = self.traffic.meter(node_id)
 
     @property
     def connected(self) -> bool:
@@ -237,7 +243,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._one_way = True
             sent.written()
-        self.traffic.written(self, sent, sum(map(len, segments)))
+        size = len(segments[0]) if len(segments) == 1 else sum(map(len, segments))
+        self._meter.written(self, sent, size)
         write_segments(transport, segments)
 
     def _write_held(self, now: float) -> None:
@@ -258,7 +265,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._throttle(now, throttle_ms / 1000)
-        self.traffic.answered(self, sent, response, size, now, throttle_ms)
+        self._meter.answered(self, sent, response, size, now, throttle_ms)
         # Before the answer is told: whoever gets it may go on sending at once.
         if self._draining and not self.in_flight:
             self.close()

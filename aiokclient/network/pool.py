@@ -257,7 +257,7 @@ class ConnectionPool:
         """A bootstrap server turned out to be this broker: its connections are the broker's."""
         self.node_id = node_id
         for connection in self.connections():
-            connection.node_id = node_id
+            connection.rename(node_id)
 
     def release(self, owner: Hashable) -> None:
         """Closes the connections that belong to an owner; its waiters get ClosedError."""

@@ -7,8 +7,8 @@ nor credentials reach a log. Metrics are counted for each response, never for ea
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
+from logging import DEBUG
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiokclient.errors import error_for
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiokclient.network.sent import Sent
     from aiokclient.protocol.fields import Buffer
 
-__all__ = ["Traffic", "size_of"]
+__all__ = ["Meter", "Traffic", "size_of"]
 
 STRUCTS: Final = 2000
 """Number of structs of a response that are searched for errors."""
@@ -43,16 +43,48 @@ class Peer(Protocol):
     def place(self) -> str: ...
 
 
-class _ByBroker:
-    """The instruments of one broker."""
+class Meter:
+    """The instruments of one broker. What is counted for each request is counted here."""
 
-    __slots__ = ("latencies", "received", "sent", "throttle")
+    __slots__ = ("_latencies", "_metrics", "_received", "_sent", "_throttle", "_traffic", "node_id")
 
-    def __init__(self, metrics: Metrics, broker: str) -> None:
-        self.latencies: dict[str, Histogram] = {}
-        self.sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
-        self.received = metrics.counter("client.received.bytes", unit="By", broker=broker)
-        self.throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
+    def __init__(self, traffic: Traffic, metrics: Metrics, node_id: int) -> None:
+        self.node_id = node_id
+        self._traffic = traffic
+        self._metrics = metrics
+        self._latencies: dict[type, Histogram] = {}
+        broker = _named(node_id)
+        self._sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
+        self._received = metrics.counter("client.received.bytes", unit="By", broker=broker)
+        self._throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
+
+    def written(self, peer: Peer, sent: Sent, size: int) -> None:
+        """Take note of a request that was given to the transport."""
+        self._sent.value += size
+        if self._traffic.enabled(DEBUG):
+            self._traffic.log_request(peer, sent.api, sent.version or 0, size)
+
+    def answered(
+        self, peer: Peer, sent: Sent, response: Any, size: int, now: float, throttle_ms: int
+    ) -> None:
+        """Take note of a response. `now` is on the loop's clock."""
+        latency = self._latencies.get(type(sent.message))
+        if latency is None:
+            latency = self._latency(sent)
+        seconds = now - sent.since
+        latency.observe(seconds)
+        self._received.value += size
+        if throttle_ms > 0:
+            self._throttle.observe(throttle_ms / 1000)
+        if self._traffic.enabled(DEBUG):
+            version = sent.version or 0
+            self._traffic.log_response(peer, sent.api, version, size, seconds, response)
+
+    def _latency(self, sent: Sent) -> Histogram:
+        made = self._latencies[type(sent.message)] = self._metrics.histogram(
+            "client.request.seconds", unit="s", api=sent.api, broker=_named(self.node_id)
+        )
+        return made
 
 
 class Traffic:
@@ -61,47 +93,22 @@ class Traffic:
     def __init__(self, metrics: Metrics, client_id: str) -> None:
         self._metrics = metrics
         self._log = ClientLog("aiokclient.wire", client_id)
-        self._brokers: dict[int, _ByBroker] = {}
+        self.enabled = self._log.logger.isEnabledFor
+        """Whether the wire is logged at a level."""
+        self._meters: dict[int, Meter] = {}
 
-    @property
-    def logging(self) -> bool:
-        """Whether the wire is logged."""
-        return self._log.isEnabledFor(logging.DEBUG)
+    def meter(self, node_id: int) -> Meter:
+        """Return the instruments of a broker."""
+        found = self._meters.get(node_id)
+        if found is None:
+            found = self._meters[node_id] = Meter(self, self._metrics, node_id)
+        return found
 
     def keep(self, brokers: set[int]) -> None:
         """Drop the series of all other brokers."""
-        for node_id in [node_id for node_id in self._brokers if node_id not in brokers]:
-            del self._brokers[node_id]
+        for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
+            del self._meters[node_id]
             self._metrics.remove(broker=_named(node_id))
-
-    def _of(self, node_id: int) -> _ByBroker:
-        found = self._brokers.get(node_id)
-        if found is None:
-            found = self._brokers[node_id] = _ByBroker(self._metrics, _named(node_id))
-        return found
-
-    def written(self, peer: Peer, sent: Sent, size: int) -> None:
-        """Take note of a request that was given to the transport."""
-        self._of(peer.node_id).sent.add(size)
-        if self.logging:
-            self.log_request(peer, sent.api, sent.version or 0, size)
-
-    def answered(
-        self, peer: Peer, sent: Sent, response: Any, size: int, now: float, throttle_ms: int
-    ) -> None:
-        """Take note of a response. `now` is on the loop's clock."""
-        broker, api = self._of(peer.node_id), sent.api
-        latency: Histogram | None = broker.latencies.get(api)
-        if latency is None:
-            latency = broker.latencies[api] = self._metrics.histogram(
-                "client.request.seconds", unit="s", api=api, broker=_named(peer.node_id)
-            )
-        latency.observe(now - sent.since)
-        broker.received.add(size)
-        if throttle_ms > 0:
-            broker.throttle.observe(throttle_ms / 1000)
-        if self.logging:
-            self.log_response(peer, api, sent.version or 0, size, now - sent.since, response)
 
     # -- the log
 
@@ -149,7 +156,7 @@ class Traffic:
 
     def failed(self, peer: Peer, sent: Sent, error: KafkaError) -> None:
         """Take note of a request that will have no response."""
-        if not self.logging:
+        if not self.enabled(DEBUG):
             return
         self._log.debug(
             "%s v%s to %s: no response: %s",

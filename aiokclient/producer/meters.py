@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokclient.metrics import BYTES, COUNTS, Metrics
+from aiokclient.metrics import BYTES, Metrics
 
 if TYPE_CHECKING:
     from aiokclient.producer.batch import ProducerBatch
@@ -23,20 +23,18 @@ class ProducerMeters:
         self._failed = metrics.by_topic("producer.topic.failed", unit="{record}")
         self._queued = metrics.histogram("producer.queue.seconds", unit="s")
         self._batch_bytes = metrics.histogram("producer.batch.bytes", BYTES, unit="By")
-        self._batch_records = metrics.histogram("producer.batch.records", COUNTS, unit="{record}")
 
     def sent(self, batch: ProducerBatch, now: float) -> None:
         """Take note of a batch that is being sent for the first time."""
         self._queued.observe(now - batch.created)
         self._batch_bytes.observe(batch.size)
-        self._batch_records.observe(batch.count)
 
     def written(self, batch: ProducerBatch) -> None:
         """Take note of a batch that was acknowledged, or sent where nobody acknowledges."""
-        count = batch.count
-        self._written.add(count)
-        self._records.of(batch.topic).add(count)
-        self._bytes.of(batch.topic).add(batch.size)
+        topic, count = batch.topic, batch.count
+        self._written.value += count
+        self._records.of(topic).value += count
+        self._bytes.of(topic).value += batch.size
 
     def lost(self, batch: ProducerBatch) -> None:
         """Take note of a batch whose records that are still in it will not be delivered."""

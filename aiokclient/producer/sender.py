@@ -202,7 +202,7 @@ class Sender:
     def _transmit(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         exchange = self._exchanges.make(batches, connection.version_of(ProduceRequest))
         self.in_flight += 1
-        now = self._clock.monotonic()
+        now = self._accumulator.loop.time()
         for batch in batches:
             batch.pins += 1
             if batch.attempt == 1:

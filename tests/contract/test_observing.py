@@ -49,7 +49,6 @@ async def test_metrics_of_a_producer_have_what_an_operator_asks_for(
         assert shown["client.request.seconds{api=Produce,broker=1}"]["count"] >= 2
         assert shown["producer.queue.seconds"]["count"] >= 2
         assert shown["producer.batch.bytes"]["sum"] > 5000
-        assert shown["producer.batch.records"]["sum"] == 51
         assert shown["client.throttle.seconds{broker=1}"]["count"] == 0
         assert {value.name for value in producer.metric_values("producer.topic.")} == {
             "producer.topic.records",
