@@ -37,7 +37,8 @@ class Brokers:
     negative id, until it is known which broker that is.
 
     `on_loss` is called when the last broker that could be reached no longer can, and when the last
-    connection is lost: it is to find out whether any broker is there.
+    connection is lost: it is to find out whether any broker is there. `on_slow` is called while
+    connecting to one lasts.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Brokers:
         spawn: Spawn,
         rng: random.Random,
         on_loss: Callable[[], None],
+        on_slow: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._settings = settings
@@ -56,6 +58,7 @@ class Brokers:
         self.reachability = Reachability(config.client_id)
         self._watching = False
         """Whether the cluster has named its brokers; before that, the start tells of them."""
+        self._on_slow = on_slow
         self._pools: dict[int, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
         self._named: Mapping[int, BrokerInfo] = {}
@@ -84,25 +87,28 @@ class Brokers:
         """
         self._named = brokers
         self._watching = True
+        servers = {
+            (pool.host, pool.port): node_id for node_id, pool in self._pools.items() if node_id < 0
+        }
         for node_id, info in brokers.items():
             pool = self._pools.get(node_id)
             if pool is not None and (pool.host, pool.port) != (info.host, info.port):
                 self._drop(node_id)
                 pool = None
             if pool is None:
-                self._pools[node_id] = self._adopted(info) or self._pool(*info[:3])
+                server = servers.pop((info.host, info.port), None)
+                made = self._pool(*info[:3]) if server is None else self._adopted(server, node_id)
+                self._pools[node_id] = made
         for node_id, pool in list(self._pools.items()):
             if node_id < 0 or (node_id not in brokers and not pool.busy):
                 self._drop(node_id)
         self._retired = [pool for pool in self._retired if pool.busy]
 
-    def _adopted(self, info: BrokerInfo) -> ConnectionPool | None:
-        for node_id, pool in self._pools.items():
-            if node_id < 0 and (pool.host, pool.port) == (info.host, info.port):
-                del self._pools[node_id]
-                pool.rename(info.node_id)
-                return pool
-        return None
+    def _adopted(self, server: int, node_id: int) -> ConnectionPool:
+        """Return the pool of a bootstrap server, which has turned out to be this broker."""
+        pool = self._pools.pop(server)
+        pool.rename(node_id)
+        return pool
 
     def _drop(self, node_id: int) -> None:
         pool = self._pools.pop(node_id, None)
@@ -128,6 +134,7 @@ class Brokers:
             spawn=self._spawn,
             on_failure=self._failed,
             on_success=self._found,
+            on_slow=self._on_slow,
         )
 
     def _failed(self) -> None:
@@ -176,26 +183,47 @@ class Brokers:
     def choose(self) -> ConnectionPool:
         """The broker for a request that any can answer.
 
-        A connected one with the least in flight, if it answers; else one that has not failed; else
-        the one whose reconnect backoff ends first. A broker that the cluster does not name any
-        more is none of them. Raises InvalidMetadataError if there is none at all.
+        A connected one with the least in flight, if it answers; else one that has not failed and
+        to which connecting does not last; else one that is connected; else the one whose reconnect
+        backoff ends first. A broker that the cluster does not name any more is none of them.
+        Raises InvalidMetadataError if there is none at all.
         """
         pools = [
             pool for node_id, pool in self._pools.items() if node_id < 0 or node_id in self._named
         ]
         if not pools:
             raise InvalidMetadataError("no broker is known")
-        self._rng.shuffle(pools)
         connected = [pool for pool in pools if pool.ready(Purpose.CONTROL) is not None]
         answering = [pool for pool in connected if _silent_for(pool) < HANGING_S]
         if answering:
-            return min(answering, key=lambda pool: pool.in_flight)
-        untried = [pool for pool in pools if pool.reachable and pool not in connected]
+            least = min(pool.in_flight for pool in answering)
+            return self._rng.choice([pool for pool in answering if pool.in_flight == least])
+        others = [pool for pool in pools if pool.ready(Purpose.CONTROL) is None]
+        prompt = [pool for pool in others if pool.connecting_for(Purpose.CONTROL) < HANGING_S]
+        untried = [pool for pool in prompt if pool.reachable]
         if untried:
-            return untried[0]
+            return self._rng.choice(untried)
         if connected:
             return min(connected, key=_silent_for)
-        return min(pools, key=lambda pool: pool.not_before)
+        # The reconnect backoff of one that hangs is over, though that says nothing for it.
+        return min(prompt or others, key=lambda pool: pool.not_before)
+
+    async def connect_any(self) -> BrokerConnection:
+        """Return a control connection to the broker that `choose` chooses, made if need be.
+
+        While connecting to it lasts, others are tried: one that accepts connections and does not
+        answer must not keep the client from those that do. Raises what an attempt raises. It has
+        no deadline of its own.
+        """
+        while True:
+            waiter = self.choose().connecting(Purpose.CONTROL)
+            try:
+                await asyncio.wait([waiter], timeout=HANGING_S)
+                if waiter.done():
+                    return waiter.result()
+            finally:
+                if not waiter.cancel() and not waiter.cancelled():
+                    waiter.exception()
 
     def states(self) -> dict[int | str, str]:
         """Return what each broker is to this client, one line each, for people to read.

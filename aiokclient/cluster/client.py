@@ -99,7 +99,9 @@ class ClusterClient:
             await self.supervisor.start()
             settings = await self._settings()
             spawn, rng = self.supervisor.spawn, self.clock.rng
-            self._brokers = brokers = Brokers(config, settings, spawn, rng, self._lost_all)
+            self._brokers = brokers = Brokers(
+                config, settings, spawn, rng, self._lost_all, self._hangs
+            )
             self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(self._follow)
             pools = brokers.bootstrap(await servers_of(config, self.connector))
@@ -144,6 +146,7 @@ class ClusterClient:
             receive_max=config.receive_message_max_bytes,
             idle_s=idle_ms / 1000 if idle_ms >= 0 else None,
             traffic=self._traffic,
+            request_s=config.request_timeout_ms / 1000,
         )
 
     def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
@@ -217,15 +220,21 @@ class ClusterClient:
     async def _attempt(self, call: _Call) -> Any:
         remaining = call.deadline - self.clock.monotonic()
         call.node_id = await self._router.route(call.to, max(remaining, 0.0))
-        pool = self.brokers.choose() if call.node_id is None else self.brokers.pool(call.node_id)
-        call.node_id = pool.node_id
-        connection = await pool.get(call.purpose, call.owner)
+        connection = await self._connection_for(call)
+        call.node_id = connection.node_id
         response = await connection.send(call.message, timeout_s=call.attempt_s)
         error = call.check(response)
         self.brokers.answered(connection.node_id)
         if error is not None:
             raise error
         return response
+
+    async def _connection_for(self, call: _Call) -> BrokerConnection:
+        if call.node_id is not None:
+            return await self.brokers.pool(call.node_id).get(call.purpose, call.owner)
+        if call.purpose is Purpose.CONTROL:
+            return await self._connect_any()
+        return await self.brokers.choose().get(call.purpose, call.owner)
 
     async def _before_retry(self, call: _Call) -> None:
         error = call.error
@@ -312,8 +321,13 @@ class ClusterClient:
         # Also when nobody needs a broker now, so that it is known when one is back.
         self.updater.request_update(reason="no broker can be reached")
 
+    def _hangs(self) -> None:
+        # What is waited for there may have moved to another broker, which would not be noticed
+        # before the attempt ends.
+        self.updater.request_update(reason="connecting to a broker lasts")
+
     async def _connect_any(self) -> BrokerConnection:
-        return await self.brokers.choose().get(Purpose.CONTROL)
+        return await self.brokers.connect_any()
 
     async def _fetch_metadata(
         self, topics: list[str] | None, auto_create: bool

@@ -9,6 +9,7 @@ from aiokclient.errors import ConnectionSetupError, DisconnectedError
 
 __all__ = [
     "ClosedEarlyError",
+    "NotConnectedError",
     "closed_early",
     "not_kafka",
     "plaintext_port",
@@ -83,6 +84,10 @@ def tls_failure(place: str, error: ssl.SSLError) -> ConnectionSetupError:
         f"the TLS handshake with {place} failed ({error.reason or error}): check the versions and "
         "ciphers of both sides, and the client's certificate if the broker asks for one"
     )
+
+
+class NotConnectedError(DisconnectedError):
+    """No connection came about: that is what the setup timeout is for."""
 
 
 class ClosedEarlyError(DisconnectedError):

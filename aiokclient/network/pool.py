@@ -6,7 +6,9 @@ is a *slot*, with a connection, or an attempt to make one that all who ask for i
 that gives up waiting does not end the attempt for the others.
 
 After a failed attempt or a lost connection the broker counts as unreachable, and the next attempt
-waits: exponentially longer with jitter, over all slots.
+waits: exponentially longer with jitter, over all slots. Only failures to connect make the setup
+timeout longer: a broker that accepts connections needs no more time for that. An attempt that lasts
+is told while it lasts, because the other brokers may know better by then.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.policy import Backoff
 
 __all__ = ["ConnectionPool", "Purpose", "Spawn"]
+
+
+SLOW_S = 1.0
+SLOWEST_S = 4.0
+"""A lasting attempt is told after SLOW_S, then after twice as long each time, up to SLOWEST_S."""
 
 
 class Purpose(Enum):
@@ -48,18 +55,26 @@ class Spawn(Protocol):
 
 
 class _Slot:
-    __slots__ = ("connecting", "connection", "key", "released", "waiters")
+    __slots__ = ("began", "connecting", "connection", "key", "released", "timer", "waiters")
 
     def __init__(self, key: tuple[Purpose, Hashable]) -> None:
         self.key = key
         self.connection: BrokerConnection | None = None
         self.connecting = False
+        self.began: float | None = None
+        """When the attempt in progress began to connect; None while it waits, and without one."""
+        self.timer: asyncio.TimerHandle | None = None
         self.released = False
         self.waiters: list[asyncio.Future[BrokerConnection]] = []
 
     def settle(self, outcome: BrokerConnection | KafkaError) -> None:
-        waiters, self.waiters = self.waiters, []
+        """End the attempt."""
         self.connecting = False
+        self.tell(outcome)
+
+    def tell(self, outcome: BrokerConnection | KafkaError) -> None:
+        """Give the outcome to all that wait; the attempt may still be in progress."""
+        waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             if waiter.done():
                 continue
@@ -74,7 +89,8 @@ class ConnectionPool:
 
     `backoff` paces attempts to connect, `setup` is how long each may take, growing with failures.
     `on_failure` is called when an attempt fails or a connection breaks, `on_success` when a
-    connection is ready, or when a response shows that the broker is there (`answered`).
+    connection is ready, or when a response shows that the broker is there (`answered`), `on_slow`
+    again and again while an attempt lasts.
     """
 
     def __init__(
@@ -90,6 +106,7 @@ class ConnectionPool:
         spawn: Spawn,
         on_failure: Callable[[], None] = lambda: None,
         on_success: Callable[[ConnectionPool], None] = lambda pool: None,
+        on_slow: Callable[[], None] = lambda: None,
     ) -> None:
         self.node_id = node_id
         self.host = host
@@ -106,8 +123,11 @@ class ConnectionPool:
         self._on_failure = on_failure
         self._on_success = on_success
         self._log = ClientLog("aiokclient", settings.client_id)
+        self._on_slow = on_slow
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
+        self._not_connected = 0
+        """How many attempts in a row have failed to connect."""
         self._not_before = 0.0
         self._rung = 0
         self._retired = False
@@ -170,6 +190,13 @@ class ConnectionPool:
         """It has connections, or makes one."""
         return any(slot.connecting or slot.connection for slot in self._slots.values())
 
+    def connecting_for(self, purpose: Purpose, owner: Hashable = None) -> float:
+        """Return for how many seconds the slot's attempt has lasted, without the backoff before."""
+        slot = self._slots.get((purpose, owner))
+        if slot is None or slot.began is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - slot.began
+
     def connections(self) -> list[BrokerConnection]:
         return [s.connection for s in self._slots.values() if s.connection is not None]
 
@@ -178,28 +205,44 @@ class ConnectionPool:
     async def _attempt(self, slot: _Slot) -> None:
         outcome: BrokerConnection | KafkaError = ClosedError("the client is closed")
         try:
-            outcome = await self._connect()
+            outcome = await self._connect(slot)
         except KafkaError as error:
             outcome = error
             self.refused = True
+            refused = isinstance(error, diagnosis.NotConnectedError)
+            self._not_connected = self._not_connected + 1 if refused else 0
             self._failed(error)
         finally:
             if isinstance(outcome, BrokerConnection):
                 outcome = self._install(slot, outcome)
             slot.settle(outcome)
 
-    async def _connect(self) -> BrokerConnection:
-        delay = self._not_before - asyncio.get_running_loop().time()
+    async def _connect(self, slot: _Slot) -> BrokerConnection:
+        loop = asyncio.get_running_loop()
+        delay = self._not_before - loop.time()
         if delay > 0:
             await asyncio.sleep(delay)
-        return await open_connection(
-            self.node_id,
-            self.host,
-            self.port,
-            self._settings,
-            timeout_s=self._setup.delay(self._failures, self._rng),
-            rung=self._rung,
-        )
+        slot.began = loop.time()
+        slot.timer = loop.call_later(SLOW_S, self._tell_slow, slot, SLOW_S)
+        try:
+            return await open_connection(
+                self.node_id,
+                self.host,
+                self.port,
+                self._settings,
+                timeout_s=self._setup.delay(self._not_connected, self._rng),
+                rung=self._rung,
+            )
+        finally:
+            slot.timer.cancel()
+            slot.began = None
+
+    def _tell_slow(self, slot: _Slot, after_s: float) -> None:
+        if self._closed or self._retired:
+            return
+        next_s = min(2 * after_s, SLOWEST_S)
+        slot.timer = asyncio.get_running_loop().call_later(next_s, self._tell_slow, slot, next_s)
+        self._on_slow()
 
     def _install(self, slot: _Slot, connection: BrokerConnection) -> BrokerConnection | KafkaError:
         if self._closed or slot.released:
@@ -207,10 +250,11 @@ class ConnectionPool:
             return ClosedError("the client is closed")
         if self._retired:
             connection.close()
-            return DisconnectedError("the broker has another address now", broker=self.node_id)
+            return self._moved()
         slot.connection = connection
         self._failures, self._not_before = 0, 0.0
         self.answered()
+        self._not_connected = 0
         connection.on_close(lambda closed, reason: self._lost(slot, reason))
         return connection
 
@@ -265,10 +309,18 @@ class ConnectionPool:
             self._end(slot)
 
     def retire(self) -> None:
-        """The broker has another address now: each connection closes when nothing is in flight."""
+        """Take note that the broker has another address now, or none.
+
+        Each connection closes when nothing is in flight. Who waits for one looks elsewhere.
+        """
         self._retired = True
         for connection in self.connections():
             connection.close_when_idle()
+        for slot in self._slots.values():
+            slot.tell(self._moved())
+
+    def _moved(self) -> KafkaError:
+        return DisconnectedError("the broker has another address now", broker=self.node_id)
 
     def close(self) -> None:
         """Closes all connections; who waits for one gets ClosedError. Plain, idempotent."""

@@ -4,8 +4,9 @@ The first request on a connection asks which versions the broker speaks, in a ve
 that the broker may not know. A broker that does not know it answers in the form of version 0 with
 UNSUPPORTED_VERSION, and (KIP-511) names the versions of that request that it does speak; the next
 try is the highest common one, then version 0. A very old one just closes the connection: the next
-connection begins one rung lower. Every step is bounded by the setup timeout, and the number of
-tries by the rungs.
+connection begins one rung lower. Connecting and the handshake of TLS are bounded by the setup
+timeout, which grows with failures to connect, each request by the request timeout, and the number
+of tries by the rungs.
 """
 
 from __future__ import annotations
@@ -66,17 +67,20 @@ class ConnectionSettings:
     receive_max: int
     idle_s: float | None
     traffic: Traffic | None = None
+    request_s: float = 30.0
+    """How long the answer to each request that sets a connection up is waited for."""
 
 
 async def open_connection(
     node_id: int, host: str, port: int, settings: ConnectionSettings, *, timeout_s: float, rung: int
 ) -> BrokerConnection:
-    """A connection on which requests may be sent.
+    """Return a connection on which requests may be sent.
 
-    Every address of the host is tried in turn, each for `timeout_s` seconds. Raises
-    DisconnectedError when none of them could be connected, ConnectionSetupError when what is
-    there does not speak what it should, UnsupportedVersionError when it shares no version.
-    Cancelling it leaves no connection behind.
+    Every address of the host is tried in turn. Connecting to each may take `timeout_s` seconds,
+    TLS included, and each request after that the request timeout. Raises NotConnectedError when
+    none of them could be connected, DisconnectedError when one that was did not answer,
+    ConnectionSetupError when what is there does not speak what it should, UnsupportedVersionError
+    when it shares no version. Cancelling it leaves no connection behind.
     """
     if not 0 < port <= HIGHEST_PORT:
         raise diagnosis.unusable_address(node_id, f"{host}:{port}", "the port is out of range")
@@ -110,19 +114,11 @@ async def _open(
     rung: int,
 ) -> None:
     try:
-        async with asyncio.timeout(timeout_s):
-            await _connect(connection, address, settings)
-            versions = await _negotiate(connection, settings.client_id, rung)
+        await _connect(connection, address, settings, timeout_s)
+        versions = await _negotiate(connection, settings.client_id, rung, settings.request_s)
         connection.ready(versions, settings.receive_max)
         if connection.closed:
             raise DisconnectedError("the connection was closed", broker=connection.node_id)
-    except TimeoutError:
-        connection.abort()
-        what = "connected, but did not answer" if connection.connected else "did not answer"
-        raise DisconnectedError(
-            f"{connection.place} ({address[0]}) {what} within {timeout_s:.1f} s",
-            broker=connection.node_id,
-        ) from None
     except diagnosis.ClosedEarlyError as error:
         # A bootstrap server may be misconfigured; a broker that the cluster names is just gone.
         if connection.node_id < 0:
@@ -159,36 +155,39 @@ async def _resolve(
 
 
 async def _connect(
-    connection: BrokerConnection, address: Address, settings: ConnectionSettings
+    connection: BrokerConnection, address: Address, settings: ConnectionSettings, timeout_s: float
 ) -> None:
     place, tls = connection.place, settings.tls
     try:
-        await settings.connector.connect(
-            address, lambda: connection, tls=tls, server_hostname=connection.host
-        )
+        async with asyncio.timeout(timeout_s) as patience:
+            await settings.connector.connect(
+                address, lambda: connection, tls=tls, server_hostname=connection.host
+            )
     except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
         raise diagnosis.closed_early(place, tls is not None) from error
     except ssl.SSLError as error:
         raise diagnosis.tls_failure(place, error) from error
     except TimeoutError as error:
-        # The kernel's patience ended, or our own: then the caller's block raises.
-        raise DisconnectedError(f"{place} ({address[0]}) does not answer") from error
+        # That of the kernel may come before our own.
+        within = f" within {timeout_s:.1f} s" if patience.expired() else ""
+        text = f"{place} ({address[0]}) did not accept a connection{within}"
+        raise diagnosis.NotConnectedError(text, broker=connection.node_id) from error
     except OSError as error:
         # asyncio's own text repeats the address; the errno says it better.
         text = os.strerror(error.errno) if error.errno else str(error)
-        raise DisconnectedError(f"{place} ({address[0]}): {text}") from error
+        raise diagnosis.NotConnectedError(f"{place} ({address[0]}): {text}") from error
     except (OverflowError, ValueError) as error:
         # A host that TLS cannot verify, for example: the name may be anything.
         raise diagnosis.unusable_address(connection.node_id, place, str(error)) from error
 
 
 async def _negotiate(
-    connection: BrokerConnection, client_id: str, rung: int
+    connection: BrokerConnection, client_id: str, rung: int, request_s: float
 ) -> Mapping[int, tuple[int, int]]:
     pipeline = ClientPipeline(client_id)
     version = RUNGS[rung % len(RUNGS)]
     for _ in RUNGS:
-        response = await _ask(connection, pipeline, version)
+        response = await _ask(connection, pipeline, version, request_s)
         answer = _ANSWERS.get(response.error_code)
         spoken = {
             entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
@@ -226,7 +225,7 @@ def _refusal(body: bytes, code: int) -> ApiVersionsResponse:
 
 
 async def _ask(
-    connection: BrokerConnection, pipeline: ClientPipeline, version: int
+    connection: BrokerConnection, pipeline: ClientPipeline, version: int, request_s: float
 ) -> ApiVersionsResponse:
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
@@ -237,7 +236,14 @@ async def _ask(
     traffic.log_request(connection, api, version, size_of(segments))
     began = time()
     try:
-        frame = await connection.exchange(segments)
+        async with asyncio.timeout(request_s):
+            frame = await connection.exchange(segments)
+    except TimeoutError:
+        raise DisconnectedError(
+            f"{connection.place} accepted the connection, but did not answer ApiVersions within "
+            f"{request_s:.1f} s",
+            broker=connection.node_id,
+        ) from None
     except DisconnectedError as error:
         # In TLS 1.3 a client's certificate is refused when its side of the handshake is over.
         if isinstance(error.__cause__, ssl.SSLError):

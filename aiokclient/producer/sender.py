@@ -301,6 +301,7 @@ class Sender:
     async def _keep_connecting(self) -> None:
         attempt = 0
         while self.queues and not self._closed:
+            lasting = self._turns.later(SILENCE_S, self._set_reachable, False)
             try:
                 connection = await self._cluster.connect(self.node_id, Purpose.PRODUCE)
                 # Raises here rather than in the middle of `pump`.
@@ -321,6 +322,8 @@ class Sender:
                 self._ignore_loss = connection.on_close(self._turns.guard(self._lost))
                 self._set_reachable(True)
                 return
+            finally:
+                lasting.cancel()
 
     def _give_up(self, error: KafkaError) -> None:
         """The broker cannot be talked to, and waiting will not mend it."""
