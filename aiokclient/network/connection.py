@@ -142,11 +142,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._reason
 
     def unanswered_for(self) -> float:
-        """Return the seconds since the oldest request without an answer was sent, 0.0 without one.
-
-        A pause that the broker asked for does not count.
-        """
-        return max(self._now() - self._in_flight[0].since, 0.0) if self._in_flight else 0.0
+        """Return the seconds since the oldest request without an answer was sent, 0.0 without one."""
+        return self._now() - self._in_flight[0].since if self._in_flight else 0.0
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -252,7 +249,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sent = self._held.popleft()
             if not sent.over:
                 # What the client held back itself is no silence of the broker.
-                sent.postpone(now)
+                sent.begin(now)
                 self._write(sent)
         if self._draining and not self.in_flight:
             self.close()
@@ -273,8 +270,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _throttle(self, now: float, seconds: float) -> None:
         self.throttled_until = max(self.throttled_until, now + seconds)
+        until = now + min(seconds, LONGEST_PAUSE_S)
         for sent in self._in_flight:
-            sent.postpone(now + min(seconds, LONGEST_PAUSE_S))
+            sent.deadline = max(sent.deadline, until + sent.timeout_s)
 
     # -- setting up -------------------------------------------------------------------------
 

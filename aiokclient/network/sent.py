@@ -40,11 +40,10 @@ class Sent:
         self.deadline = since + timeout_s
         self.expect_response = expect
 
-    def postpone(self, since: float) -> None:
-        """Count the whole timeout from `since`, if that is later than what it is counted from."""
-        if since > self.since:
-            self.since = since
-            self.deadline = since + self.timeout_s
+    def begin(self, now: float) -> None:
+        """Count the timeout from now on."""
+        self.since = now
+        self.deadline = now + self.timeout_s
 
     @property
     def api(self) -> str:

@@ -78,10 +78,8 @@ def test_requests_in_flight_keep_their_timeout_when_an_earlier_one_is_throttled(
         futures = [ask(connection) for _ in range(5)]
         await asyncio.sleep(10)
         transport.feed(answer(0, throttle_s=40))
-        assert connection.unanswered_for() == 0.0
         await asyncio.sleep(65)
         assert not connection.closed
-        assert connection.unanswered_for() == pytest.approx(25)
         transport.feed(b"".join(answer(number) for number in range(1, 5)))
         await asyncio.gather(*futures)
         connection.close()
