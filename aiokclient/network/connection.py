@@ -142,7 +142,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._reason
 
     def unanswered_for(self) -> float:
-        """Return the seconds since the oldest request without an answer was sent, 0.0 without one."""
+        """Return the seconds since the oldest unanswered request was sent; 0.0 without one."""
         return self._now() - self._in_flight[0].since if self._in_flight else 0.0
 
     # -- requests ---------------------------------------------------------------------------
