@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from aiokclient import threads
 from aiokclient.clock import Clock
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
@@ -31,7 +32,7 @@ from aiokclient.protocol.messages.metadata import MetadataRequest
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["Bootstrap", "servers_of"]
+__all__ = ["Bootstrap", "servers_of", "within"]
 
 logger = logging.getLogger("aiokclient")
 
@@ -48,17 +49,21 @@ class Bootstrap:
         self._outcomes: dict[str, KafkaError] = {}
         self._hopeless: dict[str, KafkaError] = {}
         self._answer: MetadataResponse | None = None
+        self.answered = ""
+        """The address of the server that answered."""
         self._moved = anyio.Event()
         self._deadline = 0.0
 
-    async def reach(self, timeout_s: float) -> MetadataResponse:
-        """The answer of the first server to answer.
+    async def reach(self, deadline: float) -> MetadataResponse:
+        """Return the answer of the first server to answer.
 
-        Raises BootstrapError, which lists every server and what came of it, when none did within
-        `timeout_s` seconds, and at once the error of a server when waiting mends none of them.
+        `deadline` is on the monotonic clock. Raises BootstrapError, which lists every server and
+        what came of it, when none answered by then, and at once the error of a server when waiting
+        mends none of them.
         """
-        self._deadline = self._clock.monotonic() + timeout_s
-        with anyio.move_on_after(timeout_s):
+        began = self._clock.monotonic()
+        self._deadline = deadline
+        with anyio.move_on_after(max(deadline - began, 0.0)):
             async with anyio.create_task_group() as group:
                 for pool in self._pools:
                     group.start_soon(self._ask_until_answered, pool, group.cancel_scope)
@@ -69,7 +74,7 @@ class Bootstrap:
         if len(self._hopeless) == len(self._pools):
             raise next(iter(self._hopeless.values()))
         attempts = [(_place(pool), self._outcome(pool)) for pool in self._pools]
-        raise BootstrapError(f"In {timeout_s:.1f} s:", attempts=attempts)
+        raise BootstrapError(within(self._clock.monotonic() - began), attempts=attempts)
 
     def _outcome(self, pool: ConnectionPool) -> str:
         error = self._outcomes.get(_place(pool))
@@ -82,6 +87,7 @@ class Bootstrap:
         while True:
             try:
                 self._answer = await self._ask(pool)
+                self.answered = _place(pool)
                 everything.cancel()
                 return
             except KafkaError as error:
@@ -123,25 +129,47 @@ class Bootstrap:
         return action.delay_s if again else None
 
 
-async def servers_of(config: ClientConfig, connector: Connector) -> list[tuple[str, int]]:
-    """Names and ports of the bootstrap servers, as `client_dns_lookup` says.
+async def servers_of(
+    config: ClientConfig, connector: Connector, timeout_s: float
+) -> list[tuple[str, int]]:
+    """Return names and ports of the bootstrap servers, as `client_dns_lookup` says.
 
     With `resolve_canonical_bootstrap_servers_only` each address of a name is a server of its own,
-    under its canonical name. A name that cannot be resolved stays as it is.
+    under its canonical name. All names are looked up at the same time, for at most `timeout_s`
+    seconds. A name that is not resolved by then, or cannot be, stays as it is.
     """
     if config.client_dns_lookup == "use_all_dns_ips":
         return list(config.bootstrap_servers)
-    loop = asyncio.get_running_loop()
+    lookups = [
+        asyncio.ensure_future(_canonical(host, port, connector))
+        for host, port in config.bootstrap_servers
+    ]
+    try:
+        await asyncio.wait(lookups, timeout=timeout_s)
+    finally:
+        for lookup in lookups:
+            lookup.cancel()
     servers: dict[tuple[str, int], None] = {}
-    for host, port in config.bootstrap_servers:
-        try:
-            async with asyncio.timeout(config.socket_connection_setup_timeout_ms / 1000):
-                for address in await connector.resolve(host, port):
-                    name, _ = await loop.getnameinfo(address, socket.NI_NUMERICSERV)
-                    servers[name, port] = None
-        except OSError:
-            servers[host, port] = None
+    for given, lookup in zip(config.bootstrap_servers, lookups, strict=True):
+        found = lookup.done() and not lookup.cancelled() and lookup.exception() is None
+        servers.update(dict.fromkeys(lookup.result() if found else [given]))
     return list(servers)
+
+
+async def _canonical(host: str, port: int, connector: Connector) -> list[tuple[str, int]]:
+    addresses = await connector.resolve(host, port)
+    names = await asyncio.gather(
+        *(
+            threads.run_blocking(socket.getnameinfo, address, socket.NI_NUMERICSERV)
+            for address in addresses
+        )
+    )
+    return [(name, port) for name, _ in names] or [(host, port)]
+
+
+def within(seconds: float) -> str:
+    """Begin a BootstrapError's account of the attempts."""
+    return f"Within {seconds:.1f} s:"
 
 
 def _place(pool: ConnectionPool) -> str:

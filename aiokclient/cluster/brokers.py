@@ -6,11 +6,12 @@ import asyncio
 import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import islice
 
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.reachability import Reachability
 from aiokclient.config import ClientConfig
-from aiokclient.errors import InvalidMetadataError
+from aiokclient.errors import InvalidMetadataError, KafkaError
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
 from aiokclient.network.setup import ConnectionSettings
@@ -87,28 +88,27 @@ class Brokers:
         """
         self._named = brokers
         self._watching = True
-        servers = {
-            (pool.host, pool.port): node_id for node_id, pool in self._pools.items() if node_id < 0
-        }
-        for node_id, info in brokers.items():
-            pool = self._pools.get(node_id)
-            if pool is not None and (pool.host, pool.port) != (info.host, info.port):
-                self._drop(node_id)
-                pool = None
-            if pool is None:
-                server = servers.pop((info.host, info.port), None)
-                made = self._pool(*info[:3]) if server is None else self._adopted(server, node_id)
-                self._pools[node_id] = made
         for node_id, pool in list(self._pools.items()):
-            if node_id < 0 or (node_id not in brokers and not pool.busy):
+            info = brokers.get(node_id)
+            moved = info is not None and (pool.host, pool.port) != (info.host, info.port)
+            if node_id >= 0 and (moved or (info is None and not pool.busy)):
                 self._drop(node_id)
+        servers = [node_id for node_id in self._pools if node_id < 0]
+        if servers:
+            places = {(info.host, info.port): node_id for node_id, info in brokers.items()}
+            for server in servers:
+                self._identify(server, places)
         self._retired = [pool for pool in self._retired if pool.busy]
 
-    def _adopted(self, server: int, node_id: int) -> ConnectionPool:
-        """Return the pool of a bootstrap server, which has turned out to be this broker."""
-        pool = self._pools.pop(server)
-        pool.rename(node_id)
-        return pool
+    def _identify(self, server: int, places: Mapping[tuple[str, int], int]) -> None:
+        """Give the pool of a bootstrap server to the broker that it has turned out to be."""
+        pool = self._pools[server]
+        node_id = places.get((pool.host, pool.port))
+        if node_id is None or node_id in self._pools:
+            self._drop(server)
+        else:
+            self._pools[node_id] = self._pools.pop(server)
+            pool.rename(node_id)
 
     def _drop(self, node_id: int) -> None:
         pool = self._pools.pop(node_id, None)
@@ -162,12 +162,19 @@ class Brokers:
     # -- connections ------------------------------------------------------------------------
 
     def pool(self, node_id: int) -> ConnectionPool:
-        """Raises InvalidMetadataError for a broker that the snapshot does not have."""
+        """Return a broker's pool, made at first use: a cluster may name very many brokers.
+
+        Raises InvalidMetadataError for a broker that the snapshot does not have.
+        """
         pool = self._pools.get(node_id)
-        if pool is None:
+        if pool is not None:
+            return pool
+        info = self._named.get(node_id)
+        if info is None:
             raise InvalidMetadataError(
                 f"broker {node_id} is not among those that the cluster named", broker=node_id
             )
+        pool = self._pools[node_id] = self._pool(*info[:3])
         return pool
 
     def connected(
@@ -178,7 +185,7 @@ class Brokers:
 
     def is_reachable(self, node_id: int) -> bool:
         pool = self._pools.get(node_id)
-        return pool is not None and pool.reachable
+        return node_id in self._named if pool is None else pool.reachable
 
     def choose(self) -> ConnectionPool:
         """The broker for a request that any can answer.
@@ -191,7 +198,8 @@ class Brokers:
         pools = [
             pool for node_id, pool in self._pools.items() if node_id < 0 or node_id in self._named
         ]
-        if not pools:
+        unused = self._unused()
+        if not pools and not unused:
             raise InvalidMetadataError("no broker is known")
         connected = [pool for pool in pools if pool.ready(Purpose.CONTROL) is not None]
         answering = [pool for pool in connected if _silent_for(pool) < HANGING_S]
@@ -201,8 +209,12 @@ class Brokers:
         others = [pool for pool in pools if pool.ready(Purpose.CONTROL) is None]
         prompt = [pool for pool in others if pool.connecting_for(Purpose.CONTROL) < HANGING_S]
         untried = [pool for pool in prompt if pool.reachable]
-        if untried:
-            return self._rng.choice(untried)
+        chosen = self._rng.randrange(unused + len(untried)) if unused or untried else -1
+        if 0 <= chosen < len(untried):
+            return untried[chosen]
+        if chosen >= 0:
+            names = (node_id for node_id in self._named if node_id not in self._pools)
+            return self.pool(next(islice(names, chosen - len(untried), None)))
         if connected:
             return min(connected, key=_silent_for)
         # The reconnect backoff of one that hangs is over, though that says nothing for it.
@@ -230,17 +242,24 @@ class Brokers:
 
         The keys are ids; of bootstrap servers, which have none yet, addresses.
         """
-        pools = sorted(self._pools.items())
-        return {
-            node_id if node_id >= 0 else _address(pool): _state(pool) for node_id, pool in pools
-        }
+        return {_key(broker): _state(self._pools.get(broker.node_id)) for broker in self._all()}
 
     def addresses(self) -> dict[int | str, str]:
         """Return the address of each broker, by the keys of `states`."""
-        pools = sorted(self._pools.items())
-        return {
-            node_id if node_id >= 0 else _address(pool): _address(pool) for node_id, pool in pools
-        }
+        return {_key(broker): _address(broker) for broker in self._all()}
+
+    def outcomes(self) -> list[tuple[str, str]]:
+        """Return the address of each broker and what came of connecting to it."""
+        return [
+            (_address(broker), _outcome(self._pools.get(broker.node_id)))
+            for broker in self._all()
+            if broker.node_id >= 0
+        ]
+
+    def _all(self) -> list[BrokerInfo | ConnectionPool]:
+        """Return all brokers, those without a pool included, and bootstrap servers, in order."""
+        known: dict[int, BrokerInfo | ConnectionPool] = {**self._named, **self._pools}
+        return [broker for _, broker in sorted(known.items())]
 
     @property
     def connections(self) -> int:
@@ -250,7 +269,23 @@ class Brokers:
 
     @property
     def any_reachable(self) -> bool:
-        return any(pool.reachable for pool in self._pools.values())
+        """Whether any broker may be reached: one that was never tried may be."""
+        return bool(self._unused()) or any(pool.reachable for pool in self._pools.values())
+
+    @property
+    def any_connected(self) -> bool:
+        """Whether any broker that the cluster names is connected."""
+        pools = self._pools.items()
+        return any(pool.connections() for node_id, pool in pools if node_id in self._named)
+
+    def errors(self) -> list[KafkaError | None]:
+        """Return what connecting to each broker has met last; None for those that it has not."""
+        pools = [self._pools.get(node_id) for node_id in self._named]
+        return [None if pool is None else pool.last_error for pool in pools]
+
+    def _unused(self) -> int:
+        """Return how many of the brokers that the cluster names have no pool yet."""
+        return len(self._named) - sum(node_id in self._named for node_id in self._pools)
 
     # -- ending -----------------------------------------------------------------------------
 
@@ -289,7 +324,9 @@ def _silent_for(pool: ConnectionPool) -> float:
     return 0.0 if connection is None else connection.unanswered_for()
 
 
-def _state(pool: ConnectionPool) -> str:
+def _state(pool: ConnectionPool | None) -> str:
+    if pool is None:
+        return "not connected"
     if pool.connections():
         return "connected"
     if pool.reachable or pool.last_error is None:
@@ -311,8 +348,21 @@ def _why(pool: ConnectionPool) -> str:
     return text if ip in (None, pool.host) else f"{text} ({ip})"
 
 
-def _address(pool: ConnectionPool) -> str:
-    return written((pool.host, pool.port))
+def _outcome(pool: ConnectionPool | None) -> str:
+    """Return what came of connecting, for an error that lists the addresses."""
+    if pool is None:
+        return "not tried yet"
+    if pool.last_error is not None:
+        return _why(pool)
+    return "connected" if pool.connections() else "no answer yet"
+
+
+def _address(broker: BrokerInfo | ConnectionPool) -> str:
+    return written((broker.host, broker.port))
+
+
+def _key(broker: BrokerInfo | ConnectionPool) -> int | str:
+    return broker.node_id if broker.node_id >= 0 else _address(broker)
 
 
 def _name(pool: ConnectionPool) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from aiokclient import threads
 from aiokclient.clock import Clock, SystemClock
-from aiokclient.cluster.bootstrap import Bootstrap, servers_of
+from aiokclient.cluster.bootstrap import Bootstrap, servers_of, within
 from aiokclient.cluster.brokers import Brokers, one_line, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
 from aiokclient.cluster.metadata import ClusterMetadata
@@ -22,6 +23,7 @@ from aiokclient.cluster.updater import MetadataUpdater
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
+    BootstrapError,
     ClosedError,
     KafkaError,
     RebootstrapRequiredError,
@@ -51,6 +53,7 @@ __all__ = ["ClusterClient"]
 R = TypeVar("R", bound="Response")
 
 NO_SUCH_TOPIC = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code)
+NAMES_BROKERS = "answered, and named the brokers"
 
 MOVED_AWAY = (RebootstrapRequiredError.code,)
 """What a broker answers that wants its clients to begin anew with the bootstrap servers."""
@@ -88,29 +91,69 @@ class ClusterClient:
     # -- beginning and ending ---------------------------------------------------------------
 
     async def start(self) -> None:
-        """Reaches the cluster and reads its metadata.
+        """Reach the cluster, read its metadata, and connect to one of its brokers.
 
-        Raises BootstrapError after `default_api_timeout_ms` without an answer, and at once what
-        waiting would not mend (ConnectionSetupError, ConfigError). A start that fails or is
-        cancelled leaves nothing open.
+        Raises BootstrapError, which names the addresses, if that takes over
+        `default_api_timeout_ms`, and immediately what waiting would not mend
+        (ConnectionSetupError, ConfigError). A start that fails or is cancelled leaves nothing open.
         """
-        config = self.config
+        deadline = self._deadline()
         try:
             await self.supervisor.start()
-            settings = await self._settings()
+            settings = await self._settings(deadline)
             spawn, rng = self.supervisor.spawn, self.clock.rng
             self._brokers = brokers = Brokers(
-                config, settings, spawn, rng, self._lost_all, self._hangs
+                self.config, settings, spawn, rng, self._lost_all, self._hangs
             )
             self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(self._follow)
-            pools = brokers.bootstrap(await servers_of(config, self.connector))
-            bootstrap = Bootstrap(config, self.clock, pools)
-            self.updater.begin(await bootstrap.reach(config.default_api_timeout_ms / 1000))
+            pools = brokers.bootstrap(await self._servers(deadline))
+            bootstrap = Bootstrap(self.config, self.clock, pools)
+            self.updater.begin(await bootstrap.reach(deadline))
+            await self.reach(deadline, (bootstrap.answered, NAMES_BROKERS))
             self.supervisor.spawn(self.updater.run, name="metadata")
         except BaseException:
             await self.close()
             raise
+
+    def _deadline(self) -> float:
+        return self.clock.monotonic() + self.config.default_api_timeout_ms / 1000
+
+    async def reach(self, deadline: float, *attempts: tuple[str, str]) -> None:
+        """Wait until one of the brokers that the cluster names is connected.
+
+        `deadline` is on the monotonic clock. Raises BootstrapError if none is by then, whose
+        `attempts` are those given and the addresses of the brokers, and immediately what waiting
+        would not mend for any of them. With a connection it does nothing.
+        """
+        began, tries = self.clock.monotonic(), 0
+        try:
+            async with asyncio.timeout_at(deadline):
+                while not self.brokers.any_connected:
+                    try:
+                        await self._connect_any()
+                    except KafkaError:
+                        if not any(map(self._may_pass, self.brokers.errors())):
+                            raise
+                        await asyncio.sleep(self._backoff.delay(tries, self.clock.rng))
+                        tries += 1
+        except TimeoutError:
+            raise self.not_reached(self.clock.monotonic() - began, *attempts) from None
+
+    def _may_pass(self, error: KafkaError | None) -> bool:
+        """Return whether connecting may succeed after this error, or was not tried."""
+        return error is None or decide(error, Scope.CONNECTION, 0, 1.0, self.clock.rng).again
+
+    def not_reached(self, seconds: float, *attempts: tuple[str, str]) -> BootstrapError:
+        """Return the error of a start that has not succeeded within so many seconds."""
+        outcomes = self.brokers.outcomes()
+        return BootstrapError(within(seconds), attempts=(*attempts, *outcomes), advertised=True)
+
+    async def _servers(self, deadline: float) -> list[tuple[str, int]]:
+        """Return the bootstrap servers; looking their names up leaves time to connect."""
+        left_s = max(deadline - self.clock.monotonic(), 0.0)
+        setup_s = self.config.socket_connection_setup_timeout_ms / 1000
+        return await servers_of(self.config, self.connector, min(setup_s, left_s / 2))
 
     async def close(self) -> None:
         """Ends all tasks and connections; requests without an outcome raise ClosedError.
@@ -133,11 +176,16 @@ class ClusterClient:
             finally:
                 self.updater.close()
 
-    async def _settings(self) -> ConnectionSettings:
+    async def _settings(self, deadline: float) -> ConnectionSettings:
         config = self.config
-        loop = asyncio.get_running_loop()
-        # Reads certificates, so it may block.
-        tls = await loop.run_in_executor(None, config.security.ssl_context)
+        began = self.clock.monotonic()
+        try:
+            async with asyncio.timeout_at(deadline):
+                tls = await threads.run_blocking(config.security.ssl_context)
+        except TimeoutError:
+            seconds = self.clock.monotonic() - began
+            text = f"The files of security= were not read within {seconds:.1f} s."
+            raise BootstrapError(text) from None
         idle_ms = config.connections_max_idle_ms
         return ConnectionSettings(
             connector=self.connector,
@@ -369,7 +417,7 @@ class ClusterClient:
             if rebootstraps and now - self._failing_since >= trigger_s:
                 # KIP-1102: the brokers that are known may all be gone for good.
                 self._failing_since = now
-                self.brokers.bootstrap(await servers_of(self.config, self.connector))
+                self.brokers.bootstrap(await self._servers(self._deadline()))
             raise
         if self._failing_since is not None:
             self._failing_since = None

@@ -65,15 +65,33 @@ class ApiTimeoutError(KafkaTimeoutError):
 
 
 class BootstrapError(KafkaTimeoutError):
-    """No broker could be reached in time; `attempts` are the addresses and what came of each."""
+    """No broker could be reached in time; `attempts` are the addresses and what came of each.
+
+    `advertised`: the bootstrap servers answered, but none of the brokers that they name could be
+    reached at its address.
+    """
 
     what = "None of the bootstrap servers could be reached."
     hint = "Check bootstrap_servers, the network, and that a broker runs there."
 
-    def __init__(self, message: str = "", *, attempts: Sequence[tuple[str, str]] = ()) -> None:
-        details = "; ".join(f"{address}: {outcome}" for address, outcome in attempts)
-        super().__init__(" ".join(part for part in (message, details) if part))
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        attempts: Sequence[tuple[str, str]] = (),
+        advertised: bool = False,
+    ) -> None:
+        shown = [f"{address}: {outcome}" for address, outcome in attempts[:NAMED]]
+        if len(attempts) > NAMED:
+            shown.append(f"and {len(attempts) - NAMED} more")
+        super().__init__(" ".join(part for part in (message, "; ".join(shown)) if part))
         self.attempts = tuple(attempts)
+        if advertised:
+            self.what = "None of the brokers could be reached at the address that it advertises."
+            self.hint = (
+                "Check advertised.listeners of the brokers: this machine must be able to resolve "
+                "and reach those addresses."
+            )
 
 
 class DisconnectedError(NetworkError):

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from aiokclient import threads
+
 __all__ = ["Address", "Connector", "TcpConnector"]
 
 Address: TypeAlias = tuple[str, int]
@@ -51,8 +53,8 @@ class Connector(Protocol):
 class TcpConnector:
     """TCP, with TLS when asked for.
 
-    Names are resolved in a thread of the loop's executor, one for each name at a time: a resolver
-    that blocks must not take all threads, however often it is asked.
+    Names are resolved in a thread of the library, one for each name at a time: a resolver that
+    blocks must not take all threads, however often it is asked.
     """
 
     def __init__(self) -> None:
@@ -66,7 +68,7 @@ class TcpConnector:
         resolving = self._resolving.get(key)
         if resolving is None:
             ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-            resolving = self._resolving[key] = loop.run_in_executor(None, ask)
+            resolving = self._resolving[key] = threads.run_blocking(ask)
             resolving.add_done_callback(partial(self._resolved, key))
         await asyncio.wait([resolving])
         places = [place for *_, place in resolving.result()]

@@ -123,7 +123,7 @@ async def test_certificates_that_cannot_be_read(broker: ScriptedBroker, quick: Q
 async def test_canonical_names(broker: ScriptedBroker, quick: Quick) -> None:
     lookup = "resolve_canonical_bootstrap_servers_only"
     client = client_of(f"127.0.0.1:{broker.port}", quick=quick, client_dns_lookup=lookup)
-    servers = await servers_of(client.config, TcpConnector())
+    servers = await servers_of(client.config, TcpConnector(), 5)
     name = socket.getnameinfo(("127.0.0.1", broker.port), 0)[0]
     assert servers == [(name, broker.port)]
     await client.start()
