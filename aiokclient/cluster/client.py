@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -54,6 +54,7 @@ R = TypeVar("R", bound="Response")
 
 NO_SUCH_TOPIC = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code)
 NAMES_BROKERS = "answered, and named the brokers"
+NONE_CONNECTED = "None of the brokers could be reached at the address that it advertises."
 
 MOVED_AWAY = (RebootstrapRequiredError.code,)
 """What a broker answers that wants its clients to begin anew with the bootstrap servers."""
@@ -138,16 +139,30 @@ class ClusterClient:
                         await asyncio.sleep(self._backoff.delay(tries, self.clock.rng))
                         tries += 1
         except TimeoutError:
-            raise self.not_reached(self.clock.monotonic() - began, *attempts) from None
+            lasted = within(self.clock.monotonic() - began)
+            attempts = (*attempts, *self.brokers.outcomes())
+            raise BootstrapError(lasted, attempts=attempts, needed=NONE_CONNECTED) from None
 
     def _may_pass(self, error: KafkaError | None) -> bool:
         """Return whether connecting may succeed after this error, or was not tried."""
         return error is None or decide(error, Scope.CONNECTION, 0, 1.0, self.clock.rng).again
 
-    def not_reached(self, seconds: float, *attempts: tuple[str, str]) -> BootstrapError:
-        """Return the error of a start that has not succeeded within so many seconds."""
-        outcomes = self.brokers.outcomes()
-        return BootstrapError(within(seconds), attempts=(*attempts, *outcomes), advertised=True)
+    async def open_by(self, deadline: float, opening: Callable[[], Awaitable[None]]) -> None:
+        """Open what stands on this client, by a deadline on the monotonic clock.
+
+        Raises BootstrapError, which names the addresses of all brokers, after it: others than the
+        connected ones may have been needed.
+        """
+        began = self.clock.monotonic()
+        try:
+            async with asyncio.timeout_at(deadline) as patience:
+                await opening()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            needed = f"The start did not end within {self.clock.monotonic() - began:.1f} s."
+            error = BootstrapError(attempts=self.brokers.outcomes(), needed=needed)
+            raise error from self.updater.last_error
 
     async def _servers(self, deadline: float) -> list[tuple[str, int]]:
         """Return the bootstrap servers; looking their names up leaves time to connect."""

@@ -369,14 +369,16 @@ class Lifecycle:
     async def _start(self) -> None:
         try:
             await self._supervisor.start()
+            deadline = asyncio.get_running_loop().time() + self._seconds(None)
             if self._client is None:
                 self._own_cluster = ClusterClient(self._config)
                 await self._own_cluster.start()
             else:
                 self._client.adopt(self)
+                await self._cluster.reach(deadline)
             for supervisor in (self._supervisor, self._cluster.supervisor):
                 self._unsubscribe.append(supervisor.on_failure(self._fail))
-            await self._open()
+            await self._cluster.open_by(deadline, self._open)
             if self._failure is not None:
                 raise self._failure
             if self._closing is not None:

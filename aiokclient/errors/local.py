@@ -67,8 +67,7 @@ class ApiTimeoutError(KafkaTimeoutError):
 class BootstrapError(KafkaTimeoutError):
     """No broker could be reached in time; `attempts` are the addresses and what came of each.
 
-    `advertised`: the bootstrap servers answered, but none of the brokers that they name could be
-    reached at its address.
+    `needed` says what was needed; without it, any of the bootstrap servers.
     """
 
     what = "None of the bootstrap servers could be reached."
@@ -79,18 +78,18 @@ class BootstrapError(KafkaTimeoutError):
         message: str = "",
         *,
         attempts: Sequence[tuple[str, str]] = (),
-        advertised: bool = False,
+        needed: str | None = None,
     ) -> None:
         shown = [f"{address}: {outcome}" for address, outcome in attempts[:NAMED]]
         if len(attempts) > NAMED:
             shown.append(f"and {len(attempts) - NAMED} more")
         super().__init__(" ".join(part for part in (message, "; ".join(shown)) if part))
         self.attempts = tuple(attempts)
-        if advertised:
-            self.what = "None of the brokers could be reached at the address that it advertises."
+        if needed is not None:
+            self.what = needed
             self.hint = (
                 "Check advertised.listeners of the brokers: this machine must be able to resolve "
-                "and reach those addresses."
+                "and reach the addresses that they advertise."
             )
 
 

@@ -1,0 +1,201 @@
+"""A start ends by its deadline, with an error that names the addresses. In virtual time."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import Admin, Client, Consumer, Producer, TopicPartition
+from aiokclient.errors import BootstrapError, ConnectionSetupError
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing.network import NameFault
+
+KINDS = ["client", "producer", "admin", "consumer", "assigned", "pattern"]
+
+
+def make(kind: str, **options: Any) -> Any:
+    match kind:
+        case "client":
+            return Client(**options)
+        case "producer":
+            return Producer(**options)
+        case "admin":
+            return Admin(**options)
+        case "consumer":
+            return Consumer("t", **options)
+    consumer: Consumer[Any, Any] = Consumer(**options)
+    if kind == "assigned":
+        consumer.assign([TopicPartition("t", 0)])
+    else:
+        consumer.subscribe(re.compile("t.*"))
+    return consumer
+
+
+def advertise(world: World, host: str, port: int) -> Any:
+    """Have every broker name this address for all brokers."""
+
+    def change(request: Any, response: Any) -> Any:
+        for broker in response.brokers:
+            broker.host, broker.port = host, port
+        return response
+
+    return world.cluster.alter(ApiKey.METADATA, change)
+
+
+async def start_failure(world: World, client: Any, seconds: float) -> BootstrapError:
+    """Return what the start raises, which it must by its deadline."""
+    began = world.now
+    with pytest.raises(BootstrapError) as caught:
+        await client.start()
+    assert world.now - began <= seconds + 0.1
+    await client.close()
+    return caught.value
+
+
+UNREACHABLE = {
+    "refused": ("127.0.0.1", 1),
+    "unresolved": ("kafka.internal", 9092),
+    "blackhole": ("10.255.0.1", 9092),
+    "blocked": ("slow.internal", 9092),
+    "port": ("127.0.0.1", 70_000),
+}
+
+
+def prepare(world: World) -> None:
+    world.network.names["kafka.internal"] = NameFault.FAIL
+    world.network.names["slow.internal"] = NameFault.BLOCK
+    world.network.part(["client"], ["10.255.0.1:9092"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("why", UNREACHABLE)
+def test_start_raises_by_its_deadline_when_no_advertised_address_can_be_reached(
+    kind: str, why: str
+) -> None:
+    async def scenario(world: World) -> None:
+        prepare(world)
+        host, port = UNREACHABLE[why]
+        with advertise(world, host, port):
+            client = make(kind, **world.options(default_api_timeout_ms=5000))
+            error = await start_failure(world, client, 5)
+        bootstrap, advertised = error.attempts
+        assert bootstrap[0] == world.place(1)
+        assert "answered" in bootstrap[1]
+        assert advertised[0] == f"{host}:{port}"
+        assert advertised[1] not in ("", "connected")
+        assert f"{host}:{port}" in str(error)
+        assert "advertised.listeners" in str(error)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_start_raises_by_its_deadline_when_the_brokers_of_a_shared_client_are_gone(
+    kind: str,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(default_api_timeout_ms=5000) as client:
+            world.cluster.stop(1)
+            await asyncio.sleep(1)
+            child = make(kind, client=client)
+            error = await start_failure(world, child, 5)
+            assert world.place(1) in dict(error.attempts)
+            world.cluster.start(1)
+
+    simulate(scenario)
+
+
+def test_start_succeeds_when_one_advertised_address_of_several_can_be_reached() -> None:
+    async def scenario(world: World) -> None:
+        def change(request: Any, response: Any) -> Any:
+            for broker in response.brokers:
+                if broker.node_id != 3:
+                    broker.host, broker.port = "127.0.0.1", 1
+            return response
+
+        with world.cluster.alter(ApiKey.METADATA, change):
+            async with world.client(default_api_timeout_ms=5000) as client:
+                assert client.cluster.brokers.any_connected
+                assert world.now < 5
+
+    simulate(scenario, brokers=3)
+
+
+def test_start_succeeds_when_the_advertised_broker_comes_up_before_the_deadline() -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.stop(2)
+
+        def change(request: Any, response: Any) -> Any:
+            address = world.cluster.address(2)
+            response.brokers = [
+                messages.metadata.MetadataResponseBroker(
+                    node_id=2, host=address[0], port=address[1]
+                )
+            ]
+            return response
+
+        with world.cluster.alter(ApiKey.METADATA, change):
+            client = world.client()
+            starting = asyncio.create_task(client.start())
+            await asyncio.sleep(5)
+            world.cluster.start(2)
+            await starting
+            assert world.now < 7
+            await client.close()
+
+    simulate(scenario, brokers=2)
+
+
+def test_start_opens_no_second_connection_when_the_bootstrap_server_is_a_broker() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client():
+            assert world.network.connections_made == 1
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_start_raises_by_its_deadline_when_the_broker_answers_no_metadata(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        with world.cluster.delay(ApiKey.METADATA, 1e6):
+            client = make(kind, **world.options(default_api_timeout_ms=5000))
+            error = await start_failure(world, client, 5)
+        assert error.attempts[0][0] == world.place(1)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("kind", ["consumer", "pattern"])
+def test_start_raises_by_its_deadline_when_only_the_first_metadata_is_answered(
+    kind: str,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(default_api_timeout_ms=5000) as client:
+            with world.cluster.delay(ApiKey.METADATA, 1e6):
+                error = await start_failure(world, make(kind, client=client), 5)
+                assert world.place(1) in dict(error.attempts)
+                assert "did not end" in str(error)
+
+    simulate(scenario)
+
+
+def test_start_raises_immediately_when_waiting_mends_no_advertised_address() -> None:
+    async def scenario(world: World) -> None:
+        class Buffered(asyncio.BufferedProtocol):
+            def connection_made(self, transport: Any) -> None:
+                transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+            def get_buffer(self, sizehint: int) -> bytearray:
+                return bytearray(1000)
+
+        world.network.listen("127.0.0.1", 7, Buffered)
+        with advertise(world, "127.0.0.1", 7):
+            client = world.client()
+            with pytest.raises(ConnectionSetupError, match="HTTP"):
+                await client.start()
+            assert world.now < 1
+            await client.close()
+
+    simulate(scenario)
