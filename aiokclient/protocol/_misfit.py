@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
+from reprlib import Repr
 from typing import Any
 
 from aiokclient.protocol.fields import Field, Scalar
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -16,9 +20,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def misfit(message: Any, version: int) -> str | None:
-    """The path of the first value that does not fit its field, and the value.
+    """Return the path of the first value that does not fit its field, and the value.
 
-    None where every value fits, so that something else is wrong.
+    Of a secret value only the type is told. None where every value fits, so that something else
+    is wrong.
     """
     for field in message._fields:
         if not field.present_in(version):
@@ -34,23 +39,35 @@ def misfit(message: Any, version: int) -> str | None:
 
 def _in_field(field: Field, value: Any, version: int) -> str | None:
     if field.kind != "array":
-        return _in_element(field.element, value, version)
+        return _in_element(field, value, version)
     if not isinstance(value, Collection):
-        return f" is {value!r}, not a list"
+        return f" is {_shown(field, value)}, not a list"
     for index, element in enumerate(value):
-        found = _in_element(field.element, element, version)
+        found = _in_element(field, element, version)
         if found is not None:
             return f"[{index}]{found}"
     return None
 
 
-def _in_element(element: Any, value: Any, version: int) -> str | None:
+def _in_element(field: Field, value: Any, version: int) -> str | None:
+    element = field.element
     if not isinstance(element, Scalar):
         if not isinstance(value, element):
-            return f" is {value!r}, not of {element.__name__}"
+            return f" is {_shown(field, value)}, not of {element.__name__}"
         inner = misfit(value, version)
         return None if inner is None else f".{inner}"
-    return None if _fits(element, value) else f" is {value!r}, which is no {element.kind}"
+    if _fits(element, value):
+        return None
+    return f" is {_shown(field, value)}, which is no {element.kind}"
+
+
+def _shown(field: Field, value: Any) -> str:
+    """Return the value for an error: nothing of what may be secret, and little of what is long."""
+    if not field.shows:
+        return f"a hidden value of type {type(value).__name__}"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"<{len(value)} bytes>"
+    return _SHORT.repr(value)
 
 
 def _fits(kind: Scalar, value: Any) -> bool:

@@ -76,7 +76,7 @@ class Field:
         field with a tag is tagged wherever it exists, if not said otherwise)
     flexible: where its length has the compact form; None follows the message
     ignorable: whether a version that lacks the field may drop its value
-    secret: whether repr() hides the value
+    secret: whether its value is never shown, neither by repr() nor in an error
     """
 
     __slots__ = (
@@ -145,6 +145,16 @@ class Field:
         if self.kind == "struct":
             return self.element()
         return self.element.default
+
+    @property
+    def shows(self) -> bool:
+        """Whether its value may be shown: neither it nor a field of its structs is secret.
+
+        Records are an application's data, which is nobody else's business.
+        """
+        if self.secret or self.kind == "records":
+            return False
+        return isinstance(self.element, Scalar) or all(part.shows for part in self.element._fields)
 
     def __repr__(self) -> str:
         return f"<Field {self.name}: {self.kind} {self.versions}>"

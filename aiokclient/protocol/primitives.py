@@ -137,10 +137,11 @@ def records_size(value: Buffer | Sequence[Buffer]) -> int:
 
 def add_segments(segments: list[Buffer], value: Buffer | Sequence[Buffer]) -> None:
     """Append record batches to the segments of a frame, as they are."""
-    if isinstance(value, (list, tuple)):
-        segments.extend(value)
-    else:
-        segments.append(value)  # type: ignore[arg-type]
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    for part in parts:
+        if not isinstance(part, (bytes, bytearray, memoryview)):
+            raise TypeError(f"records are bytes, not {type(part).__name__}")
+    segments.extend(parts)
 
 
 def integers(buffer: Buffer, position: int, count: int, code: str) -> list[int]:
@@ -194,7 +195,12 @@ def bad_text(label: str, error: UnicodeDecodeError) -> NoReturn:
 
 
 def cannot_encode(label: str, message: Any, version: int, error: Exception) -> NoReturn:
-    """Refuse a value of a wrong type or out of the range of its field, and name it."""
-    raise ProtocolError(
-        f"{label} cannot be encoded: {misfit(message, version) or error}"
-    ) from error
+    """Refuse a value of a wrong type or out of the range of its field, and name it.
+
+    What the interpreter says of the value may show it, so that it is not passed on with an error
+    that names the field.
+    """
+    found = misfit(message, version)
+    if found is not None:
+        raise ProtocolError(f"{label} cannot be encoded: {found}") from None
+    raise ProtocolError(f"{label} cannot be encoded: {error}") from error

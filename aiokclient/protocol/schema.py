@@ -155,16 +155,29 @@ class Struct(_Tagged, metaclass=_StructMeta):
             f"{field.name}={_show(field, getattr(self, field.name))}" for field in self._fields
         ]
         if self._tags:
-            shown.append(f"unknown_tags={self._tags}")
+            # What they mean is not known, and so not whether they are secret.
+            sizes = {tag: f"<{len(value)} bytes>" for tag, value in self._tags.items()}
+            shown.append(f"unknown_tags={sizes}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def _show(field: Field, value: Any) -> str:
     if field.secret and value:
         return "<hidden>"
-    if isinstance(value, (bytes, bytearray, memoryview)) and len(value) > _SHOWN_BYTES:
-        return f"<{len(value)} bytes>"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        if field.kind == "records" or len(value) > _SHOWN_BYTES:
+            return f"<{len(value)} bytes>"
+    elif not field.shows and not _is_shape(field, value):
+        # Not of its type, so that it cannot hide its secrets by itself.
+        return "<hidden>" if value else repr(value)
     return repr(value)
+
+
+def _is_shape(field: Field, value: Any) -> bool:
+    """Return whether a value is made of structs, which hide their own secrets."""
+    if field.kind == "array":
+        return isinstance(value, list) and all(isinstance(item, Struct) for item in value)
+    return isinstance(value, Struct)
 
 
 def _compile_constructor(cls: type[Struct]) -> None:

@@ -29,7 +29,7 @@ class CreatableReplicaAssignment(Struct):
 
 class CreatableTopicConfig(Struct):
     name: str = string()
-    value: str | None = string(null="0+")
+    value: str | None = string(null="0+", secret=True)
 
 
 class CreatableTopic(Struct):
@@ -50,7 +50,7 @@ class CreateTopicsRequest(
 
 class CreatableTopicConfigs(Struct):
     name: str = string()
-    value: str | None = string(null="0+")
+    value: str | None = string(null="0+", secret=True)
     read_only: bool = boolean()
     config_source: int = int8(default=-1, ignorable=True)
     is_sensitive: bool = boolean()

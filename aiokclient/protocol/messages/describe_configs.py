@@ -35,13 +35,13 @@ class DescribeConfigsRequest(
 
 class DescribeConfigsSynonym(Struct):
     name: str = string()
-    value: str | None = string(null="0+")
+    value: str | None = string(null="0+", secret=True)
     source: int = int8()
 
 
 class DescribeConfigsResourceResult(Struct):
     name: str = string()
-    value: str | None = string(null="0+")
+    value: str | None = string(null="0+", secret=True)
     read_only: bool = boolean()
     config_source: int = int8(default=-1, ignorable=True)
     is_sensitive: bool = boolean()
