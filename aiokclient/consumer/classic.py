@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from aiokclient import threads
 from aiokclient.consumer import orders
 from aiokclient.consumer.assignors import (
+    BUILT_IN,
     MemberAssignment,
     MemberSubscription,
     RebalanceProtocol,
@@ -30,7 +32,7 @@ from aiokclient.consumer.assignors import (
 )
 from aiokclient.consumer.assignors.validation import validate
 from aiokclient.consumer.topic_watch import TopicWatch, assignable
-from aiokclient.errors import FencedInstanceIdError, KafkaError
+from aiokclient.errors import AssignmentFailedError, FencedInstanceIdError, KafkaError
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.states import MemberState
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from aiokclient.types import GroupMetadata
 
 __all__ = ["ClassicMembership"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("aiokclient.consumer")
 
@@ -214,8 +218,9 @@ class ClassicMembership:
         self._watch.leads(topics)
         wanted = orders.merged(member.metadata for member in members)
 
+        assignor = self._assignors[protocol]
+
         def shared_out() -> Mapping[str, bytes]:
-            assignor = self._assignors[protocol]
             given = assignor.assign(cluster, wishes)
             checked = validate(assignor, given, cluster, wishes, self._protocol)
             return {member: assignment_with(one, wanted) for member, one in checked.items()}
@@ -223,7 +228,27 @@ class ClassicMembership:
         pairs = sum(cluster.count(topic) for wish in wishes.values() for topic in wish.topics)
         if pairs <= AT_ONCE:
             return shared_out()
-        return await asyncio.get_running_loop().run_in_executor(None, shared_out)
+        if BUILT_IN.get(protocol) is type(assignor):
+            return await threads.run(shared_out)
+        return await self._in_default_executor(protocol, threads.Job(shared_out))
+
+    async def _in_default_executor(self, protocol: str, job: threads.Job[T]) -> T:
+        """Run the program's assignor in the program's threads, within the rebalance timeout."""
+        limit_s = self._rebalance_s - MARGIN_S
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(limit_s):
+                return await loop.run_in_executor(None, job)
+        except TimeoutError as error:
+            if job.begun:
+                why = f"The assignor {protocol} did not return within {limit_s:.1f} s."
+            else:
+                why = (
+                    f"The assignor {protocol} waited {limit_s:.1f} s for a thread of the event "
+                    "loop's default executor. The program occupies all of them: give it more "
+                    "threads with loop.set_default_executor, or use them for shorter."
+                )
+            raise AssignmentFailedError(why) from error
 
     async def began(self, generation: Generation) -> None:
         """Takes what was assigned, and gives up what was not."""

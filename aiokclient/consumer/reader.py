@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 
+from aiokclient import threads
 from aiokclient.consumer.deserialize import RawRecord
 from aiokclient.consumer.effort import CONTENT, is_light
 from aiokclient.consumer.ends import Ends, EndsLookup
@@ -411,7 +412,6 @@ class Reader:
         """The converted part, and of how many batches it is: those before a damaged one."""
         batches = [fetch.batches[index] for index in part]
         tp, offset = fetch.state.tp, fetch.offset
-        loop = asyncio.get_running_loop()
         while batches:
             try:
                 if is_light(batches):
@@ -421,7 +421,7 @@ class Reader:
                     except CorruptRecordError:
                         pass  # Perhaps there is more in them, which a thread will find out.
                 work = partial(convert, tp, batches, offset, DEFAULT_LIMIT)
-                return await loop.run_in_executor(None, work), len(batches)
+                return await threads.run(work), len(batches)
             except CorruptRecordError as error:
                 if len(batches) == 1:
                     self._mark_damaged(fetch, part[0], error)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import Callbacks
-from aiokclient.errors import KafkaError
+from aiokclient.errors import AssignmentFailedError, KafkaError
 from aiokclient.group import wire
 from aiokclient.group.failure import failure_in, failure_payload
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
@@ -175,9 +175,7 @@ class Rendezvous:
     async def _assign(self, generation: Generation) -> dict[str, bytes]:
         """What the leader sends; what it sends instead when the handler fails."""
         try:
-            assigned = await self._handler.assign(
-                generation.protocol, generation.leader_id, generation.members
-            )
+            assigned = await self._assigned(generation)
             return wire.checked(assigned, generation.members)
         except Exception as error:
             # The handler's, whatever it is: the program sees it, and all members are told.
@@ -188,6 +186,22 @@ class Rendezvous:
             self._retry_later()
             payload = failure_payload(self._handler.protocol_type, error)
             return {member.member_id: payload for member in generation.members}
+
+    async def _assigned(self, generation: Generation) -> Mapping[str, bytes]:
+        """Have the handler assign within the rebalance timeout, after which the group goes on."""
+        limit_s = self._settings.rebalance_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(limit_s) as bound:
+                return await self._handler.assign(
+                    generation.protocol, generation.leader_id, generation.members
+                )
+        except TimeoutError as error:
+            if not bound.expired():
+                raise
+            raise AssignmentFailedError(
+                f"assign() of protocol {generation.protocol} did not return within {limit_s:.1f} "
+                "s, the rebalance timeout."
+            ) from error
 
     def _retry_later(self) -> None:
         delay_s = self._backoff.delay(self._failures, self._cluster.clock.rng)

@@ -121,4 +121,7 @@ class Expiry:
             return f"{waited} {broker} was disconnected or did not answer; it was never sent"
         if self._numbered and queue.sequences.producer_id < 0:
             return f"{waited} no broker had given a producer id; it was never sent"
+        if batch.compressing:
+            what = "was still being compressed, or waited for a thread to be compressed in"
+            return f"{waited} it {what}; it was never sent"
         return f"{waited} it had not been its turn to be sent"
