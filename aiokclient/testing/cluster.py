@@ -45,6 +45,10 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
         async with EmbeddedCluster() as cluster:
             ...  # in this event loop
 
+        cluster = EmbeddedCluster()
+        cluster.start()  # in a thread of its own, until close(): for notebooks
+        cluster.close()
+
     topics: names with their numbers of partitions, or names alone (one partition each)
     port: of the first broker, the others follow; 0 for any free ones
     host, advertised_host: where to listen, and what clients are told (the same unless given)
@@ -59,7 +63,8 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
     clock: the wall clock of the brokers
     listener: where connections come from; TCP unless given
 
-    All controls but `until` are plain and may be called from any thread. It is used once.
+    All controls but `until` are synchronous and may be called from any thread. A cluster is used
+    once.
     """
 
     def __init__(
@@ -116,9 +121,43 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
 
     # -- running ---------------------------------------------------------------------------
 
-    def __enter__(self) -> EmbeddedCluster:
+    def start(self, broker: int | None = None) -> None:
+        """Start the cluster in a thread of its own, or one of its brokers that was stopped.
+
+        The thread ends with `close()` or with the process. A broker starts on its old port,
+        catches up, and leads only where nobody else can. From the thread of the cluster's own
+        loop, it answers from the loop's next turn on.
+
+        Raises IllegalStateError for a cluster that was started before, ValueError for a broker
+        that does not exist, OSError for a port that is not free.
+        """
+        if broker is not None:
+            self._start_broker(broker)
+            return
         self._use()
         self._runner.start_thread(self._open, self._shut)
+
+    def close(self) -> None:
+        """Stop all brokers and end the cluster. Idempotent, also before the start.
+
+        Inside `async with` it stops the brokers, and leaving the block does the rest. Raises
+        IllegalStateError in the cluster's own thread, which cannot wait for its end, and
+        RuntimeError if a broker has failed on a request.
+        """
+        self._used = True
+        self._runner.stop_thread(self._shut)
+        self._runner.post(self._shut)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        bug, self._state.bug = self._state.bug, None
+        if bug is not None:
+            raise RuntimeError(
+                "A broker of the embedded cluster failed on a request. This is a bug in aiokclient."
+            ) from bug
+
+    def __enter__(self) -> EmbeddedCluster:
+        self.start()
         return self
 
     def __exit__(
@@ -128,7 +167,8 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
         trace: TracebackType | None,
     ) -> None:
         self._runner.stop_thread(self._shut)
-        self._complain(error)
+        if error is None:
+            self._raise_failure()
 
     async def __aenter__(self) -> EmbeddedCluster:
         self._use()
@@ -149,11 +189,12 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
     ) -> None:
         self._shut()
         await self._runner.detach()
-        self._complain(error)
+        if error is None:
+            self._raise_failure()
 
     def _use(self) -> None:
         if self._used:
-            raise IllegalStateError("an EmbeddedCluster is used once: make another")
+            raise IllegalStateError("An EmbeddedCluster is used once: make another one.")
         self._used = True
 
     async def _open(self) -> None:
@@ -173,13 +214,6 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
         for broker in self._state.brokers.values():
             broker.shut()
         self._sockets.close()
-
-    def _complain(self, error: BaseException | None) -> None:
-        bug = self._state.bug
-        if bug is not None and error is None:
-            raise RuntimeError(
-                "a broker of the embedded cluster failed on a request: this is a bug of it"
-            ) from bug
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -205,8 +239,10 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
         """
         found = self._broker(broker)
         if not found.port:
-            text = "the cluster has no ports before its start: use it by `with` or `async with`"
-            raise IllegalStateError(text)
+            raise IllegalStateError(
+                "The embedded cluster has no ports before its start. Use it in a `with` or an "
+                "`async with` block, or call start()."
+            )
         return found.host, found.port
 
     @property

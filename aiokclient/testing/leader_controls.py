@@ -37,11 +37,7 @@ class LeaderControls(Controls):
         if not broker.alive:
             self._state.left(broker.node_id)
 
-    def start(self, broker: int) -> None:
-        """Start a stopped broker on its old port; it catches up, leads only where nobody does.
-
-        From the thread of the cluster's own loop, it answers from the next turn of the loop on.
-        """
+    def _start_broker(self, broker: int) -> None:
         found = self._broker(broker)
 
         def start() -> None:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _PATIENCE_S = 60.0
 _AGAIN_S = 0.05
 _TURNS = 6
-_TOO_LATE = "what was waited for did not come about within {} s"
+_TOO_LATE = "The predicate did not become true within {} s."
 
 
 class Runner:
@@ -32,6 +32,7 @@ class Runner:
         self._thread: threading.Thread | None = None
         self._thread_id = 0
         self._stop: asyncio.Event | None = None
+        self._stopping = threading.Lock()
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
@@ -43,7 +44,8 @@ class Runner:
         """Raises IllegalStateError while the cluster is not running."""
         if self._loop is None:
             raise IllegalStateError(
-                "the embedded cluster is not running: use it in a `with` or an `async with` block"
+                "The embedded cluster is not running. Use it in a `with` or an `async with` "
+                "block, or call start()."
             )
         return self._loop
 
@@ -79,14 +81,23 @@ class Runner:
             raise
 
     def stop_thread(self, teardown: Callable[[], None]) -> None:
-        """End the thread, after `teardown` in its loop."""
-        thread, stop = self._thread, self._stop
-        if thread is None or stop is None:
-            return
-        self.call(teardown)
-        self.loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        self._thread = None
+        """End the thread, after `teardown` in its loop. Without a thread: nothing.
+
+        Raises IllegalStateError in that thread itself.
+        """
+        if self._thread is not None and self.inside:
+            raise IllegalStateError(
+                "The embedded cluster cannot be closed from its own thread. Close it from the "
+                "thread that started it."
+            )
+        with self._stopping:
+            thread, stop = self._thread, self._stop
+            if thread is None or stop is None:
+                return
+            self.call(teardown)
+            self.loop.call_soon_threadsafe(stop.set)
+            thread.join()
+            self._thread = None
 
     async def _main(
         self,
@@ -186,7 +197,7 @@ class Runner:
             pass
         else:
             raise IllegalStateError(
-                "wait_for() would block the event loop of this thread: use `await cluster.until()`"
+                "wait_for() would block the event loop of this thread: use `await cluster.until()`."
             )
         event = threading.Event()
         self.call(lambda: watch.watch(event.set))

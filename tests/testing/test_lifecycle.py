@@ -74,6 +74,104 @@ def test_used_once():
         pass
 
 
+async def test_start_and_close_run_a_thread_for_a_notebook():
+    before = set(threading.enumerate())
+    cluster = EmbeddedCluster(2, {"orders": 2})
+    assert cluster.start() is None
+    assert await metadata(cluster.address(2)) == [1, 2]
+    cluster.stop(2)
+    cluster.start(2)
+    assert await metadata(cluster.address(2)) == [1, 2]
+    cluster.close()
+    cluster.close()
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(OSError, match=r".*"):
+        await metadata(cluster.address(1))
+    with pytest.raises(errors.IllegalStateError, match=r"not running.*or call start\(\)"):
+        cluster.produce("orders", [b"v"])
+    with pytest.raises(errors.IllegalStateError, match="is used once"):
+        cluster.start()
+
+
+def test_close_does_nothing_before_the_start():
+    cluster = EmbeddedCluster()
+    cluster.close()
+    with pytest.raises(errors.IllegalStateError, match="is used once"):
+        cluster.start()
+
+
+def test_start_raises_when_the_cluster_runs_or_the_broker_does_not_exist():
+    with EmbeddedCluster() as cluster:
+        with pytest.raises(errors.IllegalStateError, match="is used once"):
+            cluster.start()
+        with pytest.raises(ValueError, match="there is no broker 7"):
+            cluster.start(7)
+        with pytest.raises(ValueError, match="there is no broker 0"):
+            cluster.start(0)
+        cluster.start(1)
+        assert cluster.connections() == 0
+
+
+def test_a_start_that_fails_leaves_no_thread():
+    before = set(threading.enumerate())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        cluster = EmbeddedCluster(port=taken.getsockname()[1])
+        with pytest.raises(OSError, match="cannot listen at"):
+            cluster.start()
+    cluster.close()
+    assert set(threading.enumerate()) <= before
+
+
+async def test_close_stops_the_brokers_inside_async_with():
+    async with EmbeddedCluster(2) as cluster:
+        cluster.close()
+        with pytest.raises(OSError, match=r".*"):
+            await metadata(cluster.address(1))
+        cluster.close()
+
+
+async def test_close_raises_in_the_clusters_own_thread(wire_to):
+    cluster = EmbeddedCluster()
+    cluster.start()
+    refused = []
+
+    def change(request, response):
+        with pytest.raises(errors.IllegalStateError, match="from its own thread"):
+            cluster.close()
+        refused.append(request)
+        return response
+
+    with cluster.alter(ApiKey.METADATA, change):
+        assert await metadata(cluster.address(1)) == [1]
+    assert refused
+    cluster.close()
+
+
+def test_two_threads_may_close_it():
+    cluster = EmbeddedCluster()
+    cluster.start()
+    closing = [threading.Thread(target=cluster.close) for _ in range(4)]
+    for each in closing:
+        each.start()
+    for each in closing:
+        each.join()
+    with pytest.raises(errors.IllegalStateError, match="not running"):
+        assert cluster.requests
+
+
+async def test_wait_for_raises_in_a_loop_and_names_until():
+    cluster = EmbeddedCluster()
+    cluster.start()
+    with pytest.raises(errors.IllegalStateError, match=r"await cluster\.until\(\)"):
+        cluster.wait_for(lambda: True)
+    assert await cluster.until(lambda: "found", 5.0) == "found"
+    with pytest.raises(errors.KafkaTimeoutError, match=r"within 0\.01 s"):
+        await cluster.until(lambda: False, 0.01)
+    with pytest.raises(errors.KafkaTimeoutError, match=r"within 0\.01 s"):
+        await asyncio.to_thread(cluster.wait_for, lambda: False, 0.01)
+    cluster.close()
+
+
 def test_faults_may_outlive_it():
     with EmbeddedCluster() as cluster:
         fault = cluster.fail(ApiKey.FETCH, errors.NotLeaderOrFollowerError)
