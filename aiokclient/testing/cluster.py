@@ -153,7 +153,8 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
         bug, self._state.bug = self._state.bug, None
         if bug is not None:
             raise RuntimeError(
-                "A broker of the embedded cluster failed on a request. This is a bug in aiokclient."
+                "A broker of the embedded cluster failed on a request: this is a bug of it, or "
+                "of a function that the test gave to alter()."
             ) from bug
 
     def __enter__(self) -> EmbeddedCluster:

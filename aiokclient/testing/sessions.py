@@ -141,6 +141,10 @@ class FetchSessions:
         """Forget all of them, as if others had needed the room."""
         self._sessions.clear()
 
+    def remove(self, session: FetchSession) -> None:
+        """Forget a session."""
+        self._sessions.pop(session.id, None)
+
     async def context(self, call: Call) -> FetchContext:
         """Return the session that a request is for, brought up to date with it."""
         request: FetchRequest = call.request

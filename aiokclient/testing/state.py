@@ -12,7 +12,7 @@ import base64
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aiokclient.protocol import ApiKey
@@ -46,11 +46,6 @@ MOST_PARTITIONS = 10_000
 """So many can be made at a time, in Kafka too."""
 
 
-class TransactionalProducer(NamedTuple):
-    producer_id: int
-    epoch: int
-
-
 class ClusterState:
     """Everything the brokers know. `loop` and `clock` are set when the cluster starts."""
 
@@ -72,7 +67,6 @@ class ClusterState:
         self.faults = Faults(post)
         self.requests = RequestLog()
         self.watch = Watch()
-        self.transactional: dict[str, TransactionalProducer] = {}
         self.groups = GroupCoordinator(self)
         self.bug: Exception | None = None
         """A handler raised: a bug of this cluster, not of the client under test."""

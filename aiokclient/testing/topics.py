@@ -149,10 +149,16 @@ class Partition:
         self.notify(ANYTHING)
 
     def elect(self, alive: Mapping[int, object]) -> None:
-        """Give a partition without a living leader the first in-sync replica that lives."""
+        """Give a partition without a living leader the first in-sync replica that lives.
+
+        Where there is none, and `unclean.leader.election.enable` is set, any replica that lives.
+        """
         if self.leader in alive:
             return
-        choice = next((each for each in self.replicas if each in self.isr and each in alive), -1)
+        living = [each for each in self.replicas if each in alive]
+        choice = next((each for each in living if each in self.isr), NO_LEADER)
+        if choice == NO_LEADER and self.topic.configs["unclean.leader.election.enable"] == "true":
+            choice = next(iter(living), NO_LEADER)
         if choice != self.leader:
             self.lead(choice)
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 from aiokclient.errors import KafkaError
 from aiokclient.record.batch import Compression, RecordBatch, walk
+from aiokclient.record.compression import LEVELS, compress, decompress
+from aiokclient.record.header import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    seal_crc,
+)
 from aiokclient.testing.codes import Code
 from aiokclient.testing.topics import Appended, Topic
 
-_MAGIC = 2
-_MAGIC_AT = 16
+MAGIC = 2
 _LENGTH = slice(8, 12)
 _SHORTEST = 14
 _ZSTD_SINCE = 7
@@ -27,10 +35,10 @@ def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
 
     What is left behind a whole batch is ignored if it is no whole batch itself.
     """
-    if records is None or len(records) <= _MAGIC_AT:
+    if records is None or len(records) <= MAGIC_AT:
         return _invalid("there is no batch")
     length = int.from_bytes(records[_LENGTH], "big", signed=True)
-    if length < _SHORTEST or records[_MAGIC_AT] > _MAGIC:
+    if length < _SHORTEST or records[MAGIC_AT] > MAGIC:
         return Appended(Code.CORRUPT_MESSAGE, message="this is no record batch")
     try:
         batches = walk(records)
@@ -38,7 +46,7 @@ def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
         return _invalid(error.message)
     if len(batches) != 1:
         return _invalid(f"{len(batches)} whole batches, where one is wanted")
-    if batches[0].magic != _MAGIC:
+    if batches[0].magic != MAGIC:
         return _invalid("only batches of magic 2 are taken")
     return batches[0]
 
@@ -63,6 +71,27 @@ def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> 
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         return _invalid("a producer id without a sequence number")
     return _check_records(batch, topic, now_ms)
+
+
+def stored_batch(batch: RecordBatch, topic: Topic) -> RecordBatch | Appended:
+    """Return a batch in the codec in which its topic is stored, or why it is refused."""
+    name = topic.configs["compression.type"]
+    if name == "producer":
+        return batch
+    codec = Compression.NONE if name == "uncompressed" else Compression[name.upper()]
+    if batch.compression == codec:
+        return batch
+    level = topic.configs.number(f"compression.{name}.level") if codec in LEVELS else None
+    try:
+        records = decompress(batch.compression, batch.buffer[HEADER_SIZE:])
+    except KafkaError as error:
+        return _invalid(error.message)
+    data = bytearray(batch.buffer[:HEADER_SIZE])
+    data += compress(codec, records, level)
+    data[ATTRIBUTES_AT + 1] = data[ATTRIBUTES_AT + 1] & ~CODEC_MASK | codec
+    data[_LENGTH] = (len(data) - LOG_OVERHEAD).to_bytes(4, "big")
+    seal_crc(data)
+    return RecordBatch(bytes(data))
 
 
 def _check_records(batch: RecordBatch, topic: Topic, now_ms: int) -> Appended:

@@ -422,20 +422,3 @@ class TestInitProducerId:
     def test_an_epoch_is_only_half_of_it(self, broker):
         invalid = errors.InvalidRequestError.code
         assert self.init(broker, transactional_id=None, producer_epoch=1)[0] == invalid
-
-    def test_transactional_ids(self, cluster, wire):
-        coordinator = wire.to(cluster.coordinator("t"))
-        others = [each for each in cluster.brokers if each != cluster.coordinator("t")]
-        elsewhere = self.init(wire.to(others[0]), transactional_id="t")
-        assert elsewhere[0] == errors.NotCoordinatorError.code
-        _, producer, epoch = self.init(coordinator, transactional_id="t")
-        assert self.init(coordinator, transactional_id="t") == (0, producer, epoch + 1)
-        known = {"transactional_id": "t", "producer_id": producer}
-        fenced = self.init(coordinator, **known, producer_epoch=epoch)
-        assert fenced[0] == errors.ProducerFencedError.code
-        fenced = self.init(coordinator, 3, **known, producer_epoch=epoch)
-        assert fenced[0] == errors.InvalidProducerEpochError.code
-        bumped = self.init(coordinator, **known, producer_epoch=epoch + 1)
-        assert bumped == (0, producer, epoch + 2)
-        too_long = self.init(coordinator, transactional_id="t", transaction_timeout_ms=10**7)
-        assert too_long[0] == errors.InvalidTxnTimeoutError.code

@@ -6,14 +6,17 @@
 * Version 5 checks that the client speaks to whom it means (KIP-1242): cluster and node id
   both right, or both left out: fine. Only one of them: INVALID_REQUEST. Either one wrong:
   REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
-* No finalized features: clients fall back to the oldest behaviour of each. But for
-  "group.resync" (level 1), which is no feature of Kafka's: with `EmbeddedCluster(resync=True)`
-  a leader may give new assignments within a generation.
+* Features from version 3 on, as Kafka 4.4 has them: "metadata.version", and "group.version" 1,
+  the protocol of KIP-848. Transactions, share groups, streams groups and eligible leader replicas
+  are not supported, so that their features are not announced. A feature whose lowest level is 0 is
+  among the supported ones from version 4 on. "group.resync" (level 1) is no feature of Kafka: with
+  `EmbeddedCluster(resync=True)` a leader may give new assignments within a generation.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -26,6 +29,21 @@ from aiokclient.testing.call import Call, Reply
 from aiokclient.testing.codes import Code
 
 RESYNC = "group.resync"
+_LEVEL_0 = 4
+"""The first version in which the lowest supported level of a feature may be 0."""
+
+
+class Feature(NamedTuple):
+    """A feature: the supported levels, and the finalized one."""
+
+    name: str
+    lowest: int
+    highest: int
+    level: int
+
+
+_KAFKA = (Feature("metadata.version", 7, 33, 33), Feature("group.version", 0, 1, 1))
+_RESYNC = Feature(RESYNC, 1, 1, 1)
 _FEATURES = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -46,15 +64,35 @@ def handle(call: Call) -> Reply:
         ],
     )
     if call.version >= _FEATURES:
-        answer.finalized_features_epoch = 0
-        if call.cluster.groups.resync:
-            answer.supported_features = [
-                SupportedFeatureKey(name=RESYNC, min_version=1, max_version=1)
-            ]
-            answer.finalized_features = [
-                FinalizedFeatureKey(name=RESYNC, max_version_level=1, min_version_level=1)
-            ]
+        _add_features(answer, _features(call))
+        if call.version < _LEVEL_0:
+            supported = answer.supported_features
+            answer.supported_features = [each for each in supported if each.min_version > 0]
     return answer
+
+
+def _features(call: Call) -> list[Feature]:
+    """Return the features of the cluster, as far as their requests are announced."""
+    features = list(_KAFKA)
+    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions(call.broker.node_id):
+        features = [each for each in features if each.name != "group.version"]
+    if call.cluster.groups.resync:
+        features.append(_RESYNC)
+    return features
+
+
+def _add_features(answer: ApiVersionsResponse, features: list[Feature]) -> None:
+    answer.finalized_features_epoch = 0
+    answer.supported_features = [
+        SupportedFeatureKey(name=each.name, min_version=each.lowest, max_version=each.highest)
+        for each in features
+    ]
+    answer.finalized_features = [
+        FinalizedFeatureKey(
+            name=each.name, max_version_level=each.level, min_version_level=each.level
+        )
+        for each in features
+    ]
 
 
 def _check(call: Call, request: ApiVersionsRequest) -> Code:

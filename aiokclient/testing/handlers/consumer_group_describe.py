@@ -3,7 +3,7 @@
 * A group that does not exist, or is of another kind, is GROUP_ID_NOT_FOUND; an empty id is
   INVALID_GROUP_ID. Refusals come for each group.
 * From version 1 on members say which protocol they speak: 1 for the new one, 0 for the classic.
-* Authorized operations are not told: nobody is refused anything here.
+* Authorized operations are told on request: all of them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.groups import consumer_member
 from aiokclient.testing.groups.consumer_group import ConsumerGroup
+from aiokclient.testing.operations import ON_GROUPS
 from aiokclient.testing.state import ClusterState
 
 
@@ -48,7 +49,7 @@ def _described(call: Call, group_id: str) -> DescribedGroup:
             error_message=f"Group {group_id} not found.",
             group_id=group_id,
         )
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state,
         group_epoch=group.epoch,
@@ -56,6 +57,9 @@ def _described(call: Call, group_id: str) -> DescribedGroup:
         assignor_name=group.assignor,
         members=[_member(group, each) for each in group.members.values()],
     )
+    if call.request.include_authorized_operations:
+        described.authorized_operations = ON_GROUPS
+    return described
 
 
 def _member(group: ConsumerGroup, member: consumer_member.Member) -> Member:

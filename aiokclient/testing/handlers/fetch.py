@@ -14,6 +14,9 @@
 * The leader epoch that the client knows is checked (KIP-320); from version 12 on so is the
   epoch of the last record it has: if the log parted from it before the fetch offset, the
   answer says where.
+* Replicas do not fetch here, so that a fetch with a replica id is NOT_LEADER_OR_FOLLOWER, as from
+  a broker that has no replica of the partition. An unknown isolation level is
+  UNKNOWN_SERVER_ERROR.
 * `read_committed` ends at the last stable offset and names the aborted transactions.
 * From version 16 on NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader and its
   address (KIP-951).
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from aiokclient.protocol.schema import Response
 
 _READ_COMMITTED = 1
+_ISOLATION_LEVELS = (0, _READ_COMMITTED)
 _UNBOUNDED = 1 << 31
 _WHOLE_REQUEST = (
     Code.FETCH_SESSION_ID_NOT_FOUND,
@@ -68,6 +72,8 @@ async def handle(call: Call) -> Answer:
     if context.code:
         return FetchResponse(error_code=context.code)
     fetch = _Fetch(call, context)
+    if request.isolation_level not in _ISOLATION_LEVELS:
+        return await fetch.unreadable()
     await fetch.read_each()
     if fetch.settled or fetch.size >= request.min_bytes or request.max_wait_ms <= 0:
         return await fetch.respond()
@@ -89,6 +95,8 @@ class _Fetch:
         self.size = 0
         self._room = 0
         self._incremental = context.incremental
+        state, named = self.request.replica_state, self.request.replica_id
+        self._by_replica = (state.replica_id if call.version >= 15 else named) >= 0
         self._committed = self.request.isolation_level == _READ_COMMITTED
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
         self._gave: list[PartitionKey] = []
@@ -135,7 +143,10 @@ class _Fetch:
         partition = self._find(wanted.key)
         if partition is None:
             return self._failed(wanted, self._missing(wanted.key), None)
-        code = self.call.refused(partition.topic.name, partition.index) or partition.check(
+        code = self.call.refused(partition.topic.name, partition.index)
+        if not code and self._by_replica:
+            return self._failed(wanted, Code.NOT_LEADER_OR_FOLLOWER, None)
+        code = code or partition.check(
             self.call.broker.node_id, wanted.leader_epoch, leader_only=self.call.version < 11
         )
         if code:
@@ -233,6 +244,16 @@ class _Fetch:
             if near and partition.log.start_offset <= offset <= partition.replica_end(node):
                 return node
         return None
+
+    async def unreadable(self) -> FetchResponse:
+        """Refuse each partition with UNKNOWN_SERVER_ERROR, without a session."""
+        self.call.broker.sessions.remove(self.session)
+        async for wanted in self.call.each(list(self.session.partitions.values())):
+            answer = self._failed(wanted, Code.UNKNOWN_SERVER_ERROR, None)
+            self._answers.append((wanted, answer))
+        response = await self.respond()
+        response.error_code, response.session_id = Code.UNKNOWN_SERVER_ERROR, 0
+        return response
 
     def response(self) -> FetchResponse:
         """The answer as last read, without partitions that have nothing new to say."""

@@ -7,6 +7,7 @@
   is UNSUPPORTED_VERSION, also where the partition does not exist.
 * A timestamp: the first record that is as late or later, -1 if there is none that the reader
   may see.
+* An unknown isolation level is UNKNOWN_SERVER_ERROR, as in Kafka.
 * Only the leader answers, in the epoch that the client knows (version 4 on).
 """
 
@@ -35,6 +36,7 @@ _SINCE: Mapping[int, int] = {
     _PENDING: 11,
 }
 _READ_COMMITTED = 1
+_ISOLATION_LEVELS = (0, _READ_COMMITTED)
 
 
 async def handle(call: Call) -> Answer:
@@ -56,6 +58,8 @@ def _partition(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffse
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     partition = call.cluster.find(topic, asked.partition_index)
     answer.error_code = call.refused(topic, asked.partition_index)
+    if not answer.error_code and call.request.isolation_level not in _ISOLATION_LEVELS:
+        answer.error_code = Code.UNKNOWN_SERVER_ERROR
     if answer.error_code:
         return answer
     if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, 1 << 15):

@@ -8,6 +8,11 @@
 * acks 0 is not answered (an error closes the connection), 1 as soon as it is in the log, -1
   once all in-sync replicas have it: REQUEST_TIMED_OUT after `timeout_ms`, NOT_ENOUGH_REPLICAS
   at once where fewer are in sync than min.insync.replicas (as far as there are replicas).
+* Transactions are not supported. A request without a transactional id that has a transactional
+  batch is TRANSACTIONAL_ID_AUTHORIZATION_FAILED as a whole; with one, such a batch is
+  INVALID_PRODUCER_ID_MAPPING, as no producer id belongs to any transactional id.
+* With `compression.type` set to a codec, batches are stored in it, whatever the client sent.
+* Clients may not write to internal topics: INVALID_TOPIC_EXCEPTION.
 * Whoever does not lead says who does from version 10 on (KIP-951). From version 13 on topics
   have ids: UNKNOWN_TOPIC_ID.
 """
@@ -28,10 +33,11 @@ from aiokclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from aiokclient.record.header import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
 from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.topics import Appended, Partition, Topic
-from aiokclient.testing.validation import check_batch, the_batch
+from aiokclient.testing.validation import MAGIC, check_batch, stored_batch, the_batch
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Response
@@ -39,11 +45,16 @@ if TYPE_CHECKING:
 ANNOUNCED_FROM = 0
 _ALL = -1
 _NO_ID = UUID(int=0)
+_ADMIN_CLIENT = "__admin_client"
+_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
+"""The byte of the attributes that has the flags."""
 
 
 async def handle(call: Call) -> Answer:
     request: ProduceRequest = call.request
     produce = _Produce(call)
+    if request.transactional_id is None and await _has_transactional(call):
+        produce.refusal = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     response = ProduceResponse(
         responses=[await produce.topic(each) async for each in call.each(request.topic_data)]
     )
@@ -62,12 +73,29 @@ async def handle(call: Call) -> Answer:
     return response
 
 
+async def _has_transactional(call: Call) -> bool:
+    """Return whether any batch of the request belongs to a transaction."""
+    async for topic in call.each(call.request.topic_data):
+        async for partition in call.each(topic.partition_data):
+            if _is_transactional(partition.records or b""):
+                return True
+    return False
+
+
+def _is_transactional(records: bytes | memoryview) -> bool:
+    if len(records) <= _ATTRIBUTES_AT or records[MAGIC_AT] != MAGIC:
+        return False
+    return bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
+
+
 class _Produce:
     """One request being appended. `waiting` are those that replicas have to reach yet."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self.failed = False
+        self.refusal = Code.NONE
+        """Why the request is refused as a whole."""
         self.waiting: list[tuple[Partition, PartitionProduceResponse, int]] = []
         self._hints: dict[int, None] = {}
 
@@ -96,7 +124,7 @@ class _Produce:
         name = named.name if topic is None else topic.name
         answer = PartitionProduceResponse(index=data.index, base_offset=-1)
         partition = None if topic is None else topic.partition(data.index)
-        answer.error_code = self.call.refused(name, data.index)
+        answer.error_code = self.call.refused(name, data.index) or self.refusal
         if partition is None and not answer.error_code:
             missing = topic is not None
             answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION if missing else unknown
@@ -139,6 +167,8 @@ class _Produce:
         code = partition.check(self.call.broker.node_id, -1)
         if code:
             return Appended(code)
+        if partition.topic.internal and self.call.client_id != _ADMIN_CLIENT:
+            return Appended(Code.INVALID_TOPIC_EXCEPTION)
         batch = the_batch(data.records)
         if isinstance(batch, Appended):
             return batch
@@ -146,10 +176,14 @@ class _Produce:
         checked = check_batch(batch, partition.topic, self.call.version, now_ms)
         if checked.code:
             return checked
+        if batch.is_transactional:
+            unnamed = not self.call.request.transactional_id
+            return Appended(Code.INVALID_REQUEST if unnamed else Code.INVALID_PRODUCER_ID_MAPPING)
         least = partition.topic.configs.number("min.insync.replicas")
         if acks == _ALL and len(partition.isr) < min(least, len(partition.replicas)):
             return Appended(Code.NOT_ENOUGH_REPLICAS)
-        return partition.append(batch, now_ms)
+        stored = stored_batch(batch, partition.topic)
+        return stored if isinstance(stored, Appended) else partition.append(stored, now_ms)
 
     def endpoints(self) -> list[NodeEndpoint]:
         alive = self.call.cluster.alive
