@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 from aiokclient.types import TopicPartition
 
@@ -101,6 +102,14 @@ class KafkaError(Exception):
         elif self.topic_partition.partition < 0:
             about = self.topic_partition.topic  # the partition was not chosen yet
         return f"{place} for {about}" if about is not None else place
+
+    def with_partition(self, topic_partition: TopicPartition) -> Self:
+        """Return a copy that names another partition: several may have failed of the same."""
+        copied = copy.copy(self)
+        copied.topic_partition = topic_partition
+        copied.__cause__, copied.__context__ = self.__cause__, self.__context__
+        copied.__suppress_context__ = self.__suppress_context__
+        return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args), dict(self.__dict__)

@@ -233,7 +233,7 @@ class Accumulator:
             size = need + FIRST_RESERVE
         else:
             place = self.memory.place(queue, need)
-            if place is Place.NOWHERE and not forced:
+            if place is Place.NOWHERE and not forced and not self.memory.fits(queue, need):
                 raise self._exhausted(queue, need)
         limit = queue.batch_limit if limit is None else limit + BATCH_OVERHEAD
         likely = min(queue.likely, limit)
@@ -264,7 +264,9 @@ class Accumulator:
         self.active[batch.queue] = None
         self.on_open()
         if batch.parked:
-            self._move_in(batch.queue.unsendable)
+            self._move_in(batch.queue.unsendable, beyond=False)
+            if batch.parked and not batch.queue.unsendable:
+                self.turns.soon(self._move_in, False)
         if self._linger_s <= 0:
             batch.due = True
             batch.queue.poke(at_once=True)
@@ -376,6 +378,8 @@ class Accumulator:
     def succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         """The batch is written."""
         batch.queue.remove(batch, written=True)
+        if batch.queue.topic.shrunk:
+            batch.queue.topic.note_written(batch.builder.size)
         batch.succeed(base_offset, append_time)
         self.meters.written(batch)
         self.forget(batch)
@@ -394,7 +398,7 @@ class Accumulator:
         if batch.done:
             return
         batch.count = batch.builder.count
-        batch.fail(error)
+        batch.fail(batch.place(error))
         self.meters.lost(batch)
         self._failures.failed(batch)
 
@@ -457,22 +461,22 @@ class Accumulator:
         if unsendable:
             self._move_in(False)
 
-    def _move_in(self, unsendable: bool) -> None:
+    def _move_in(self, unsendable: bool, beyond: bool = True) -> None:
         parked = self._parked[unsendable]
         moved = True
         while moved and parked:
             moved = False
             for queue in list(parked):  # one batch of each, in turn
-                if self._move_one(queue):
+                if self._move_one(queue, beyond):
                     moved = True
                 elif not unsendable:
                     return
 
-    def _move_one(self, queue: PartitionQueue) -> bool:
+    def _move_one(self, queue: PartitionQueue, beyond: bool) -> bool:
         batch = queue.parking[0] if queue.parking else queue.open
         assert batch is not None
         size = batch.reserved
-        if not self.memory.may_move_in(queue, size):
+        if not self.memory.may_move_in(queue, size, beyond=beyond):
             return False
         self.memory.give(queue, size, parked=True)
         self.memory.take(queue, size, parked=False)

@@ -97,7 +97,6 @@ class ProducerBatch(BatchState):
         return now - self.created >= timeout
 
     def place(self, error: KafkaError) -> KafkaError:
-        """The error with the partition it is about."""
-        if error.topic_partition is None:
-            error.topic_partition = self.queue.topic_partition
-        return error
+        """Return the error with this batch's partition; a copy unless it has that already."""
+        partition = self.queue.topic_partition
+        return error if error.topic_partition == partition else error.with_partition(partition)

@@ -88,9 +88,26 @@ class Memory:
         """Where `size` more bytes of a partition may go; behind what it has parked already."""
         if not account.parked and size <= self.buffer.room(account.unsendable, account.buffered):
             return Place.BUFFER
-        if size <= self.parking.room(account.unsendable, account.parked):
+        # What the buffer holds beyond its limit, large batches that moved in, is not held again.
+        excess = min(0, self.buffer.free)
+        if size <= self.parking.room(account.unsendable, account.parked) + excess:
             return Place.PARKING
         return Place.NOWHERE
+
+    def fits(self, account: Account, size: int) -> bool:
+        """Return whether a record fits into both pools together that is too large for a share.
+
+        The first one of all partitions that cannot be sent may have any size: its topic may just
+        not be known yet.
+        """
+        if not account.unsendable:
+            return size > self.buffer.half and size <= min(self.room(account), self.sendable_room())
+        if size <= self.buffer.quarter:
+            return False
+        if size <= min(self.room(account), self.shared_room()):
+            return True
+        first = not self.buffer.unsendable and not self.parking.unsendable
+        return first and size <= self.parking.limit - self.parking.total
 
     def room(self, account: Account) -> int:
         """How many bytes the partition may take in both pools together."""
@@ -132,16 +149,18 @@ class Memory:
             pool.add(unsendable, held)
         account.unsendable = unsendable
 
-    def may_move_in(self, account: Account, size: int) -> bool:
+    def may_move_in(self, account: Account, size: int, *, beyond: bool = False) -> bool:
         """Whether a parked batch of the partition may move into the buffer.
 
         It may when less than three quarters are in use: of the buffer, or for a partition that
-        cannot be sent, of its shares of it.
+        cannot be sent, of its shares of it. `beyond` lets a batch exceed the limit then; a large
+        one might never find room otherwise, as partitions that cannot be sent may hold half.
         """
         buffer = self.buffer
         if not account.unsendable:
             in_use = buffer.in_use
-            return in_use * 4 < buffer.limit * 3 and (in_use + size <= buffer.limit or not in_use)
+            fits = beyond or in_use + size <= buffer.limit or not in_use
+            return fits and in_use * 4 < buffer.limit * 3
         if size > buffer.room(True, account.buffered):
             return False
         own, shared = account.buffered, buffer.unsendable

@@ -168,9 +168,7 @@ class Outcomes:
 
     def _split(self, batch: ProducerBatch, error: KafkaError) -> None:
         self._count(error)
-        topic = batch.queue.topic
-        limit = batch.builder.size // 2
-        topic.batch_limit = min(topic.batch_limit, limit)
+        limit = batch.queue.topic.shrink(batch.builder.size)
         logger.info("%s; it is sent again as batches of %d bytes", error, limit)
         if batch.builder.size < THREAD_BYTES:
             self._replace(batch, self._builders(batch, limit))

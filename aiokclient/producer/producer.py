@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Unpack, cast, overload
 
 from aiokclient.cluster.health import some
@@ -25,6 +26,7 @@ from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.send_all import SendAll
 from aiokclient.producer.sends import Sends
 from aiokclient.producer.serializers import preparations
+from aiokclient.producer.threadsafe import ThreadsafeSend
 from aiokclient.types import (
     Headers,
     RecordMetadata,
@@ -107,34 +109,19 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
         Whatever `send` would raise comes through the future too, but for ClosedError and
         IllegalStateError when the producer does not run. Records sent by one thread keep their
-        order. Cancelling the future leaves the record on its way.
+        order. Cancelling the future leaves the record on its way. If the event loop stops or is
+        closed before the outcome is there, the future gets ClosedError.
         """
         loop = self._loop
         if not self._usable or loop is None:
             self._refuse()
         if loop is None or loop.is_closed():
             raise ClosedError("the event loop of this Producer is closed; make a new one")
-        future: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
-
-        def send() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                delivery = self.send(topic, value, key, partition, timestamp, headers)
-            except Exception as error:
-                future.set_exception(error)
-                return
-            delivery.add_done_callback(hand_over)
-
-        def hand_over(delivery: Delivery) -> None:
-            error = delivery.exception()
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(delivery.result())
-
-        loop.call_soon_threadsafe(send)
-        return future
+        sending = ThreadsafeSend(
+            loop, partial(self.send, topic, value, key, partition, timestamp, headers)
+        )
+        sending.begin()
+        return sending.future
 
     # Waiting
 

@@ -77,6 +77,9 @@ class SendAll:
         return None
 
     async def _send_chunk(self, chunk: list[Any]) -> None:
+        if len(chunk) == 1:
+            await self._send_one(chunk[0])
+            return
         try:
             deliveries = self._producer.send_many(self._topic, chunk)
         except BufferExhaustedError:

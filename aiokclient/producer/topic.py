@@ -13,11 +13,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Topic"]
 
+REQUIRED = 150
+"""Batches to be written before the full size is tried again."""
+MOST_REQUIRED = 1 << 20
+"""The same at the most: each attempt in vain doubles it."""
+
 
 class Topic(TopicState[PartitionQueue]):
     """The queues of a topic. While `known` is false all records wait in `undesignated`."""
 
     __slots__ = (
+        "_largest_limit",
+        "_probing",
+        "_required",
+        "_written",
         "batch_limit",
         "info",
         "missing_since",
@@ -34,7 +43,40 @@ class Topic(TopicState[PartitionQueue]):
         self.missing_since: float | None = None
         """Since when the brokers say that there is no such topic, on the loop's clock."""
         self.batch_limit = batch_limit
-        """The size of a batch in bytes; smaller after the broker refused one as too large."""
+        """The size of a batch in bytes; smaller for a while after one was refused as too large."""
+        self._largest_limit = batch_limit
+        self._written = 0
+        """Batches about as large as the limit that were written since one was refused."""
+        self._required = REQUIRED
+        self._probing = False
+        """Whether the full size was tried again since one was refused."""
+
+    def shrink(self, size: int) -> int:
+        """A batch of `size` bytes was refused as too large: return the limit for its parts.
+
+        If the full size was tried in vain, it is tried again after twice as many batches.
+        """
+        limit = size // 2
+        self.batch_limit = min(self.batch_limit, limit)
+        self._written = 0
+        if self._probing:
+            self._probing = False
+            self._required = min(2 * self._required, MOST_REQUIRED)
+        return limit
+
+    def note_written(self, size: int) -> None:
+        """A batch of `size` bytes was written while the limit was lowered: it may be lifted."""
+        if 2 * size < self.batch_limit:
+            return
+        self._written += 1
+        if self._written >= self._required:
+            self._probing = True
+            self.batch_limit = self._largest_limit
+
+    @property
+    def shrunk(self) -> bool:
+        """Whether batches are smaller than configured."""
+        return self.batch_limit < self._largest_limit
 
     @property
     def topic_id(self) -> UUID:

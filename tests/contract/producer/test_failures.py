@@ -313,3 +313,32 @@ class TestKinds:
 
     def test_no_room_is_not_for_ever(self) -> None:
         assert issubclass(BufferExhaustedError, RetriableError)
+
+
+class TestPartitions:
+    @pytest.mark.parametrize("end", ["lost answers", "closed"])
+    def test_each_failure_names_its_own_partition(self, end: str) -> None:
+        async def scenario(world: World) -> None:
+            options = {"delivery_timeout_ms": 310, "request_timeout_ms": 300, "linger_ms": 10}
+            producer = await world.producer(**options, on_delivery_error=lambda delivery: None)
+            await producer.prepare("four")
+            await producer.gather([producer.send("four", b"v", partition=p) for p in range(4)])
+            deliveries = [producer.send("four", b"v", partition=p % 4) for p in range(8)]
+            if end == "lost answers":
+                world.cluster.pause(1)
+                results = await producer.gather(deliveries, return_exceptions=True)
+            else:
+                world.cluster.pause(1)
+                await producer.close(0)
+                results = [delivery.exception() for delivery in deliveries]
+            for number, error in enumerate(results):
+                while error is not None:
+                    if isinstance(error, KafkaError):
+                        assert error.topic_partition == ("four", number % 4), error
+                        assert f"four-{number % 4}" in str(error)
+                    error = error.__cause__
+            assert len({id(error) for error in results}) == 4
+            world.cluster.resume(1)
+            await producer.close(0)
+
+        simulate(scenario, topics={"four": 4})

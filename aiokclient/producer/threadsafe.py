@@ -1,0 +1,135 @@
+"""Sends from other threads: futures that get an outcome even if the event loop stops.
+
+What `send_threadsafe` leaves in the loop's queue is dropped without a word when the loop is closed,
+and stays there when it is stopped. So a thread watches the loops while such futures are open: a
+future whose loop is closed, or does not run for a while, fails. A record that the loop has not
+taken yet is never sent then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable
+
+from aiokclient.errors import ClosedError
+from aiokclient.producer.delivery import Delivery
+from aiokclient.types import RecordMetadata
+
+__all__ = ["ThreadsafeSend"]
+
+PERIOD_S = 0.1
+"""Seconds between two looks at the loops."""
+UNSENT_S = 1.0
+"""Seconds after which a record is not sent any more if the loop does not run meanwhile."""
+UNKNOWN_S = 5.0
+"""The same for the outcome of a record that was sent before the loop stopped."""
+
+
+class ThreadsafeSend:
+    """One record from another thread, and the future of its outcome."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, send: Callable[[], Delivery]) -> None:
+        self.future: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
+        self._loop = loop
+        self._send = send
+        self._lock = threading.Lock()
+        self._sent = False
+        self._over = False
+        self._stopped: float | None = None
+        """When the loop was first seen not to run, in monotonic seconds."""
+
+    def begin(self) -> None:
+        """Leave the record to the loop. Raises ClosedError if it is closed."""
+        try:
+            self._loop.call_soon_threadsafe(self._run)
+        except RuntimeError as error:
+            raise ClosedError(
+                "The event loop of this Producer is closed. Make a new Producer."
+            ) from error
+        _watch.add(self)
+
+    def _run(self) -> None:
+        with self._lock:
+            if self._over:
+                return
+            if not self.future.set_running_or_notify_cancel():
+                self._over = True
+                return
+            self._sent = True
+        try:
+            delivery = self._send()
+        except Exception as error:
+            self._end(error)
+            return
+        delivery.add_done_callback(self._done)
+
+    def _done(self, delivery: Delivery) -> None:
+        error = delivery.exception()
+        self._end(delivery.result() if error is None else error)
+
+    def _end(self, outcome: RecordMetadata | Exception) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        # Outside of the lock: callbacks of the future run here.
+        if isinstance(outcome, Exception):
+            if self._sent or self.future.set_running_or_notify_cancel():
+                self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+    def look(self, now: float) -> bool:
+        """Fail the future if the loop is gone. Return whether it is still open."""
+        if self._over:
+            return False
+        closed = self._loop.is_closed()
+        if not closed and self._loop.is_running():
+            self._stopped = None
+            return True
+        if self._stopped is None:
+            self._stopped = now
+        if closed or now - self._stopped >= (UNKNOWN_S if self._sent else UNSENT_S):
+            what = "is closed" if closed else "has stopped"
+            fate = "Whether the record was written is unknown" if self._sent else "It was not sent"
+            self._end(ClosedError(f"The event loop of this Producer {what}. {fate}."))
+        return not self._over
+
+
+class _Watch:
+    """The thread that looks at the loops while futures are open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[ThreadsafeSend, None] = {}
+        self._thread: threading.Thread | None = None
+
+    def add(self, send: ThreadsafeSend) -> None:
+        with self._lock:
+            self._open[send] = None
+            # A forked process does not have the thread.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._run, name="aiokclient-threadsafe", daemon=True
+                )
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(PERIOD_S)
+            now = time.monotonic()
+            with self._lock:
+                sends = list(self._open)
+            over = [send for send in sends if not send.look(now)]
+            with self._lock:
+                for send in over:
+                    del self._open[send]
+                if not self._open:
+                    self._thread = None
+                    return
+
+
+_watch = _Watch()
