@@ -267,6 +267,8 @@ class ClassicMembership:
             self._engine.rejoin("what was to be given up is free")
         self._owned_in = generation.metadata.generation_id
         await self._reconciler.assign([tp for tp in assigned if tp not in owned])
+        if not revoked:
+            await self._reconciler.conclude()
         if self._parts.rewinds is not None:
             self._parts.rewinds.carry_out(orders.read(generation.assignment))
 

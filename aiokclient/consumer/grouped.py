@@ -136,6 +136,7 @@ class Grouped:
         self._subscription.confirmed_until = lambda: self.membership.confirmed_until
         self._subscription.confirm()
         self._subscription.listen(self._subscribed)
+        self._subscription.followed = lambda: self.topics.current
         self._reader.turnstile.entered = self._asked
         for run, name in (
             (self._follow, "subscription"),

@@ -364,6 +364,8 @@ class Kip848Membership:
             holdings.owned.clear()
         if self.state is State.FENCED:
             self._apply(Event.RELEASED)
+        elif self.state in (State.STABLE, State.ACKNOWLEDGING):
+            await self._parts.reconciler.conclude()
         self._wake.set()
         return math.inf
 

@@ -59,6 +59,10 @@ class Reconciler(Protocol):
         """
         ...
 
+    async def conclude(self) -> None:
+        """A rebalance has ended: calls `on_assigned([])`, once, if nothing is owned."""
+        ...
+
     async def lose(self, tps: Collection[TopicPartition]) -> None:
         """The partitions are gone without asking: no commit; calls `on_lost`."""
         ...

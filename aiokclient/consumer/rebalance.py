@@ -74,7 +74,8 @@ class Rebalancer:
         self._bound = math.inf
         self._closed = False
         self._refused = False
-        self._listeners: dict[TopicPartition, Any] = {}
+        self._told_idle: Any = self
+        """The listener that knows that nothing is owned; this object itself for none."""
         metrics = cluster.metrics
         self._counts = {
             kind: metrics.counter(f"consumer.partitions.{kind}")
@@ -114,12 +115,22 @@ class Rebalancer:
             if self._closed or not added:
                 return
             self._say("assigned", added)
+            self._told_idle = self
             self._counts["assigned"].add(len(added))
             self._subscription.assign_subscribed(dict.fromkeys([*owned, *added]))
             states = self._subscription.chosen(added)
             self._subscription.withhold(states, Withheld.LISTENER, True)
             await self._tell("on_assigned", added)
             self._subscription.withhold(states, Withheld.LISTENER, False)
+
+    async def conclude(self) -> None:
+        """Tell the listener if nothing is owned; see `Reconciler`."""
+        async with self._turn:
+            listener = self._subscription.listener
+            if self._closed or self.owned() or listener is self._told_idle:
+                return
+            self._told_idle = listener
+            await self._tell("on_assigned", [])
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
         """They are gone without asking; see `Reconciler`."""
@@ -197,6 +208,7 @@ class Rebalancer:
         if not tps:
             return
         self._say(how, tps)
+        self._told_idle = self
         self._counts[how].add(len(tps))
         if how == "revoked":
             await self._tell("on_revoked", tps)
@@ -218,19 +230,9 @@ class Rebalancer:
         self._subscription.withhold(kept, Withheld.LEAVING | Withheld.UNWANTED, False)
 
     async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
-        """Tells the listener with which each partition came."""
-        if method == "on_assigned":
-            listener = self._subscription.subscription.listener
-            self._listeners.update(dict.fromkeys(tps, listener))
-        for listener in {id(one): one for tp in tps if (one := self._listeners.get(tp))}.values():
-            theirs = [tp for tp in tps if self._listeners.get(tp) is listener]
-            await self._call(listener, method, theirs)
-        if method != "on_assigned":
-            for tp in tps:
-                self._listeners.pop(tp, None)
-
-    async def _call(self, listener: Any, method: str, tps: Sequence[TopicPartition]) -> None:
-        if self._refused:
+        """Tell the listener of the present subscription; those of earlier ones hear nothing."""
+        listener = self._subscription.listener
+        if self._refused or listener is None:
             return
         with self._calls.entered():
             try:

@@ -44,6 +44,10 @@ class Subscription:
     def __bool__(self) -> bool:
         return self.pattern is not None or bool(self.topics)
 
+    def is_like(self, other: Subscription) -> bool:
+        """Return whether it asks for the same as the other, whoever is told about it."""
+        return self.pattern == other.pattern and set(self.topics) == set(other.topics)
+
     def matches(self, topic: str, *, internal: bool) -> bool:
         """Whether it asks for the topic; a pattern has to match the whole name."""
         if self.pattern is None:
@@ -65,6 +69,12 @@ class SubscriptionState:
         """Whether what is subscribed has become partitions: not amid a rebalance, say."""
         self.metrics = Metrics()
         self.subscription = Subscription()
+        self.listener: Any = None
+        """The listener of the last `subscribe`; an end of the subscription is told to it, too."""
+        self.followed: Callable[[], Subscription] = lambda: self.subscription
+        """The subscription that has been taken up, which may be an earlier one."""
+        self._given_up: dict[TopicPartition, PartitionState] = {}
+        """What an `unsubscribe` has dropped since the loop's last iteration, without a group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self._by_hand: dict[TopicPartition, None] = {}
         self._subscribed: dict[TopicPartition, None] = {}
@@ -90,6 +100,7 @@ class SubscriptionState:
         self._listeners.clear()
         self.settle = self.touched = lambda: None
         self.part_known = lambda: True
+        self.followed = lambda: self.subscription
 
     def changed(self) -> None:
         """Tells the listeners soon: a thousand changes in a row are one to them."""
@@ -102,6 +113,7 @@ class SubscriptionState:
         """Tells them now, if there is anything to tell."""
         if self._pending:
             self._pending = False
+            self._given_up = {}
             for callback in list(self._listeners):
                 callback()
 
@@ -117,16 +129,36 @@ class SubscriptionState:
         """Asks for topics instead of those before; partitions assigned by hand stay.
 
         Nothing is handed out any more of what is not asked for. A group gives it up in its own
-        way; without one that waits for what the brokers say of the topics.
+        way; without one that waits for what the brokers say of the topics. Asking for the same
+        changes only the listener, also after an end of the subscription that nothing has taken up.
         """
+        for present in (self.subscription, self.followed()):
+            if present.is_like(subscription):
+                present.listener = subscription.listener
+                subscription = present
         self.subscription = subscription
-        if not subscription and not self.grouped:
-            self.assign_subscribed({})
+        if subscription:
+            self.listener = subscription.listener
+        if not self.grouped:
+            self._drop_or_revive(subscription)
         for tp in self._subscribed:
             if self.grouped or tp not in self._by_hand:
                 wanted = subscription.matches(tp.topic, internal=False)
                 self.withhold([self.partitions[tp]], Withheld.UNWANTED, not wanted)
         self.changed()
+
+    def _drop_or_revive(self, subscription: Subscription) -> None:
+        """Drop all at the end of a subscription, unless another follows without an await."""
+        given_up, self._given_up = self._given_up, {}
+        if not subscription:
+            self._given_up = given_up | {tp: self.partitions[tp] for tp in self._subscribed}
+            self.assign_subscribed({})
+        elif given_up:
+            for tp, state in given_up.items():
+                if subscription.matches(tp.topic, internal=False):
+                    state.rewind()  # What was fetched ahead is dropped.
+                    self._subscribed[tp] = None
+                    self.partitions.setdefault(tp, state)
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Takes these partitions by hand, instead of those assigned so before."""

@@ -49,6 +49,7 @@ class TopicFollower:
         """Set each time the assigned partitions were compared with the metadata."""
         self.up_to_date = False
         subscription.listen(self._subscribed)
+        subscription.followed = lambda: self.topics.current
 
     def _subscribed(self) -> None:
         if self._subscription.subscription is not self.topics.current:

@@ -69,6 +69,9 @@ class Reading:
         await self.hold.wait()
         self._drop("revoke", tps)
 
+    async def conclude(self) -> None:
+        """The listener of this one is not told of nothing."""
+
     async def lose(self, tps: Collection[TopicPartition]) -> None:
         self._drop("lose", tps)
 
