@@ -51,7 +51,8 @@ PLAIN: dict[type, str] = {
     Delivery: "done result exception add_done_callback",
     PendingResponse: "done result exception add_done_callback",
     Consumer: "subscribe unsubscribe assign assignment seek seek_to_beginning seek_to_end pause "
-    "resume paused group_metadata consumed stop until_end batches arrow_batches "
+    "resume paused group_metadata consumed stop until_end batches arrow_batches subscription "
+    "mark_processed partitions_for_topic highwater "
     "health metrics from_properties",
     Admin: "health metrics from_properties",
     GroupMember: "generations rejoin group_metadata health metrics from_properties",

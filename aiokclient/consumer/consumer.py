@@ -9,14 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
-from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
-from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config import ConsumerConfig, ConsumerOptions
 from aiokclient.consumer.arguments import (
     as_listener,
-    as_numbers,
-    as_partition,
-    as_partitions,
     as_place,
     as_topics,
     require_count,
@@ -26,24 +21,21 @@ from aiokclient.consumer.deserialize import Deserializers
 from aiokclient.consumer.engine import Engine
 from aiokclient.consumer.group_calls import GroupCalls
 from aiokclient.consumer.iteration import ArrowBatches, RecordBatches, RecordIterator
+from aiokclient.consumer.known_topics import matching
+from aiokclient.consumer.lookup_calls import LookupCalls
 from aiokclient.consumer.reader import Reader
 from aiokclient.consumer.records import Records
-from aiokclient.consumer.resets import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, Reset
+from aiokclient.consumer.resets import EARLIEST, LATEST, Reset
 from aiokclient.consumer.subscription import Subscription, SubscriptionState
 from aiokclient.consumer.tracked import TrackedRecords
 from aiokclient.errors import (
-    ApiTimeoutError,
     ClosedError,
     ConfigError,
     IllegalStateError,
-    UnknownTopicOrPartitionError,
-    error_for,
 )
-from aiokclient.protocol.messages.metadata import MetadataRequest
 from aiokclient.types import (
     ConsumerRecord,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     State,
     TopicPartition,
     seconds,
@@ -62,7 +54,7 @@ else:
 __all__ = ["Consumer"]
 
 
-class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
+class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
     """Reads records, in order within each partition.
 
         async with Consumer("orders", bootstrap_servers="localhost:9092") as consumer:
@@ -183,21 +175,10 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
     def _subject(self) -> dict[str, str | None]:
         return self._subscription.described(self._config.group_id)
 
-    @property
-    def _running(self) -> Engine:
-        self._check()
-        assert self._engine is not None
-        return self._engine
-
     def _reader(self) -> Reader:
         if self._closing is not None and self._engine is not None and not self._in_listener():
             self._engine.reader.in_hand.ask()  # It is refused, and yet the program is back.
         return self._running.reader
-
-    def _check_plain(self) -> None:
-        """What may be called before the start, too."""
-        if self._state not in (State.NEW, State.STARTING):
-            self._check()
 
     # -- what to read
 
@@ -208,12 +189,12 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         `group_protocol="consumer"` the brokers match it, as RE2 does: without looking ahead or
         behind and references (InvalidRegularExpressionError). Partitions assigned by hand stay.
         """
-        self._check_plain()
+        self._check_known()
         self._subscription.subscribe(Subscription(as_topics(topics), as_listener(listener)))
 
     def unsubscribe(self) -> None:
         """Reads nothing any more, neither subscribed nor assigned. Plain."""
-        self._check_plain()
+        self._check_known()
         self._subscription.assign(())
         self._subscription.subscribe(Subscription())
 
@@ -222,12 +203,26 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
 
         Those that were assigned already keep their positions. A subscription stays.
         """
-        self._check_plain()
+        self._check_known()
         self._subscription.assign(tps)
+
+    def subscription(self) -> set[str]:
+        """Return the names of the subscribed topics; of a pattern, those that match.
+
+        Synchronous. A pattern matches nothing before the first metadata is read.
+        """
+        self._check_known()
+        wanted = self._subscription.subscription
+        if wanted.pattern is None:
+            return set(wanted.topics)
+        if self._engine is None:
+            return set()
+        hide_internal = self._config.exclude_internal_topics
+        return set(matching(wanted, self._engine.cluster.metadata, hide_internal))
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read. Plain."""
-        self._check_plain()
+        self._check_known()
         return set(self._subscription.partitions)
 
     def pause(self, tps: Iterable[TopicPartition]) -> None:
@@ -235,17 +230,17 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
 
         What is fetched of them is kept within bounds, and fetched again where it is not.
         """
-        self._check_plain()
+        self._check_known()
         self._subscription.pause(tps, True)
 
     def resume(self, tps: Iterable[TopicPartition]) -> None:
         """Goes on with these partitions. Plain."""
-        self._check_plain()
+        self._check_known()
         self._subscription.pause(tps, False)
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused. Plain."""
-        self._check_plain()
+        self._check_known()
         return {state.tp for state in self._subscription.partitions.values() if state.paused}
 
     # -- where to read
@@ -260,7 +255,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         What was handed out and what is processed both move there. Raises IllegalStateError for a
         partition that is not assigned.
         """
-        self._check_plain()
+        self._check_known()
         self._subscription.seek(*as_place(to, offset))
 
     def seek_to_beginning(self, tps: Iterable[TopicPartition] | None = None) -> None:
@@ -268,7 +263,7 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
 
         The offset is looked up in the background.
         """
-        self._check_plain()
+        self._check_known()
         self._subscription.look_up(self._subscription.chosen(tps), EARLIEST)
 
     def seek_to_end(self, tps: Iterable[TopicPartition] | None = None) -> None:
@@ -276,27 +271,12 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
 
         The offset is looked up in the background: it is the end as it is a little later.
         """
-        self._check_plain()
+        self._check_known()
         self._subscription.look_up(self._subscription.chosen(tps), LATEST)
-
-    async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record to be handed out, looked up if need be.
-
-        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised;
-        ClosedError, or what failed the consumer, if that is its end. May be cancelled.
-        """
-        engine, timeout, tp = self._running, self._seconds(timeout), as_partition(tp)
-        until = self._cluster.clock.monotonic() + timeout
-        if not await engine.located(tp, until):
-            trouble = self._subscription[tp].trouble
-            text = f"no position within {timeout:.1f} s"
-            raise ApiTimeoutError(text, topic_partition=tp) from trouble
-        self._subscription.settle()
-        return self._subscription[tp].position
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """For each partition the offset after the last record handed out. Plain."""
-        self._check_plain()
+        self._check_known()
         return self._subscription.consumed()
 
     # -- reading
@@ -361,6 +341,15 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
         if self._engine is not None:
             self._engine.reader.done(record)
 
+    def mark_processed(self) -> None:
+        """Count everything that was delivered so far as processed, without requesting more.
+
+        Automatic commits then cover it, and a revocation does not wait for it. This includes
+        records of `tracked` that are not done. Synchronous; ignored after the consumer's end.
+        """
+        if self._engine is not None:
+            self._engine.reader.mark_processed()
+
     def arrow_batches(self) -> ArrowBatches:
         """The records as `pyarrow.RecordBatch`es: `async for table in consumer.arrow_batches()`.
 
@@ -401,98 +390,3 @@ class Consumer(GroupCalls, Lifecycle, Generic[K, V]):
             self._loop.call_soon_threadsafe(self._engine.reader.stop)
         except RuntimeError as error:
             raise ClosedError("the event loop of this consumer is closed") from error
-
-    # -- offsets
-
-    async def beginning_offsets(
-        self, tps: Iterable[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition.
-
-        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised; the
-        partitions need not be assigned.
-        """
-        return await self._find(tps, EARLIEST_TIMESTAMP, timeout)
-
-    async def end_offsets(
-        self, tps: Iterable[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition; as `beginning_offsets`.
-
-        With `isolation_level="read_committed"` that before the first open transaction.
-        """
-        return await self._find(tps, LATEST_TIMESTAMP, timeout)
-
-    async def _find(
-        self, tps: Iterable[TopicPartition], timestamp: int, timeout: float | None
-    ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(as_partitions(tps), timestamp)
-        found = await self._running.offsets.until_found(wanted, self._seconds(timeout))
-        return {tp: found[tp].offset for tp in wanted}
-
-    async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time in ms, for each partition; None if there is none.
-
-        `timeout` as in `beginning_offsets`.
-        """
-        wanted = as_numbers(times, "a time in milliseconds since the epoch")
-        found = await self._running.offsets.until_found(wanted, self._seconds(timeout))
-        answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for tp in wanted:
-            offset, timestamp, epoch = found[tp]
-            known = epoch if epoch >= 0 else None
-            answers[tp] = OffsetAndTimestamp(offset, timestamp, known) if offset >= 0 else None
-        return answers
-
-    async def lag(
-        self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """How many offsets lie between position and end, by default for all assigned partitions.
-
-        `timeout` as in `beginning_offsets`.
-        """
-        chosen = [state.tp for state in self._subscription.chosen(tps)]
-        ends = await self.end_offsets(chosen, timeout)
-        return {tp: max(ends[tp] - await self.position(tp, timeout), 0) for tp in chosen}
-
-    async def _ends(self) -> dict[TopicPartition, int]:
-        timeout = self._seconds(None)
-        if not await self._running.knows_its_part(self._cluster.clock.monotonic() + timeout):
-            raise ApiTimeoutError(f"the group has given no partitions within {timeout:.1f} s")
-        return await self.end_offsets(list(self._subscription.partitions))
-
-    # -- the cluster
-
-    async def partitions_for(
-        self, topic: str, timeout: float | None = None
-    ) -> tuple[PartitionInfo, ...]:
-        """The partitions of a topic with their leaders and replicas, read anew.
-
-        `timeout` in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError,
-        ApiTimeoutError, and ClosedError when the client is closed meanwhile. May be cancelled.
-        """
-        engine = self._running
-        metadata = await engine.cluster.updater.refresh(
-            (topic,), timeout=self._seconds(timeout), at_once=True
-        )
-        info = metadata.topic(topic)
-        if info is None:
-            raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)
-        error = error_for(info.error, api="Metadata", resource=topic)
-        if error is not None:
-            raise error
-        return info.partitions
-
-    async def list_topics(
-        self, timeout: float | None = None
-    ) -> dict[str, tuple[PartitionInfo, ...]]:
-        """All topics that this client may see, with their partitions.
-
-        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
-        """
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        answer = await self._running.cluster.request(request, AnyBroker(), timeout=timeout)
-        topics = merged(ClusterMetadata(), answer, complete=True).topics
-        return {name: topics[name].partitions for name in sorted(topics) if not topics[name].error}

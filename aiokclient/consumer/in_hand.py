@@ -71,6 +71,17 @@ class InHand:
         self._held.clear()
         self.relieved.set()
 
+    def mark_processed(self) -> None:
+        """Count everything that was delivered as processed, what `tracked` delivered included."""
+        states = {**self._held, **self._worked_on}
+        for state in states:
+            state.outstanding.clear()
+            state.processed = state.consumed
+        self._held.clear()
+        self._worked_on.clear()
+        if states:
+            self.relieved.set()
+
     def holds(self, states: Iterable[PartitionState]) -> bool:
         """Whether anything of these partitions is in hand."""
         held = {} if self._aside else self._held

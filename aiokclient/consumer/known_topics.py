@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
 
-__all__ = ["KnownTopics"]
+__all__ = ["KnownTopics", "matching"]
 
 logger = logging.getLogger("aiokclient.consumer")
 
@@ -73,15 +73,8 @@ class KnownTopics:
         self.read = True
 
     def matching(self, metadata: ClusterMetadata) -> list[str]:
-        """The topics of the subscription that are there, by name. Plain."""
-        subscription, hide = self.current, self._config.exclude_internal_topics
-        names = subscription.topics if subscription.pattern is None else sorted(metadata.topics)
-        return [
-            name
-            for name in names
-            if (info := metadata.topic(name)) is not None
-            and subscription.matches(name, internal=info.internal and hide)
-        ]
+        """Return the existing topics of the subscription, by name. Synchronous."""
+        return matching(self.current, metadata, self._config.exclude_internal_topics)
 
     def has_appeared(self, tp: TopicPartition, metadata: ClusterMetadata) -> bool:
         """Whether the partition was not there when the consumer subscribed. Plain."""
@@ -115,3 +108,16 @@ class KnownTopics:
                     self._report(error)
                 await asyncio.sleep(action.delay_s or backoff.maximum_s)
         raise AssertionError("unreachable")
+
+
+def matching(
+    subscription: Subscription, metadata: ClusterMetadata, hide_internal: bool
+) -> list[str]:
+    """Return the topics in the metadata that a subscription asks for."""
+    names = subscription.topics if subscription.pattern is None else sorted(metadata.topics)
+    return [
+        name
+        for name in names
+        if (info := metadata.topic(name)) is not None
+        and subscription.matches(name, internal=info.internal and hide_internal)
+    ]

@@ -364,6 +364,14 @@ class Reader:
         """The partition of the records that the iteration goes through."""
         return None if self._exposed is None else self._exposed.state
 
+    def mark_processed(self) -> None:
+        """Count everything delivered so far as processed; the iteration continues."""
+        self.settle()
+        self.in_hand.mark_processed()
+        if self.in_hand.full:
+            self.in_hand.full = False
+            self._arrived.set()
+
     def done(self, record: RawRecord) -> None:
         """The program is done with a record that `tracked` has handed out."""
         place: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.

@@ -1,0 +1,166 @@
+"""The calls of a consumer that look up offsets, and what is known of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.consumer.arguments import as_numbers, as_partition, as_partitions, as_topics
+from aiokclient.consumer.resets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from aiokclient.errors import ApiTimeoutError, UnknownTopicOrPartitionError, error_for
+from aiokclient.protocol.messages.metadata import MetadataRequest
+from aiokclient.types import OffsetAndTimestamp, State, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.engine import Engine
+    from aiokclient.consumer.subscription import SubscriptionState
+
+__all__ = ["LookupCalls"]
+
+
+class LookupCalls(Lifecycle):
+    """A part of `Consumer`."""
+
+    _subscription: SubscriptionState
+    _engine: Engine | None
+
+    @property
+    def _running(self) -> Engine:
+        self._check()
+        assert self._engine is not None
+        return self._engine
+
+    async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record to be handed out, looked up if need be.
+
+        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised;
+        ClosedError, or what failed the consumer, if that is its end. May be cancelled.
+        """
+        engine, timeout, tp = self._running, self._seconds(timeout), as_partition(tp)
+        until = self._cluster.clock.monotonic() + timeout
+        if not await engine.located(tp, until):
+            trouble = self._subscription[tp].trouble
+            text = f"no position within {timeout:.1f} s"
+            raise ApiTimeoutError(text, topic_partition=tp) from trouble
+        self._subscription.settle()
+        return self._subscription[tp].position
+
+    async def beginning_offsets(
+        self, tps: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition.
+
+        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised; the
+        partitions need not be assigned.
+        """
+        return await self._find(tps, EARLIEST_TIMESTAMP, timeout)
+
+    async def end_offsets(
+        self, tps: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition; as `beginning_offsets`.
+
+        With `isolation_level="read_committed"` that before the first open transaction.
+        """
+        return await self._find(tps, LATEST_TIMESTAMP, timeout)
+
+    async def _find(
+        self, tps: Iterable[TopicPartition], timestamp: int, timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(as_partitions(tps), timestamp)
+        found = await self._running.offsets.until_found(wanted, self._seconds(timeout))
+        return {tp: found[tp].offset for tp in wanted}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time in ms, for each partition; None if there is none.
+
+        `timeout` as in `beginning_offsets`.
+        """
+        wanted = as_numbers(times, "a time in milliseconds since the epoch")
+        found = await self._running.offsets.until_found(wanted, self._seconds(timeout))
+        answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for tp in wanted:
+            offset, timestamp, epoch = found[tp]
+            known = epoch if epoch >= 0 else None
+            answers[tp] = OffsetAndTimestamp(offset, timestamp, known) if offset >= 0 else None
+        return answers
+
+    async def lag(
+        self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """How many offsets lie between position and end, by default for all assigned partitions.
+
+        `timeout` as in `beginning_offsets`.
+        """
+        chosen = [state.tp for state in self._subscription.chosen(tps)]
+        ends = await self.end_offsets(chosen, timeout)
+        return {tp: max(ends[tp] - await self.position(tp, timeout), 0) for tp in chosen}
+
+    async def _ends(self) -> dict[TopicPartition, int]:
+        timeout = self._seconds(None)
+        if not await self._running.knows_its_part(self._cluster.clock.monotonic() + timeout):
+            raise ApiTimeoutError(f"the group has given no partitions within {timeout:.1f} s")
+        return await self.end_offsets(list(self._subscription.partitions))
+
+    def highwater(self, tp: TopicPartition) -> int | None:
+        """Return the end offset of a partition as of its last fetch, or None if unknown.
+
+        Synchronous. This is the high watermark, whatever `isolation_level` is.
+        """
+        self._check_known()
+        state = self._subscription.partitions.get(as_partition(tp))
+        return None if state is None or state.high_watermark < 0 else state.high_watermark
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partition numbers of a topic in the known metadata, or None if unknown.
+
+        Synchronous. Known are the topics that this client uses; `partitions_for` asks a broker.
+        """
+        self._check_known()
+        (name,) = as_topics([topic])
+        info = None if self._engine is None else self._engine.cluster.metadata.topic(name)
+        if info is None or not info.partitions:
+            return None
+        return {partition.index for partition in info.partitions}
+
+    def _check_known(self) -> None:
+        """Raise unless a synchronous call that reads known data is allowed now."""
+        if self._state not in (State.NEW, State.STARTING):
+            self._check()
+
+    async def partitions_for(
+        self, topic: str, timeout: float | None = None
+    ) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic with their leaders and replicas, read anew.
+
+        `timeout` in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError,
+        ApiTimeoutError, and ClosedError when the client is closed meanwhile. May be cancelled.
+        """
+        engine = self._running
+        metadata = await engine.cluster.updater.refresh(
+            (topic,), timeout=self._seconds(timeout), at_once=True
+        )
+        info = metadata.topic(topic)
+        if info is None:
+            raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)
+        error = error_for(info.error, api="Metadata", resource=topic)
+        if error is not None:
+            raise error
+        return info.partitions
+
+    async def list_topics(
+        self, timeout: float | None = None
+    ) -> dict[str, tuple[PartitionInfo, ...]]:
+        """All topics that this client may see, with their partitions.
+
+        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
+        """
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = await self._running.cluster.request(request, AnyBroker(), timeout=timeout)
+        topics = merged(ClusterMetadata(), answer, complete=True).topics
+        return {name: topics[name].partitions for name in sorted(topics) if not topics[name].error}
