@@ -14,10 +14,10 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.offsets import EpochEnd, FoundOffset, Offsets, Round
 from aiokclient.consumer.positions import PartitionState, Phase
-from aiokclient.consumer.resets import EARLIEST, LATEST
+from aiokclient.consumer.resets import EARLIEST, LATEST, LATEST_TIMESTAMP
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import SubscriptionState
-from aiokclient.errors import KafkaError
+from aiokclient.errors import KafkaError, LeaderNotAvailableError
 from aiokclient.policy import Backoff, Decision, Scope, decide
 
 __all__ = ["Locator"]
@@ -82,10 +82,17 @@ class Locator:
         await self._look_for(states)
         now_ms = self._cluster.clock.time_ms()
         wanted = {s.tp: s.reset.timestamp(now_ms) for s in states if s.reset is not None}
-        outcome = await self._offsets.by_time(wanted)
+        # If no record is young enough, reading starts at the end. The end is looked up first:
+        # what is written between the two responses is young enough, and must not be skipped.
+        timed = {tp: LATEST_TIMESTAMP for tp, time in wanted.items() if time >= 0}
+        ends: Round[FoundOffset] = await self._offsets.by_time(timed) if timed else Round()
+        outcome = await self._offsets.by_time(
+            {tp: time for tp, time in wanted.items() if tp not in ends.failed}
+        )
+        outcome.failed.update(ends.failed)
         for state, generation in zip(states, generations, strict=True):
             if state.generation == generation:
-                self._located(state, outcome)
+                self._located(state, outcome, ends.found.get(state.tp))
         self._subscription.changed()
 
     async def _look_for(self, states: Sequence[PartitionState]) -> None:
@@ -105,13 +112,16 @@ class Locator:
             if state.reset == LATEST and metadata.lacks(*state.tp):
                 state.reset = self._fresh
 
-    def _located(self, state: PartitionState, outcome: Round[FoundOffset]) -> None:
+    def _located(
+        self, state: PartitionState, outcome: Round[FoundOffset], end: FoundOffset | None
+    ) -> None:
         found = outcome.found.get(state.tp)
+        if found is not None and found.offset == NOWHERE and end is not None:
+            found = end
         if found is None:
             self._failed(state, outcome.failed[state.tp], Scope.LIST_OFFSETS)
         elif found.offset == NOWHERE:
-            # No record is as young as by_duration says: what comes next will be.
-            state.look_up(LATEST)
+            self._failed(state, _unusable(state), Scope.LIST_OFFSETS)
         else:
             state.located_at(found.offset, found.leader_epoch)
 
@@ -142,3 +152,9 @@ class Locator:
             self._cluster.updater.request_update([state.tp.topic], reason=str(error))
         elif action.decision is not Decision.RETRY:
             self._report(error)
+
+
+def _unusable(state: PartitionState) -> KafkaError:
+    return LeaderNotAvailableError(
+        "The response has no offset", api="ListOffsets", topic_partition=state.tp
+    )

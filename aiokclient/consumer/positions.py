@@ -255,8 +255,12 @@ class PartitionState:
         self.fetch_offset = self.position
 
     def begin_again(self) -> None:
-        """Nothing is buffered and nothing is asked for any more."""
+        """Start again at the position: nothing is buffered and nothing is requested any more.
+
+        Nothing is fetched before the metadata was looked at: the topic may be another one.
+        """
         self.rewind()
+        self.leader = -1
         self.succeeded()
         self.held = False
         self.withheld = Withheld.NOTHING

@@ -78,6 +78,11 @@ class SubscriptionState:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self._by_hand: dict[TopicPartition, None] = {}
         self._subscribed: dict[TopicPartition, None] = {}
+        self._absent: dict[TopicPartition, PartitionState] = {}
+        """Partitions of subscribed topics that the latest metadata lacks, read without a group.
+
+        One response of a lagging broker may omit a topic: when it is back, with the same id,
+        reading continues where it was."""
         self._listeners: list[Callable[[], None]] = []
         self._soon: Callable[[Callable[[], None]], None] = lambda call: call()
         self._pending = False
@@ -181,8 +186,13 @@ class SubscriptionState:
             state = self.partitions.pop(tp)
             state.generation += 1
             state.outstanding.clear()
+            self._absent[tp] = state
+        self._absent = {tp: state for tp, state in self._absent.items() if self._may_return(tp)}
         for tp in wanted:
-            if tp not in self.partitions:
+            if tp in self._absent:
+                state = self.partitions[tp] = self._absent.pop(tp)
+                state.begin_again()
+            elif tp not in self.partitions:
                 state = self.partitions[tp] = PartitionState(tp)
                 if self._late and tp not in self._by_hand:
                     state.withheld = Withheld.UNCONFIRMED
@@ -193,6 +203,11 @@ class SubscriptionState:
             kept = self.partitions if starts else self._by_hand
             self.withhold([self.partitions[tp] for tp in kept], Withheld.UNWANTED, False)
         self.changed()
+
+    def _may_return(self, tp: TopicPartition) -> bool:
+        """Return whether the partition is subscribed still, so that its position is kept."""
+        wanted = self.subscription
+        return not self.grouped and wanted.matches(tp.topic, internal=False)
 
     def subscribed(self) -> list[TopicPartition]:
         """The partitions that the subscription brought, without those assigned by hand."""
