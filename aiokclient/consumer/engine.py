@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 
@@ -24,9 +25,12 @@ from aiokclient.consumer.subscription import SubscriptionState
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.consumer.unpack import Unpacker
 from aiokclient.errors import ClosedError
+from aiokclient.limited_log import LimitedLog
 from aiokclient.types import TopicPartition
 
 __all__ = ["Engine"]
+
+logger = logging.getLogger("aiokclient.consumer")
 
 SETTLE_S = 3.0
 """How long a start waits for positions that brokers do not tell."""
@@ -57,6 +61,7 @@ class Engine:
         self._died = died
         self._over: ClosedError | None = None
         subscription.metrics = cluster.metrics
+        subscription.log = LimitedLog(logger, cluster.clock.monotonic)
         arrived = Signal()
         self.moved = Signal()
         """Set when partitions or positions have changed."""
@@ -183,6 +188,7 @@ class Engine:
             self.group.release()
         self.cluster.updater.unwant(self)
         self.cluster.release(self.fetchers)
+        self.cluster.release(self.fetchers.second)
 
     def troubles(self) -> list[str]:
         """What cannot be read, and why, for people to read. Plain."""

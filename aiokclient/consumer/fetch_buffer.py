@@ -66,7 +66,8 @@ class Decoded:
 class PartitionFetch:
     """The batches of one partition in one response, and how far they are unpacked.
 
-    `offset` is the next offset to unpack, `next_offset` the one after the last batch. `visible`
+    `first` is the lowest offset that can be read from it, `offset` the next one to unpack,
+    `next_offset` the one after the last batch. `visible`
     tells for each batch whether the program is to see it. `damage` is what lies behind the last
     batch, if that could not be read.
     """
@@ -75,6 +76,7 @@ class PartitionFetch:
         "batches",
         "damage",
         "damage_told",
+        "first",
         "generation",
         "index",
         "job",
@@ -100,7 +102,7 @@ class PartitionFetch:
         self.generation = state.generation
         self.batches = batches
         self.visible = visible
-        self.offset = offset
+        self.first = self.offset = offset
         self.next_offset = batches[-1].next_offset if batches else offset
         self.size = sum(batch.size for batch in batches)
         self.slot = slot
@@ -160,6 +162,7 @@ class PartitionFetch:
     def detach(self) -> None:
         """Copies out what was not handed out, and lets go of the response."""
         self.rewind()
+        self.first = max(self.first, self.offset)
         first, self.visible = self.index, self.visible[self.index :]
         data = b"".join(batch.buffer for batch in self.batches[first:])
         self.batches = walk(memoryview(data))
@@ -210,6 +213,14 @@ class FetchBuffer:
             fetch.rewind()
             if fetch.read:
                 self.remove(fetch)
+
+    def holding(self, state: PartitionState, offset: int) -> list[PartitionFetch]:
+        """Return the parts of a partition if they hold the record at the offset, else nothing."""
+        parts = [fetch for fetch in self if fetch.state is state and fetch.alive]
+        if not parts:
+            return []
+        first = min(fetch.first for fetch in parts)
+        return parts if first <= offset < max(fetch.next_offset for fetch in parts) else []
 
     def remove(self, fetch: PartitionFetch) -> None:
         """Lets go of a part, read or void."""

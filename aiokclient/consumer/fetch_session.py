@@ -154,6 +154,18 @@ class FetchSession:
         if self._by_id:
             self._names = {want.topic_id: tp.topic for tp, want in wanted.items()}
 
+    def without_session(
+        self,
+        wanted: Mapping[TopicPartition, Wanted],
+        version: int,
+        *,
+        rack_id: str | None = None,
+    ) -> FetchRequest:
+        """Return a request that fetches these partitions once and makes no session."""
+        request = self.request(wanted, version, rack_id=rack_id)
+        request.session_id, request.session_epoch = NO_SESSION, FINAL_EPOCH
+        return request
+
     def answers(self, response: FetchResponse) -> list[Answer]:
         """What a good response says of the partitions asked for; to be called once for each.
 

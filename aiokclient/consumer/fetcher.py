@@ -11,6 +11,7 @@ something to its position, and the policy says what to do about all others.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["EVENTS", "BrokerFetcher", "FetchEvent"]
 
 MAX_UNREAD: Final = 2
+HURRY_WAIT_MS: Final = 50
+"""How long a request of `hurry` waits for records at the broker."""
+HURRY_S: Final = 1.0
+"""How long the main request waits for the end of one of `hurry`."""
 SESSION_MISMATCH: Final = 71
 
 
@@ -64,6 +69,14 @@ class BrokerFetcher:
         self._session = FetchSession(fetchers.options)
         self._connection: BrokerConnection | None = None
         self._attempts = 0
+        self._empty = 0
+        self._idle_until = -math.inf
+        self._in_flight = False
+        self._asked: Mapping[TopicPartition, Wanted] = {}
+        """What the request in flight asks for."""
+        self._hurrying = self._hurried_on = False
+        self._second_in_flight = False
+        self._hurried = Signal()
         metrics = fetchers.cluster.metrics
         self._requests = metrics.counter("consumer.fetch.requests", broker=node_id)
         self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
@@ -80,9 +93,16 @@ class BrokerFetcher:
         if self.unread >= MAX_UNREAD:
             await self.wake.wait()
             return
+        until = self._cluster.clock.monotonic() + HURRY_S
+        while self._second_in_flight and await self._hurried.wait(until):
+            pass  # It asks for some of the same partitions.
+        known = self._asked
         wanted, retry_at = self._fetchers.wanted(self.node_id)
         if not wanted:
             await self.wake.wait(retry_at)
+            return
+        if self._idles(known, wanted):
+            await self.wake.wait(self._idle_until)
             return
         try:
             connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._fetchers)
@@ -94,10 +114,43 @@ class BrokerFetcher:
                 wanted, _ = self._fetchers.wanted(self.node_id)
             self._note(connection)
             if wanted:
-                self._take(await self._exchange(connection, wanted))
+                await self._fetch(connection, wanted)
         except KafkaError as error:
             self._session.lost()
             await self._failed(error)
+
+    def _idles(
+        self, known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
+    ) -> bool:
+        """Whether to wait before the same is requested again, as responses come empty at once."""
+        if self._idle_until <= self._cluster.clock.monotonic():
+            return False
+        return all(known.get(tp) is want for tp, want in wanted.items())
+
+    async def _fetch(
+        self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
+    ) -> None:
+        clock = self._cluster.clock
+        begun = clock.monotonic()
+        self._asked, self._in_flight = wanted, True
+        try:
+            response = await self._exchange(connection, wanted)
+        finally:
+            self._in_flight = self._hurried_on = False
+        self._pace(response, clock.monotonic() - begun)
+        self._take(response)
+
+    def _pace(self, response: FetchResponse, seconds: float) -> None:
+        """Pause after empty responses in a row that the broker gives without waiting."""
+        waited = 1000 * seconds >= self._fetchers.options.max_wait_ms / 2
+        if useful(response) or (waited and self._fetchers.options.max_wait_ms):
+            self._empty = 0
+            return
+        self._empty += 1
+        if self._empty > 1:
+            clock = self._cluster.clock
+            delay = self._fetchers.idle_backoff.delay(self._empty - 2, clock.rng)
+            self._idle_until = clock.monotonic() + delay
 
     def _note(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:
@@ -125,14 +178,7 @@ class BrokerFetcher:
                 self._attempts = 1  # A new session at once; the next time in a row it waits.
                 return
             raise refusal
-        answers = self._session.answers(response)
-        endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
-        slot = Slot(self._freed)
-        self.unread += 1
-        for answer in answers:
-            self._answer(answer, slot, endpoints)
-        slot.release()
-        self._fetchers.arrived()
+        self._deliver(self._session.answers(response), response)
         if self._session.state is State.BROKEN:
             mismatch = error_for(
                 SESSION_MISMATCH, "the answer does not fit the request", broker=self.node_id
@@ -141,9 +187,82 @@ class BrokerFetcher:
             raise mismatch
         self._attempts = 0
 
+    def _deliver(self, answers: Sequence[Answer], response: FetchResponse) -> None:
+        endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
+        slot = Slot(self._freed)
+        self.unread += 1
+        for answer in answers:
+            self._answer(answer, slot, endpoints)
+        slot.release()
+        self._fetchers.arrived()
+
+    # -- positions that have moved while a request is in flight
+
+    def hurry(self) -> None:
+        """Fetch what has moved without waiting for the request in flight. Synchronous.
+
+        A broker answers the requests of a connection one after the other, and the one in flight
+        may wait there for records. So this takes a second connection, and no session.
+        """
+        self._hurried_on = True
+        if self._in_flight and not self._hurrying and self.unread < MAX_UNREAD:
+            self._hurrying = True
+            self._fetchers.spawn(self._hurry, name=f"fetch from broker {self.node_id} after a seek")
+
+    async def _hurry(self) -> None:
+        try:
+            while self._moved() and self.unread < MAX_UNREAD:
+                connection = await self._cluster.connect(
+                    self.node_id, Purpose.FETCH, self._fetchers.second
+                )
+                if wanted := self._moved():
+                    await self._fetch_moved(connection, wanted)
+        except KafkaError:
+            pass  # The next request on the first connection asks for the same.
+        finally:
+            self._hurrying = False
+            self.wake.set()
+
+    def _moved(self) -> dict[TopicPartition, Wanted]:
+        """What is wanted now of the partitions in flight, where that is another position."""
+        asked = self._asked if self._in_flight else {}
+        wanted = self._fetchers.wanted(self.node_id)[0] if asked else {}
+        return {
+            tp: want
+            for tp, want in wanted.items()
+            if tp in asked and asked[tp].generation != want.generation
+        }
+
+    async def _fetch_moved(
+        self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
+    ) -> None:
+        session = FetchSession(self._fetchers.options)
+        version = session.version(wanted, connection.version_of(FetchRequest))
+        rack_id = "" if self._fetchers.leaders_only(wanted) else None
+        request = session.without_session(wanted, version, rack_id=rack_id)
+        request.max_wait_ms = min(request.max_wait_ms, HURRY_WAIT_MS)
+        self._requests.add()
+        pause = self._cluster.clock.monotonic() + HURRY_WAIT_MS / 1000
+        self._second_in_flight = True
+        try:
+            response: FetchResponse = await connection.send(
+                request, timeout_s=self._fetchers.request_timeout_s, version=version
+            )
+        finally:
+            self._second_in_flight = False
+            self._hurried.set()
+        if not response.error_code:
+            self._deliver(session.answers(response), response)
+        if not useful(response):
+            await asyncio.sleep(max(pause - self._cluster.clock.monotonic(), 0.0))
+
+    # -- room
+
     def _freed(self) -> None:
         self.unread -= 1
         self.wake.set()
+        if self._hurried_on:
+            self.hurry()
 
     async def _failed(self, error: KafkaError) -> None:
         action = self._fetchers.decide(error, self._attempts)
@@ -208,9 +327,16 @@ class BrokerFetcher:
         shown = visible(batches, aborted)
         fetch = PartitionFetch(state, offset, batches, shown, slot, damage)
         state.fetch_offset = fetch.next_offset
+        if damage is not None:
+            state.examined = state.generation
         self._bytes.add(fetch.size)
         self._meters.fetched(state.tp.topic, fetch.size)
         self._fetchers.keep(fetch)
+
+
+def useful(response: FetchResponse) -> bool:
+    """Return whether a response has records or errors, so that the next request differs."""
+    return any(p.records or p.error_code for topic in response.responses for p in topic.partitions)
 
 
 def _batches(records: memoryview, offset: int) -> tuple[Sequence[RecordBatch], Damage | None]:

@@ -27,10 +27,10 @@ from aiokclient.types import TopicPartition
 
 __all__ = ["Fetchers"]
 
-logger = logging.getLogger("aiokclient.consumer")
-
 REPLICA_IDLE_S: Final = 10.0
 """A replica that gives no record for so long may be behind: the leader is asked again."""
+IDLE_S: Final = 0.01
+"""The first pause after responses that are empty and come too early."""
 REPLICA_REST_S: Final = 30.0
 """How long a partition is read from its leader after the preferred replica was of no use."""
 
@@ -60,10 +60,11 @@ class Fetchers:
             rack_id=config.client_rack or "",
         )
         self.request_timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
+        self.idle_backoff = Backoff(IDLE_S, max(config.retry_backoff_ms / 1000, IDLE_S))
         self.longest_backoff_s = config.retry_backoff_max_ms / 1000
         self.arrived = arrived
         self.report = report
-        self._spawn = spawn
+        self.spawn = spawn
         self._callbacks = callbacks
         self._subscription = subscription
         self._buffer = buffer
@@ -71,6 +72,8 @@ class Fetchers:
         self._backoff = Backoff(config.retry_backoff_ms / 1000, self.longest_backoff_s)
         self._preferred_s = config.metadata_max_age_ms / 1000
         self._fetchers: dict[int, BrokerFetcher] = {}
+        self.second = (self, "second connection")
+        """Owns the connections of `BrokerFetcher.hurry`."""
         self._started = False
 
     def start(self) -> None:
@@ -104,7 +107,12 @@ class Fetchers:
         leader = metadata.leader(*state.tp)
         state.leader = leader if leader in metadata.brokers else -1
         if state.led_anew(metadata.leader_epoch(*state.tp)):
-            logger.info("%s has a new leader: its position is validated", state.tp)
+            self._subscription.log.write(
+                logging.INFO,
+                ("new leader", state.tp),
+                "%s has a new leader: its position is validated",
+                state.tp,
+            )
 
     def changed(self) -> None:
         """Wakes the fetchers, and makes those that are missing."""
@@ -112,6 +120,7 @@ class Fetchers:
             return
         now = self.cluster.clock.monotonic()
         metadata = self.cluster.metadata
+        moved: dict[int, None] = {}
         for state in self._subscription.partitions.values():
             if state.leader < 0:
                 self._subscription.settle()
@@ -120,9 +129,13 @@ class Fetchers:
                 node_id = self._node(state, now)
                 if node_id >= 0 and node_id not in self._fetchers:
                     fetcher = self._fetchers[node_id] = BrokerFetcher(node_id, self)
-                    self._spawn(fetcher.run, name=f"fetch from broker {node_id}")
+                    self.spawn(fetcher.run, name=f"fetch from broker {node_id}")
+                if state.want is not None and state.want.generation != state.generation:
+                    moved[node_id] = None
         for fetcher in self._fetchers.values():
             fetcher.wake.set()
+            if fetcher.node_id in moved:
+                fetcher.hurry()
 
     def ended(self, fetcher: BrokerFetcher) -> None:
         """The fetcher has nothing to read; another is made when there is."""
@@ -153,6 +166,8 @@ class Fetchers:
             if state.retry_at > now:
                 retry_at = min(retry_at, state.retry_at)
                 continue
+            if state.examined == state.generation:
+                continue  # What cannot be read is to be examined first.
             want = state.want
             if (
                 want is None
@@ -226,6 +241,7 @@ class Fetchers:
         else:
             reason = f"broker {node_id} has no such offset"
             self._subscription.reset_visibly(state, reason, self._subscription.reset)
+            state.lost(now, self._backoff, self.cluster.clock.rng)
         self._subscription.changed()
 
     def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
@@ -243,12 +259,15 @@ class Fetchers:
             )
             state.fail(error)
             self._subscription.changed()
-        elif end_offset < 0:
+            return
+        if end_offset < 0:
             self._subscription.reset_visibly(
                 state, "the log was truncated, nobody knows where", self._subscription.reset
             )
         else:
             self._subscription.truncate(state, end_offset, epoch)
+        clock = self.cluster.clock
+        state.lost(clock.monotonic(), self._backoff, clock.rng)
 
     def refused(self, state: PartitionState, node_id: int, code: int) -> None:
         """The broker answered an error for the partition."""

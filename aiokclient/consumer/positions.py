@@ -17,6 +17,8 @@ void when its answer comes.
 from __future__ import annotations
 
 import logging
+import math
+import random
 from collections import OrderedDict
 from enum import Enum, IntFlag, auto
 from types import MappingProxyType
@@ -25,6 +27,7 @@ from uuid import UUID
 
 from aiokclient.consumer.resets import Reset
 from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.policy import Backoff
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase", "Withheld"]
@@ -34,6 +37,10 @@ logger = logging.getLogger("aiokclient.consumer")
 NO_EPOCH: Final = -1
 LASTING: Final = 4
 """So many refusals in a row are no passing trouble."""
+TOLD_EVERY_S: Final = 30.0
+"""Seconds between two warnings about the same partition."""
+LOSSES_S: Final = 30.0
+"""After so many seconds without a loss of the position, earlier losses no longer count."""
 
 
 class Phase(Enum):
@@ -94,6 +101,7 @@ class PartitionState:
         "committed",
         "damaged_at",
         "error",
+        "examined",
         "fetch_offset",
         "generation",
         "held",
@@ -101,6 +109,8 @@ class PartitionState:
         "jumps",
         "leader",
         "leader_epoch",
+        "losses",
+        "lost_at",
         "no_replica_until",
         "note",
         "origin",
@@ -116,6 +126,7 @@ class PartitionState:
         "processed_epoch",
         "reset",
         "retry_at",
+        "told_until",
         "topic_id",
         "tp",
         "trouble",
@@ -152,6 +163,10 @@ class PartitionState:
         self.preferred_until = 0.0  # then the leader is asked again
         self.preferred_idle = 0.0  # likewise, but records put it off
         self.no_replica_until = 0.0
+        self.examined = -1  # the generation in which damage is buffered; nothing more is fetched
+        self.losses = 0  # how often the position was lost since `lost_at`, without a long pause
+        self.lost_at = -math.inf  # on the monotonic clock
+        self.told_until = -math.inf  # no warning about refusals before, on the monotonic clock
         self.damaged_at = -1  # the offset of a batch that is fetched for the second time
         self.high_watermark = -1
         self.trouble: KafkaError | None = None  # what the brokers said last, if they refused
@@ -212,6 +227,14 @@ class PartitionState:
         self.position = self.processed = self.fetch_offset = self.origin = offset
         self.position_epoch = self.processed_epoch = epoch
 
+    def move_within(self, offset: int, epoch: int) -> None:
+        """Move to an offset that is buffered: what was fetched and requested stays valid."""
+        self.jumps += 1
+        self.position = self.processed = offset
+        self.position_epoch = epoch
+        self.damaged_at = self.committed = -1
+        self.outstanding.clear()
+
     def look_up(self, reset: Reset) -> None:
         """Has the position looked up anew."""
         self._jump(Event.RESET)
@@ -270,8 +293,16 @@ class PartitionState:
         self.attempts += 1
         self.retry_at = until
         self.trouble = trouble
-        if trouble is not None and self.attempts == LASTING:
+        if trouble is not None and self.attempts == LASTING and until > self.told_until:
+            self.told_until = until + TOLD_EVERY_S
             logger.warning("%s cannot be read, and is tried again and again: %s", self.tp, trouble)
+
+    def lost(self, now: float, backoff: Backoff, rng: random.Random) -> None:
+        """Ask for nothing for a while if the position is lost again and again."""
+        self.losses = self.losses + 1 if now - self.lost_at < LOSSES_S else 1
+        self.lost_at = now
+        if self.losses > 1:
+            self.retry_at = now + backoff.delay(self.losses - 2, rng)
 
     def succeeded(self) -> None:
         self.attempts, self.retry_at = 0, 0.0

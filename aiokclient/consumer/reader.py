@@ -83,6 +83,7 @@ class Reader:
         self.stopped = False
         subscription.settle = self.settle
         subscription.touched = self._touched
+        subscription.seek_buffered = self._seek_buffered
         subscription.listen(self.changed)
 
     # -- from elsewhere
@@ -91,6 +92,18 @@ class Reader:
         exposed = self._exposed
         if exposed is not None and not exposed.valid:
             self._take_back()
+
+    def _seek_buffered(self, state: PartitionState, offset: int, epoch: int) -> bool:
+        """Move a position to an offset that is buffered; False if it is not. After `settle`."""
+        parts = self._buffer.holding(state, offset) if state.phase is Phase.FETCHING else []
+        if not parts:
+            return False
+        if self._exposed is not None and self._exposed.state is state:
+            self._take_back()
+        self._chunks = deque(chunk for chunk in self._chunks if chunk.state is not state)
+        state.move_within(offset, epoch)
+        self._buffer.rewind(parts)
+        return True
 
     def changed(self) -> None:
         """Something about partitions, positions or pauses is different."""

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import math
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
@@ -21,6 +22,7 @@ from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.positions import NO_EPOCH, PartitionState, Withheld
 from aiokclient.consumer.resets import NONE, Reset
 from aiokclient.errors import IllegalStateError, NoOffsetError
+from aiokclient.limited_log import LimitedLog
 from aiokclient.metrics import Metrics
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
@@ -68,6 +70,7 @@ class SubscriptionState:
         self.part_known: Callable[[], bool] = lambda: True
         """Whether what is subscribed has become partitions: not amid a rebalance, say."""
         self.metrics = Metrics()
+        self.log = LimitedLog(logger, time.monotonic)
         self.subscription = Subscription()
         self.listener: Any = None
         """The listener of the last `subscribe`; an end of the subscription is told to it, too."""
@@ -89,6 +92,8 @@ class SubscriptionState:
         self.settle: Callable[[], None] = lambda: None
         """Called before positions are read or moved: the reader writes down what it has handed
         out of the list that is being iterated."""
+        self.seek_buffered: Callable[[PartitionState, int, int], bool] = lambda *_: False
+        """Moves a position within what is buffered; returns False if the offset is not there."""
         self.touched: Callable[[], None] = lambda: None
         """Called at once after any change: the reader takes that list back if it is void."""
 
@@ -104,6 +109,7 @@ class SubscriptionState:
         """Nobody listens any more."""
         self._listeners.clear()
         self.settle = self.touched = lambda: None
+        self.seek_buffered = lambda *_: False
         self.part_known = lambda: True
         self.followed = lambda: self.subscription
 
@@ -249,9 +255,11 @@ class SubscriptionState:
     # -- how far
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int | None = None) -> None:
-        """Hands out the record at `offset` next."""
+        """Deliver the record at `offset` next, from the buffer if it is there."""
         self.settle()
-        self[tp].seek(offset, NO_EPOCH if epoch is None else epoch)
+        state, known = self[tp], NO_EPOCH if epoch is None else epoch
+        if not self.seek_buffered(state, offset, known):
+            state.seek(offset, known)
         self.changed()
 
     def look_up(self, states: Iterable[PartitionState], reset: Reset | None = None) -> None:
@@ -270,7 +278,9 @@ class SubscriptionState:
     def reset_visibly(self, state: PartitionState, reason: str, reset: Reset) -> None:
         """Looks the position up anew for a reason that the operator has to know."""
         self.settle()
-        logger.warning(
+        self.log.write(
+            logging.WARNING,
+            ("reset", state.tp),
             "The position %d of %s is lost: %s. It is reset by the policy %s",
             state.position,
             state.tp,
@@ -284,7 +294,9 @@ class SubscriptionState:
     def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
         """Goes back to where the log was cut: the records from there on are new (KIP-320)."""
         self.settle()
-        logger.warning(
+        self.log.write(
+            logging.WARNING,
+            ("truncated", state.tp),
             "The log of %s was truncated: the position goes back from %d to %d",
             state.tp,
             state.position,

@@ -204,6 +204,40 @@ def test_bytes_that_are_no_batch(header: bytes) -> None:
     simulate(scenario)
 
 
+def garbled(every: int) -> Any:
+    """Makes bytes that are no batch of the first, and then of every so manieth, response."""
+    count = itertools.count()
+
+    def change(request: Any, response: Any) -> Any:
+        for topic in response.responses:
+            for partition in topic.partitions:
+                if partition.records and next(count) % every == 0:
+                    partition.records = [bytes(100)]
+        return response
+
+    return change
+
+
+@pytest.mark.parametrize("way", list(READ))
+@pytest.mark.parametrize("patience", [0.0, 5.0], ids=["read at once", "read later"])
+def test_a_good_batch_fetched_after_a_damaged_one_is_delivered(way: str, patience: float) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"%d" % i for i in range(10)])
+        with world.cluster.alter(ApiKey.FETCH, garbled(2)):
+            async with world.consumer("t") as consumer:
+                offsets: list[int] = []
+                await asyncio.sleep(patience)
+                reading = asyncio.create_task(READ[way](consumer, offsets))
+                await world.cluster.until(lambda: len(offsets) == 10 or reading.done())
+                assert offsets == list(range(10))
+                reading.cancel()
+                assert consumer.metrics()["consumer.batches.damaged"] == 1
+
+    if way == "arrow":
+        pytest.importorskip("pyarrow")
+    simulate(scenario)
+
+
 def produce_transactions(world: World) -> None:
     """Committed: 0-9, 20-29 and 50-59; aborted: 10-19 and, from another producer, 31-40."""
     values = [b"%d" % i for i in range(10)]
