@@ -259,6 +259,7 @@ class ConsumerConfig(ClientConfig):
     fetch_max_bytes: int = option(MILLISECONDS, 52_428_800)
     fetch_max_wait_ms: int = option(MILLISECONDS, 500)
     max_partition_fetch_bytes: int = option(MILLISECONDS, 1_048_576)
+    max_decompressed_batch_bytes: int = option(POSITIVE, 268_435_456)
     check_crcs: bool = option(BOOLEAN, True)
     allow_auto_create_topics: bool = option(BOOLEAN, True)
     exclude_internal_topics: bool = option(BOOLEAN, True)
@@ -484,6 +485,7 @@ class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     fetch_max_bytes: int
     fetch_max_wait_ms: int
     max_partition_fetch_bytes: int
+    max_decompressed_batch_bytes: int
     check_crcs: bool
     allow_auto_create_topics: bool
     exclude_internal_topics: bool

@@ -94,6 +94,7 @@ TOGETHER: dict[type, tuple[type, ...]] = {
     errors.BufferExhaustedError: (errors.RetriableError,),
     errors.ConfigError: (errors.KafkaError, ValueError),
     errors.CorruptBatchError: (errors.RecordError,),
+    errors.DecompressionLimitError: (errors.RecordError,),
     errors.UsageError: (errors.KafkaError, RuntimeError),
     errors.ClosedError: (errors.UsageError,),
     errors.IllegalStateError: (errors.UsageError,),
@@ -172,6 +173,7 @@ def test_reading() -> None:
         "max_wait": 0.0,
         "by_partition": False,
         "until_end": False,
+        "max_bytes": 67_108_864,
     }
 
 

@@ -23,7 +23,7 @@ from aiokclient.consumer.group_calls import GroupCalls
 from aiokclient.consumer.iteration import ArrowBatches, RecordBatches, RecordIterator
 from aiokclient.consumer.known_topics import matching
 from aiokclient.consumer.lookup_calls import LookupCalls
-from aiokclient.consumer.reader import Reader
+from aiokclient.consumer.reader import MAX_BYTES, Reader
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.resets import EARLIEST, LATEST, Reset
 from aiokclient.consumer.subscription import Subscription, SubscriptionState
@@ -306,18 +306,22 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         max_wait: float = 0.0,
         by_partition: bool = False,
         until_end: bool = False,
+        max_bytes: int = MAX_BYTES,
     ) -> RecordBatches[K, V]:
         """The records in lists that are never empty: `async for records in consumer.batches()`.
 
         A list is handed out when it has `max_records`, or `max_wait` seconds after its first
-        record was there. With `by_partition` each holds records of one partition. Otherwise as the
-        iteration over the consumer.
+        record was there. With `by_partition` each holds records of one partition. `max_bytes`
+        bounds the decompressed keys, values and headers of a list, beyond its first record; what
+        does not fit comes next. Otherwise as the iteration over the consumer.
         """
         require_count("max_records", max_records)
+        require_count("max_bytes", max_bytes)
         if seconds(max_wait, "max_wait") < 0:
             raise IllegalStateError(f"max_wait has to be at least 0, not {max_wait}")
         ends = self._ends if until_end else None
-        return RecordBatches(self._running.reader, max_records, max_wait, by_partition, ends)
+        reader = self._running.reader
+        return RecordBatches(reader, max_records, max_wait, by_partition, ends, max_bytes)
 
     def tracked(self, max_outstanding: int = 1000) -> TrackedRecords[K, V]:
         """The records one by one, for many handlers at a time, each ended by `done(record)`.
@@ -350,24 +354,38 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         if self._engine is not None:
             self._engine.reader.mark_processed()
 
-    def arrow_batches(self) -> ArrowBatches:
+    def arrow_batches(self, max_bytes: int = MAX_BYTES) -> ArrowBatches:
         """The records as `pyarrow.RecordBatch`es: `async for table in consumer.arrow_batches()`.
 
-        Each holds what was fetched of one partition. The columns are topic, partition, offset,
+        Each holds records of one partition. `max_bytes`, at most 1 GiB, bounds the decompressed
+        keys, values and headers of a table, beyond its first record; what does not fit comes
+        next. The columns are topic, partition, offset,
         timestamp, timestamp_type, key, value, headers; keys and values are bytes: deserializers
         are not applied. Raises ImportError without pyarrow.
         """
-        return ArrowBatches(self._running.reader, check_crcs=self._config.check_crcs)
+        require_count("max_bytes", max_bytes)
+        return ArrowBatches(
+            self._running.reader,
+            max_bytes=max_bytes,
+            limit=self._config.max_decompressed_batch_bytes,
+            check_crcs=self._config.check_crcs,
+        )
 
-    async def poll(self, timeout: float = 1.0, max_records: int | None = None) -> Records[K, V]:
+    async def poll(
+        self,
+        timeout: float = 1.0,
+        max_records: int | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> Records[K, V]:
         """Up to `max_records` (`max_poll_records`) as soon as there is one; empty at the timeout.
 
-        `timeout` in seconds; 0 takes only what is at hand. Raises as the iteration does. A
-        cancellation loses no record.
+        `timeout` in seconds; 0 takes only what is at hand. `max_bytes` as in `batches`. Raises as
+        the iteration does. A cancellation loses no record.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
         require_count("max_records", limit)
-        return await self._reader().read(limit, seconds(timeout))
+        require_count("max_bytes", max_bytes)
+        return await self._reader().read(limit, seconds(timeout), max_bytes=max_bytes)
 
     async def get(self, timeout: float = 1.0) -> ConsumerRecord[K, V] | None:
         """One record, or None when there is none within `timeout` seconds. As `poll`."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from aiokclient.errors import CorruptRecordError
 from aiokclient.record import batch as records
-from aiokclient.record.batch import Compression, RecordBatch
+from aiokclient.record.batch import HEADER_SIZE, Compression, RecordBatch
+from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 
 __all__ = ["CONTENT", "is_light"]
 
@@ -36,6 +38,17 @@ def is_light(batches: Iterable[RecordBatch]) -> bool:
     """Whether the loop can read them at once. CorruptRecordError for a codec that there is not."""
     effort = 0.0
     for batch in batches:
-        most = PACKED[batch.compression] if batch.is_compressed else PLAIN
+        codec = batch.compression if batch.is_compressed else Compression.NONE
+        most = PACKED[codec] if codec else PLAIN
         effort += max(batch.size / most, batch.count / RECORDS)
-    return effort < 1
+        if effort >= 1 or (codec and batch.size > MANY_BLOCKS and _has_many_blocks(batch, codec)):
+            return False
+    return True
+
+
+def _has_many_blocks(batch: RecordBatch, codec: Compression) -> bool:
+    content = batch.buffer[HEADER_SIZE:] if batch.magic > 1 else batch.buffer
+    try:
+        return has_many_blocks(codec, content)
+    except CorruptRecordError:
+        return False  # Reading it says so.

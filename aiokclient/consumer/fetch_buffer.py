@@ -18,9 +18,10 @@ from typing import NamedTuple
 from aiokclient.consumer.deserialize import RawRecord
 from aiokclient.consumer.positions import PartitionState
 from aiokclient.errors import KafkaError, RecordError
-from aiokclient.record.batch import RecordBatch, walk
+from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
+from aiokclient.record.stream import RecordStream
 
-__all__ = ["Damage", "Decoded", "FetchBuffer", "PartitionFetch", "Slot"]
+__all__ = ["Damage", "Decoded", "FetchBuffer", "Loaded", "PartitionFetch", "Slot"]
 
 
 class Slot:
@@ -48,15 +49,35 @@ class Damage(NamedTuple):
     offset: int
     last_offset: int
     cause: KafkaError
+    over_limit: bool = False
+    """The batch is larger than `max_decompressed_batch_bytes`."""
+
+    @classmethod
+    def of(cls, batch: RecordBatch, cause: KafkaError) -> Damage:
+        """Return the damage of a batch whose records cannot be read."""
+        over_limit = isinstance(cause, ContentLimitError)
+        return cls(max(batch.base_offset, 0), batch.last_offset, bare(cause), over_limit)
+
+
+class Loaded(NamedTuple):
+    """What a thread has read of a batch: records, their bytes, and what is left of the batch."""
+
+    records: list[RawRecord]
+    size: int
+    rest: RecordStream | None
 
 
 class Decoded:
     """Records of a part that are decoded and, from `index` on, not yet deserialized."""
 
-    __slots__ = ("epoch", "error", "index", "next_offset", "records")
+    __slots__ = ("epoch", "error", "index", "next_offset", "records", "size")
 
-    def __init__(self, records: list[RawRecord], next_offset: int, epoch: int) -> None:
+    def __init__(
+        self, records: list[RawRecord], next_offset: int, epoch: int, size: int = 0
+    ) -> None:
         self.records = records
+        self.size = size
+        """Bytes that the records take, at least those of their keys, values and headers."""
         self.next_offset = next_offset
         self.epoch = epoch
         self.index = 0
@@ -86,6 +107,7 @@ class PartitionFetch:
         "size",
         "slot",
         "state",
+        "stream",
         "visible",
     )
 
@@ -110,7 +132,9 @@ class PartitionFetch:
         self.damage = damage
         self.damage_told = False
         self.raw: Decoded | None = None
-        self.job: asyncio.Future[list[RawRecord]] | None = None
+        self.job: asyncio.Future[Loaded] | None = None
+        self.stream: RecordStream | None = None
+        """The rest of the batch that is next, if a part of it was read."""
         if slot is not None:
             slot.unread += 1
 
@@ -145,7 +169,7 @@ class PartitionFetch:
     def rewind(self) -> None:
         """Goes back to the first record that was not handed out."""
         self.offset = self.state.position
-        self.raw = self.job = None
+        self.raw = self.job = self.stream = None
         self.damage_told = False
         self.index = 0
         while self.index < len(self.batches) and (
@@ -168,6 +192,22 @@ class PartitionFetch:
         self.batches = walk(memoryview(data))
         self.index, self.size = 0, len(data)
         self.release()
+
+
+def bare(error: KafkaError) -> KafkaError:
+    """Return the error without tracebacks, also those of its causes.
+
+    It is kept until the user seeks. A traceback would keep alive what was decompressed by then.
+    """
+    seen: dict[int, BaseException] = {}
+    left: list[BaseException | None] = [error]
+    while left:
+        cause = left.pop()
+        if cause is not None and id(cause) not in seen:
+            seen[id(cause)] = cause
+            cause.__traceback__ = None
+            left += (cause.__cause__, cause.__context__)
+    return error
 
 
 class FetchBuffer:

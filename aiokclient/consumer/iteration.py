@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from aiokclient._buffers import BufferPool
 from aiokclient.consumer.cursor import RecordCursor, clock_of
 from aiokclient.consumer.ends import EndsLookup
 from aiokclient.consumer.reader import Reader
 from aiokclient.consumer.records import Records
-from aiokclient.errors import CorruptRecordError
-from aiokclient.record.batch import RecordBatch
-from aiokclient.types import ConsumerRecord, TopicPartition
+from aiokclient.consumer.tables import Tables
+from aiokclient.types import ConsumerRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["ArrowBatches", "RecordBatches", "RecordIterator"]
-
-KEPT = 32 * 1024 * 1024
-"""Bytes of memory of Arrow batches that are gone, for the next ones."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -55,7 +49,15 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
 class RecordBatches(Generic[K, V]):
     """`async for records in consumer.batches()`: lists that are never empty."""
 
-    __slots__ = ("__weakref__", "_by_partition", "_ends", "_max_records", "_max_wait", "_reader")
+    __slots__ = (
+        "__weakref__",
+        "_by_partition",
+        "_ends",
+        "_max_bytes",
+        "_max_records",
+        "_max_wait",
+        "_reader",
+    )
 
     def __init__(
         self,
@@ -64,9 +66,11 @@ class RecordBatches(Generic[K, V]):
         max_wait: float,
         by_partition: bool,
         ends: EndsLookup | None,
+        max_bytes: int,
     ) -> None:
         self._reader = reader
         self._max_records = max_records
+        self._max_bytes = max_bytes
         self._max_wait = max_wait
         self._by_partition = by_partition
         self._ends = ends
@@ -81,6 +85,7 @@ class RecordBatches(Generic[K, V]):
         records = await self._reader.read(
             self._max_records,
             math.inf,
+            max_bytes=self._max_bytes,
             max_wait=self._max_wait,
             by_partition=self._by_partition,
             cursor=self,
@@ -95,38 +100,24 @@ class RecordBatches(Generic[K, V]):
 
 
 class ArrowBatches:
-    """`async for table in consumer.arrow_batches()`: a `pyarrow.RecordBatch` for each part."""
+    """`async for table in consumer.arrow_batches()`: a `pyarrow.RecordBatch` each."""
 
-    __slots__ = ("__weakref__", "_check_crcs", "_pool", "_reader")
+    __slots__ = ("__weakref__", "_tables")
 
-    def __init__(self, reader: Reader, *, check_crcs: bool) -> None:
+    def __init__(self, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool) -> None:
         from aiokclient.record.arrow import arrow_schema
 
         arrow_schema()  # Without pyarrow this says what to install, here and not in a thread.
-        self._reader = reader
-        self._check_crcs = check_crcs
-        self._pool = BufferPool(KEPT)
+        self._tables = Tables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> pa.RecordBatch:
-        table = await self._reader.read_part(self, self._convert)
+        table = await self._tables.next(self)
         if table is None:
             raise StopAsyncIteration
         return table
 
     def interrupt(self) -> None:
         """It asks the reader each time anyway."""
-
-    def _convert(
-        self, tp: TopicPartition, batches: Sequence[RecordBatch], offset: int, limit: int
-    ) -> Any:
-        from aiokclient.record.arrow import to_arrow
-
-        if self._check_crcs and not all(b.check_crc() for b in batches if b.is_control):
-            raise CorruptRecordError("the checksum of a control batch is wrong", topic_partition=tp)
-        table = to_arrow(
-            *tp, batches, offset, check_crcs=self._check_crcs, limit=limit, pool=self._pool
-        )
-        return table if table.num_rows else None

@@ -17,15 +17,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import anyio
 
-from aiokclient import threads
 from aiokclient.consumer.deserialize import RawRecord
-from aiokclient.consumer.effort import CONTENT, is_light
 from aiokclient.consumer.ends import Ends, EndsLookup
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.in_hand import InHand
@@ -36,18 +33,17 @@ from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.subscription import SubscriptionState
 from aiokclient.consumer.turnstile import Cursor, Turnstile
 from aiokclient.consumer.unpack import Chunk, Unpacker
-from aiokclient.errors import CorruptBatchError, CorruptRecordError, KafkaError
+from aiokclient.errors import CorruptBatchError, DecompressionLimitError, KafkaError
 from aiokclient.metrics import Metrics
-from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch
-from aiokclient.types import TopicPartition
+from aiokclient.record.batch import DEFAULT_LIMIT
 
-__all__ = ["GIVE_WAY_S", "Reader"]
+__all__ = ["GIVE_WAY_S", "MAX_BYTES", "Reader"]
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a list or table, unless the caller says otherwise."""
 
 GIVE_WAY_S: Final = 0.010
 """The loop gets its turn at least this often."""
-
-T = TypeVar("T")
-Convert: TypeAlias = Callable[[TopicPartition, Sequence[RecordBatch], int, int], T | None]
 
 
 class Reader:
@@ -61,13 +57,15 @@ class Reader:
         arrived: Signal,
         metrics: Metrics,
         died: Callable[[], BaseException | None],
+        limit: int = DEFAULT_LIMIT,
     ) -> None:
         self._subscription = subscription
         self._buffer = buffer
         self._unpacker = unpacker
         self._arrived = arrived
         self._died = died
-        self._meters = ReadMeters(metrics)
+        self._limit_bytes = limit
+        self.meters = ReadMeters(metrics)
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
@@ -78,6 +76,8 @@ class Reader:
         self.turnstile = Turnstile(self._time)
         self._yielded = 0.0
         self._fresh = False
+        self._cut_short = False
+        """There was more to unpack, but the loop had to get its turn."""
         self._ends = Ends(subscription)
         self._lookup = anyio.CancelScope()
         self.stopped = False
@@ -154,7 +154,7 @@ class Reader:
         if chunk is None:
             return
         if (count := chunk.count()) != chunk.handed:
-            self._meters.delivered(chunk.state.tp.topic, count - chunk.handed)
+            self.meters.delivered(chunk.state.tp.topic, count - chunk.handed)
             chunk.handed = count
             self._move(chunk, chunk.records[count - 1].offset)
 
@@ -180,8 +180,9 @@ class Reader:
         self._take_back()
         self.in_hand.ask(tracking=tracking)
 
-    async def _give_way(self) -> None:
+    async def give_way(self) -> None:
         """Lets the loop run if it is time; cancellations and timeouts come in here."""
+        self._cut_short = False
         if self._fresh or self._time() - self._yielded >= GIVE_WAY_S:
             try:
                 await asyncio.sleep(0)
@@ -206,9 +207,10 @@ class Reader:
     # -- chunks
 
     def _front(self) -> Chunk | None:
-        """The first chunk with a record left; deals with all that stands before it.
+        """Return the first chunk with a record left; deal with everything before it.
 
-        Raises what is to be raised instead of a record.
+        Return None if there is none yet, or if many records are left out: `_cut_short` then tells
+        to let the loop run and to try again. Raises what is to be raised instead of a record.
         """
         while True:
             self._subscription.look()
@@ -219,6 +221,9 @@ class Reader:
             if chunk.left:
                 return chunk
             self._pass(chunk)
+            if self._time() - self._yielded >= GIVE_WAY_S:
+                self._cut_short = True
+                return None
 
     def _unpack(self) -> bool:
         chunk = self._unpacker.step()
@@ -243,17 +248,20 @@ class Reader:
 
     def _damaged(self, state: PartitionState, damage: Damage) -> None:
         """Once it is fetched anew; the second time only the user can go past it."""
-        self._meters.damaged.add()
-        if state.damaged_at != damage.offset:
+        place: Any = {
+            "topic_partition": state.tp,
+            "offset": damage.offset,
+            "last_offset": damage.last_offset,
+        }
+        if damage.over_limit:
+            state.fail(DecompressionLimitError(f"The limit is {self._limit_bytes} bytes", **place))
+        elif state.damaged_at != damage.offset:
+            self.meters.damaged.add()
             state.damaged_at = damage.offset
             state.rewind()
         else:
-            error = CorruptBatchError(
-                str(damage.cause),
-                topic_partition=state.tp,
-                offset=damage.offset,
-                last_offset=damage.last_offset,
-            )
+            self.meters.damaged.add()
+            error = CorruptBatchError(str(damage.cause), **place)
             error.__cause__ = damage.cause
             state.fail(error)
         self._subscription.changed()
@@ -275,23 +283,25 @@ class Reader:
         max_records: int,
         timeout: float,
         *,
+        max_bytes: int = MAX_BYTES,
         max_wait: float = 0.0,
         by_partition: bool = False,
         cursor: Cursor | None = None,
     ) -> Records[Any, Any]:
         """Up to `max_records`: as soon as there are some, or `max_wait` seconds later.
 
-        Empty when `timeout` seconds pass without any, when stopped, and at the end of an
-        iteration to the end. A cancellation loses no record.
+        Beyond the first record they take at most `max_bytes`, as fetched. Empty when `timeout`
+        seconds pass without any, when stopped, and at the end of an iteration to the end. A
+        cancellation loses no record.
         """
         with self.turnstile.enter(cursor):
             self._ask()
             self._limit(cursor)
             deadline = self._time() + timeout
             until: float | None = None
-            await self._give_way()
+            await self.give_way()
             while not (self.stopped or self._at_end(cursor)):
-                count, more = self._gather(max_records, by_partition)
+                count, more = self._gather(max_records, max_bytes, by_partition)
                 more = more and not self._to_the_end(cursor, by_partition)
                 now = self._time()
                 if not count:
@@ -299,56 +309,63 @@ class Reader:
                 elif until is None:
                     until = min(now + max_wait, deadline)
                 if until is not None and (not more or now >= until):
-                    return self._hand_out(max_records, by_partition)
-                if now - self._yielded >= GIVE_WAY_S:
-                    await self._give_way()
-                elif self._time() >= deadline:
+                    return self._hand_out(max_records, max_bytes, by_partition)
+                if now >= deadline:
                     break
+                if self._cut_short or now - self._yielded >= GIVE_WAY_S:
+                    self._fresh = True
+                    await self.give_way()
                 else:
                     await self._wait(deadline if until is None else until)
             return Records()
 
-    def _gather(self, max_records: int, by_partition: bool) -> tuple[int, bool]:
-        """Unpacks until so many records are ready; how many are, and whether more may join them.
+    def _gather(self, max_records: int, max_bytes: int, by_partition: bool) -> tuple[int, bool]:
+        """Unpack until so many records, or so many bytes of them, are ready.
 
-        Gives up after a while, so that the loop gets its turn.
+        Return how many records are, and whether more may join them. Stops after a while, so that
+        the loop gets its turn: `_cut_short`.
         """
         first = self._front()
         if first is None:
             return 0, True
         started = self._time()
         while True:
-            count = 0
+            count = size = 0
             for chunk in self._chunks:
                 if chunk.error is not None or chunk.damage is not None:
                     return count, False
                 if by_partition and chunk.state is not first.state:
                     return count, False
                 count += chunk.left
-            if count >= max_records:
+                size += chunk.share
+            if count >= max_records or size >= max_bytes:
                 return count, False
-            if self._time() - started >= GIVE_WAY_S / 2 or not self._unpack():
+            if self._time() - started >= GIVE_WAY_S / 2:
+                self._cut_short = True
+                return count, True
+            if not self._unpack():
                 return count, True
 
-    def _hand_out(self, max_records: int, by_partition: bool) -> Records[Any, Any]:
+    def _hand_out(self, max_records: int, max_bytes: int, by_partition: bool) -> Records[Any, Any]:
         records: Records[Any, Any] = Records()
         first = self._chunks[0].state
+        space = max_bytes
         while self._chunks and len(records) < max_records:
             chunk = self._chunks[0]
             if chunk.error is not None or chunk.damage is not None:
                 break
             if by_partition and chunk.state is not first:
                 break
-            room = max_records - len(records)
-            if chunk.handed == 0 and len(chunk.records) <= room:
-                records += chunk.records
-            else:
-                records += chunk.records[chunk.handed : chunk.handed + room]
-            self._meters.delivered(chunk.state.tp.topic, min(room, chunk.left))
-            chunk.handed = min(chunk.handed + room, len(chunk.records))
+            taken, size = chunk.take(max_records - len(records), space, first=not records)
+            if not taken and chunk.left:
+                break
+            records += taken
+            self.meters.delivered(chunk.state.tp.topic, len(taken))
+            space -= size
             self._move(chunk)
-            if not chunk.left:
-                self._pass(chunk)
+            if chunk.left:
+                break
+            self._pass(chunk)
         return records
 
     # -- one by one
@@ -363,13 +380,16 @@ class Reader:
         with self.turnstile.enter(cursor):
             self._ask(tracking=room is not None)
             self._limit(cursor)
-            await self._give_way()
+            await self.give_way()
             while not (self.stopped or self._at_end(cursor)):
                 chunk = self._front()
                 if chunk is not None and (room is None or room()):
                     self._exposed = chunk
                     return chunk.expose()
-                await self._wait(math.inf)
+                if self._cut_short:
+                    await self.give_way()
+                else:
+                    await self._wait(math.inf)
         self.leave(cursor)
         return None
 
@@ -393,85 +413,43 @@ class Reader:
             self.in_hand.full = False
             self._arrived.set()
 
-    # -- whole parts, for Arrow
+    # -- whole parts, for tables
 
-    async def read_part(self, cursor: Cursor, convert: Convert[T]) -> T | None:
-        """All that is left of the next fetched part, converted; None when it is over.
+    async def begin(self, cursor: Cursor) -> None:
+        """Begin a request that takes fetched parts itself, within `turnstile.enter(cursor)`."""
+        self._ask()
+        self._limit(cursor)
+        self._drop_chunks()
+        await self.give_way()
 
-        `convert` gets the partition, its batches, the offset to begin at and how many bytes there
-        may be in a batch, runs in a thread if they are large, and answers None if there is nothing
-        in them for the program. Where a batch is damaged (CorruptRecordError) the part ends before
-        it.
-        """
-        with self.turnstile.enter(cursor):
-            self._ask()
-            self._limit(cursor)
-            self._drop_chunks()
-            await self._give_way()
-            while not self.stopped:
-                self._subscription.look()
-                self._raise_failures()
-                fetch = self._buffer.next()
-                if fetch is None:
-                    await self._wait(math.inf)
-                    continue
-                part = fetch.rest()
-                converted, count = await self._convert(fetch, part, convert)
-                # In the meantime it may have become void, or the session may have ended.
-                self._subscription.look()
-                if fetch.alive and fetch.state.flowing:
-                    self._skip(fetch, part, count, out=converted is not None)
-                    if converted is not None:
-                        self._meters.table(fetch.state.tp.topic, converted)
-                        return converted
-        self.leave(cursor)
+    async def part(self) -> PartitionFetch | None:
+        """Wait for the next part with something left; None once stopped. Raises as `read`."""
+        while not self.stopped:
+            self._subscription.look()
+            self._raise_failures()
+            fetch = self._buffer.next()
+            if fetch is not None:
+                return fetch
+            await self._wait(math.inf)
         return None
 
-    async def _convert(
-        self, fetch: PartitionFetch, part: Sequence[int], convert: Convert[T]
-    ) -> tuple[T | None, int]:
-        """The converted part, and of how many batches it is: those before a damaged one."""
-        batches = [fetch.batches[index] for index in part]
-        tp, offset = fetch.state.tp, fetch.offset
-        while batches:
-            try:
-                if is_light(batches):
-                    try:
-                        limit = CONTENT // len(batches)
-                        return convert(tp, batches, offset, limit), len(batches)
-                    except CorruptRecordError:
-                        pass  # Perhaps there is more in them, which a thread will find out.
-                work = partial(convert, tp, batches, offset, DEFAULT_LIMIT)
-                return await threads.run(work), len(batches)
-            except CorruptRecordError as error:
-                if len(batches) == 1:
-                    self._mark_damaged(fetch, part[0], error)
-                batches = batches[: len(batches) // 2]
-        return None, 0
+    def look(self) -> None:
+        """Take note of what has changed, before anything is delivered."""
+        self._subscription.look()
 
-    def _mark_damaged(self, fetch: PartitionFetch, index: int, error: KafkaError) -> None:
-        batch, fetch.index = fetch.batches[index], index
-        fetch.damaged(Damage(batch.base_offset, batch.last_offset, error))
-
-    def _skip(self, fetch: PartitionFetch, part: Sequence[int], count: int, *, out: bool) -> None:
-        """Moves past so many batches of the part, and past what lies behind a whole one."""
+    def advanced(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
+        """Move the position to the offset of a part: what precedes it was delivered, or passed."""
         state = fetch.state
-        if fetch.damage is None or count:
-            whole = count == len(part)
-            fetch.index = len(fetch.batches) if whole else part[count - 1] + 1
-            fetch.offset = fetch.batches[fetch.index - 1].next_offset
-            state.position, state.position_epoch = (
-                fetch.offset,
-                fetch.batches[fetch.index - 1].leader_epoch,
-            )
-            if out:
-                self.in_hand.took(state, None)
-            else:
-                self.in_hand.passed(state)
-        if fetch.index < len(fetch.batches):
-            return
+        state.position, state.position_epoch = fetch.offset, epoch
+        if out:
+            self.in_hand.took(state, None)
+        else:
+            self.in_hand.passed(state)
+
+    def finished(self, fetch: PartitionFetch) -> None:
+        """Let go of a part of which every batch was read, or deal with its damage."""
         if fetch.damage is not None:
-            self._damaged(state, fetch.damage)
+            self._damaged(fetch.state, fetch.damage)
         else:
             self._buffer.remove(fetch)
             self._fresh = True
@@ -517,5 +495,5 @@ class Reader:
     def _drop_chunks(self) -> None:
         self._take_back()
         chunks, self._chunks = self._chunks, deque()
-        half_unpacked = [fetch for fetch in self._buffer if fetch.raw is not None]
+        half_unpacked = [f for f in self._buffer if f.raw is not None or f.job is not None]
         self._buffer.rewind([*(chunk.fetch for chunk in chunks), *half_unpacked])

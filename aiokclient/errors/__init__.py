@@ -34,7 +34,7 @@ program says by its category what is left to do (KIP-1050):
     ├── ConfigError                       also a ValueError
     ├── SerializationError
     │   └── RecordError
-    │       └── CorruptBatchError
+    │       └── CorruptBatchError, DecompressionLimitError
     ├── ProtocolError, AssignmentFailedError, NotWriterError
     └── UsageError                        also a RuntimeError: the program has a mistake
         └── ClosedError, IllegalStateError, WrongThreadError, WrongLoopError, ConcurrentReadError

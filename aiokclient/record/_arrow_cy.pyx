@@ -8,13 +8,14 @@ too small is copied into a larger one.
 """
 
 from aiokclient.errors import CorruptRecordError, KafkaError
+from aiokclient.record.compression import ContentLimitError
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
-from aiokclient.record._batch_cy cimport RecordBatch, content, corrupt, fill
+from aiokclient.record._batch_cy cimport RecordBatch, content, corrupt, fill, fill_part
 from aiokclient.record._decode_cy cimport Head, begin, finish, refuse
 from aiokclient.record._native cimport AiokCursor, AiokFields
 
@@ -127,13 +128,16 @@ cdef class Columns:
     """What becomes the columns, of records that are added batch by batch.
 
     `largest` is how many bytes one column may hold. `pool` gives memory as a `BufferPool` does.
-    `rows` and `size` are guesses of how many records there will be, and of how many bytes.
+    `rows` and `size` are guesses of how many records there will be, and of how many bytes; beyond
+    `most` bytes no column grows ahead of its records.
     """
 
     cdef object _pool
     cdef object _topics
     cdef int64_t _largest
     cdef AiokColumns _to
+    cdef int64_t _most
+    cdef int64_t _expected
     cdef Py_ssize_t _row_room
     cdef Py_ssize_t _guess
     cdef Block _rows
@@ -143,10 +147,13 @@ cdef class Columns:
     cdef Block _header_keys
     cdef Block _header_values
 
-    def __cinit__(self, Py_ssize_t largest, pool, Py_ssize_t rows=0, Py_ssize_t size=0):
+    def __cinit__(
+        self, Py_ssize_t largest, pool, Py_ssize_t rows=0, Py_ssize_t size=0, most=None
+    ):
         self._pool = pool
         self._largest = min(largest, <Py_ssize_t>INT32_MAX)
-        self._guess = size
+        self._most = self._largest if most is None else min(most, self._largest)
+        self._guess = min(size, self._most)
         self._need_rows(max(rows, 1))
         self._need_headers(0)
 
@@ -205,8 +212,28 @@ cdef class Columns:
             raise corrupt(batch, "its checksum is wrong")
         try:
             self._add(batch, start_offset, limit)
+        except ContentLimitError:
+            raise
         except KafkaError as error:
             raise corrupt(batch, error.message) from error
+
+    def add_part(
+        self, RecordBatch batch not None, part, int32_t count, int64_t expected, start_offset
+    ):
+        """The `count` records in `part`, a part of what is in the batch; `expected` is the least
+        offset delta of the first. Returns that of the record after them."""
+        cdef Py_buffer view
+        cdef Head head
+        fill_part(&head, batch, start_offset, count, expected)
+        PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
+        try:
+            self._need_rows(self._to.rows + min(<Py_ssize_t>count, view.len // SMALLEST))
+            self._read(<const uint8_t *>view.buf, view.len, &head)
+        except KafkaError as error:
+            raise corrupt(batch, error.message) from error
+        finally:
+            PyBuffer_Release(&view)
+        return self._expected
 
     cdef int _add(self, RecordBatch batch, object start_offset, object limit) except -1:
         cdef Py_buffer view
@@ -220,7 +247,8 @@ cdef class Columns:
                 raise CorruptRecordError("the buffer has become smaller")
             self._need_rows(self._to.rows + min(<Py_ssize_t>head.count, size // SMALLEST))
             if self._values is None and size > batch.size:  # The others may be as compressed.
-                self._guess = max(size, min(self._guess * (size // batch.size), MOST))
+                guess = min(self._guess * (size // batch.size), MOST, self._most)
+                self._guess = max(size, guess)
             self._read(<const uint8_t *>view.buf + start, size, &head)
         finally:
             PyBuffer_Release(&view)
@@ -255,6 +283,7 @@ cdef class Columns:
                 self._keys = self._more(&to.keys, self._keys, fields.key_size, size)
             elif stopped == AIOK_MORE_HEADERS:
                 self._more_headers(fields.header_count)
+        self._expected = cursor.expected
         return finish(&cursor)
 
     # -- room
@@ -268,7 +297,7 @@ cdef class Columns:
         wanted = max(least, self._guess, batch) if column.size == 0 else 2 * least + batch
         if column is &self._to.keys and column.size == 0:
             wanted = max(least, min(wanted, size * self._row_room * 5 // 4))
-        column.room = min(wanted, self._largest) + AIOK_SLACK
+        column.room = max(least, min(wanted, self._most)) + AIOK_SLACK
         block = Block(self._pool, column.room)
         if column.size:
             memcpy(block.at, column.content, column.size)

@@ -9,6 +9,7 @@ cdef class RecordBatch:
     cdef object _intact
     cdef Py_ssize_t _start
     cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t content_size
     cdef readonly int64_t base_offset
     cdef readonly int64_t last_offset
     cdef readonly int64_t base_timestamp
@@ -27,4 +28,7 @@ cdef class RecordBatch:
 
 cdef int fill(Head *head, RecordBatch batch, object start_offset) except -1
 cdef object content(RecordBatch batch, object limit, Py_ssize_t *start, Py_ssize_t *size)
+cdef int fill_part(
+    Head *head, RecordBatch batch, object start_offset, int32_t count, int64_t expected
+) except -1
 cdef object corrupt(RecordBatch batch, str reason, object place=*)

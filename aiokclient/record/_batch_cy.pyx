@@ -5,7 +5,7 @@ v0 and v1 messages, which brokers have not written by default since 2017, are re
 
 from aiokclient.errors import CorruptRecordError, KafkaError
 from aiokclient.record._legacy import LegacyBatch
-from aiokclient.record.compression import DEFAULT_LIMIT, Compression, decompress
+from aiokclient.record.compression import DEFAULT_LIMIT, Compression, ContentLimitError, decompress
 from aiokclient.record.crc import crc32c
 from aiokclient.types import TimestampType, TopicPartition
 
@@ -21,9 +21,9 @@ from aiokclient.record._decode_cy cimport (
     decode_rows,
     decode_views,
 )
-from aiokclient.record._native cimport aiok_get
+from aiokclient.record._native cimport AIOK_PAST_END, aiok_get, aiok_read_varint
 
-__all__ = ["RecordBatch", "walk"]
+__all__ = ["RecordBatch", "span", "walk"]
 
 cdef extern from "_crc.h":
     bint aiok_crc_here()
@@ -165,6 +165,26 @@ cdef class RecordBatch:
         kind = RECORDS if copy else VIEWS
         return read(self, kind, topic, partition, start_offset, check_crcs, limit)
 
+    def part_records(
+        self, topic, partition, content, int32_t count, int64_t expected, start_offset, bint copy
+    ):
+        """The `count` records that make up `content`, a part of this batch's records.
+
+        `expected` is the least offset delta that the first may have. Otherwise `records`.
+        """
+        cdef Head head
+        fill_part(&head, self, start_offset, count, expected)
+        epoch = self.leader_epoch if self.leader_epoch >= 0 else None
+        kind = APPEND if head.appended else CREATE
+        place = place_of(topic, partition, kind, epoch)
+        return part(self, RECORDS if copy else VIEWS, content, &head, place, topic, partition)
+
+    def part_rows(self, content, int32_t count, int64_t expected, start_offset):
+        """The same as rows."""
+        cdef Head head
+        fill_part(&head, self, start_offset, count, expected)
+        return part(self, ROWS, content, &head, None, "", 0)
+
     def rows(self, start_offset=0, *, bint check_crcs=True, limit=UNLIMITED):
         """The records as (offset, timestamp, key, value, headers) tuples; otherwise `records`."""
         return read(self, ROWS, "", 0, start_offset, check_crcs, limit)
@@ -257,8 +277,39 @@ cdef object read(
         place = place_of(topic, partition, APPEND if head.appended else CREATE, epoch)
     try:
         return decode(batch, kind, &head, place, limit)
+    except ContentLimitError:
+        raise
     except KafkaError as error:
         raise corrupt(batch, error.message, named(topic, partition)) from error
+
+
+cdef object part(
+    RecordBatch batch,
+    Kind kind,
+    object content,
+    Head *head,
+    Place place,
+    object topic,
+    object partition,
+):
+    cdef Py_buffer view
+    if kind == VIEWS:
+        content = memoryview(content).toreadonly()
+    PyObject_GetBuffer(content, &view, PyBUF_SIMPLE)
+    try:
+        return make(kind, <const uint8_t *>view.buf, view.len, content, head, place)
+    except KafkaError as error:
+        raise corrupt(batch, error.message, named(topic, partition)) from error
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int fill_part(
+    Head *head, RecordBatch batch, object start_offset, int32_t count, int64_t expected
+) except -1:
+    fill(head, batch, start_offset)
+    head.count, head.expected = count, expected
+    return 0
 
 
 cdef int fill(Head *head, RecordBatch batch, object start_offset) except -1:
@@ -269,6 +320,7 @@ cdef int fill(Head *head, RecordBatch batch, object start_offset) except -1:
     head.append_time = batch.max_timestamp
     head.appended = (batch._attributes & LOG_APPEND_TIME) != 0
     head.count = batch.count
+    head.expected = 0
     return 0
 
 
@@ -288,9 +340,11 @@ cdef object content(RecordBatch batch, object limit, Py_ssize_t *start, Py_ssize
     start[0], size[0] = batch._start + HEADER_SIZE, batch.size - HEADER_SIZE
     codec = batch._attributes & CODEC_MASK
     if not codec:
+        batch.content_size = size[0]
         return batch._source
     found = decompress(codec, batch._source[start[0] : start[0] + size[0]], limit)
     start[0], size[0] = 0, len(found)
+    batch.content_size = size[0]
     return found
 
 
@@ -321,6 +375,39 @@ cdef object make(
         return decode_rows(data, size, head)
     check(data, size, head)
     return None
+
+
+def span(content, Py_ssize_t start, Py_ssize_t most, Py_ssize_t size):
+    """How many whole records there are from `start` on, and where they end; see `_decode_py`."""
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef const uint8_t *first
+    cdef int32_t length
+    cdef Py_ssize_t count = 0
+    cdef int failed
+    PyObject_GetBuffer(content, &view, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= view.len:
+            raise IndexError(start)
+        first = at = <const uint8_t *>view.buf + start
+        end = <const uint8_t *>view.buf + view.len
+        while count < most:
+            failed = aiok_read_varint(&at, end, &length)
+            if failed == AIOK_PAST_END:
+                break
+            if failed or length < 0:
+                if count:
+                    break
+                raise CorruptRecordError("a record has an impossible length")
+            if length > end - at or at - first + length > size:
+                break
+            at += length
+            start = at - <const uint8_t *>view.buf
+            count += 1
+        return count, start
+    finally:
+        PyBuffer_Release(&view)
 
 
 def walk(buffer, *, bint strict=False):

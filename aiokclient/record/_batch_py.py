@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from aiokclient.errors import CorruptRecordError, KafkaError
 from aiokclient.record._decode_py import Head, Make, R, decode
-from aiokclient.record.compression import DEFAULT_LIMIT, Compression, decompress
+from aiokclient.record.compression import DEFAULT_LIMIT, Compression, ContentLimitError, decompress
 from aiokclient.record.crc import Buffer, crc32c
 from aiokclient.record.header import (
     ATTRIBUTES_AT,
@@ -45,6 +45,7 @@ class RecordBatch:
         "base_sequence",
         "base_timestamp",
         "buffer",
+        "content_size",
         "count",
         "crc",
         "last_offset",
@@ -62,6 +63,8 @@ class RecordBatch:
     """How many records there are; -1 where only reading them tells (see `LegacyBatch`)."""
     size: int
     """Bytes, with the header."""
+    content_size: int
+    """Bytes of the records without compression, once they have been read."""
     magic: int
     """The format: 2, or 0 or 1 for a `LegacyBatch`."""
     crc: int
@@ -78,6 +81,7 @@ class RecordBatch:
         """Read the header of the one batch in `buffer`; CorruptRecordError if it cannot be one."""
         self.buffer = memoryview(buffer)
         self.size = len(self.buffer)
+        self.content_size = 0
         if self.size < HEADER_SIZE:
             raise CorruptRecordError(f"{self.size} bytes are too few for a v2 record batch")
         (
@@ -184,6 +188,37 @@ class RecordBatch:
         """
         return self._read(ConsumerRecord, topic, partition, start_offset, copy, check_crcs, limit)
 
+    def part_records(
+        self,
+        topic: str,
+        partition: int,
+        content: Buffer,
+        count: int,
+        expected: int,
+        start_offset: int,
+        copy: bool,
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """The `count` records that make up `content`, a part of this batch's records.
+
+        `expected` is the least offset delta that the first may have. Otherwise `records`.
+        """
+        head = self._head(topic, partition, start_offset)
+        head = head._replace(record_count=count, expected=expected)
+        return self._part(content, head, ConsumerRecord, copy)
+
+    def part_rows(self, content: Buffer, count: int, expected: int, start_offset: int) -> list[Row]:
+        """The same as rows."""
+        head = self._head("", 0, start_offset)
+        return self._part(content, head._replace(record_count=count, expected=expected), _row, True)
+
+    def _part(self, content: Buffer, head: Head, make: Make[R], copy: bool) -> list[R]:
+        data = bytes(content)
+        try:
+            return decode(data, data if copy else memoryview(data), head, make)
+        except KafkaError as error:
+            place = TopicPartition(head.topic, head.partition) if head.topic else None
+            raise self._corrupt(error.message, place) from error
+
     def rows(
         self, start_offset: int = 0, *, check_crcs: bool = True, limit: int = DEFAULT_LIMIT
     ) -> list[Row]:
@@ -217,6 +252,8 @@ class RecordBatch:
             raise self._corrupt("its checksum is wrong", place)
         try:
             return self._decode(make, topic, partition, start_offset, copy, check_crcs, limit)
+        except ContentLimitError:
+            raise
         except KafkaError as error:
             raise self._corrupt(error.message, place) from error
 
@@ -232,7 +269,15 @@ class RecordBatch:
     ) -> list[R]:
         content = self.buffer[HEADER_SIZE:]
         data = bytes(decompress(self._attributes & CODEC_MASK, content, limit))
-        head = Head(
+        self.content_size = len(data)
+        head = self._head(topic, partition, start_offset)
+        source: bytes | memoryview = data
+        if not copy:
+            source = memoryview(data) if self.is_compressed else content.toreadonly()
+        return decode(data, source, head, make)
+
+    def _head(self, topic: str, partition: int, start_offset: int) -> Head:
+        return Head(
             self.base_offset,
             self.last_offset,
             self.count,
@@ -243,10 +288,6 @@ class RecordBatch:
             partition,
             start_offset,
         )
-        source: bytes | memoryview = data
-        if not copy:
-            source = memoryview(data) if self.is_compressed else content.toreadonly()
-        return decode(data, source, head, make)
 
     def _compute_crc(self) -> int:
         return crc32c(self.buffer[ATTRIBUTES_AT:])

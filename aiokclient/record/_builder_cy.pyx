@@ -261,6 +261,7 @@ cdef class RecordBatchBuilder:
         """
         cdef Py_buffer view
         cdef Head head
+        head.expected = 0
         head.base_offset = head.start_offset = head.append_time = 0
         head.last_offset = self.count - 1
         head.count = self.count

@@ -10,6 +10,7 @@ ctypedef struct Head:
     int64_t base_timestamp
     int64_t start_offset
     int64_t append_time
+    int64_t expected
     bint appended
     int32_t count
 

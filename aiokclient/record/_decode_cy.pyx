@@ -40,7 +40,7 @@ cdef int begin(AiokCursor *cursor, const uint8_t *data, Py_ssize_t size, Head *h
     cursor.at = data
     cursor.end = data + size
     cursor.base_timestamp = head.base_timestamp
-    cursor.expected = 0
+    cursor.expected = head.expected
     cursor.last = head.last_offset - head.base_offset
     return 0
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from aiokclient.errors import CorruptRecordError
+from aiokclient.record.crc import Buffer
 from aiokclient.record.varint import read_varint, read_varlong, wrap64
 from aiokclient.types import Headers, TimestampType
 
-__all__ = ["Head", "Make", "decode"]
+__all__ = ["Head", "Make", "decode", "span"]
 
 R = TypeVar("R")
 
@@ -55,6 +56,8 @@ class Head(NamedTuple):
     partition: int = 0
     start_offset: int = 0
     """Records before it are checked and left out."""
+    expected: int = 0
+    """The least offset delta that the first record may have."""
 
 
 def decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -> list[R]:
@@ -69,10 +72,36 @@ def decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -
         raise CorruptRecordError("the records reach past the end of the batch") from None
 
 
+def span(content: Buffer, start: int, most: int, size: int) -> tuple[int, int]:
+    """Return how many whole records there are from `start` on, and where they end.
+
+    At most `most` of them, and at most `size` bytes. Only their lengths are read; raises
+    CorruptRecordError if that of the first is impossible.
+    """
+    count, first = 0, start
+    while count < most:
+        try:
+            length, position = read_varint(content, start)
+        except IndexError:
+            break
+        except CorruptRecordError:
+            length, position = -1, start
+        if length < 0:
+            if count:
+                break
+            raise CorruptRecordError("a record has an impossible length")
+        end = position + length
+        if end > len(content) or end - first > size:
+            break
+        start = end
+        count += 1
+    return count, start
+
+
 def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -> list[R]:
     base_offset, last_offset, count, base_timestamp, append_time, epoch = head[:6]
-    topic, partition, start_offset = head[6:]
-    expected = base_offset
+    topic, partition, start_offset = head[6:9]
+    expected = base_offset + head.expected
     kind = TimestampType.CREATE_TIME if append_time is None else TimestampType.LOG_APPEND_TIME
     near = 128 if -_FAR < base_timestamp < _FAR else 0
     signed = _SIGNED

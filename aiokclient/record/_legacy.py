@@ -54,6 +54,7 @@ class LegacyBatch(RecordBatch):
         self.buffer = memoryview(buffer)
         self.size = len(self.buffer)
         self._intact = None
+        self.content_size = self.size
         self._message = message = _parse(self.buffer)
         if message.offset < 0:
             raise CorruptRecordError(f"a message has the offset {message.offset}")
@@ -110,7 +111,9 @@ class LegacyBatch(RecordBatch):
             from aiokclient.record._lz4 import mend  # messages as old as these are rare
 
             compressed = memoryview(mend(compressed))
-        messages = list(_set(decompress(codec, compressed, limit), check_crcs))
+        content = decompress(codec, compressed, limit)
+        self.content_size = len(content)
+        messages = list(_set(content, check_crcs))
         if not messages:
             raise CorruptRecordError("a compressed message has no messages in it")
         if self.magic == 0:

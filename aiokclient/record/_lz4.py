@@ -7,18 +7,21 @@ to that for v0. `mend` puts the right one in, so that any LZ4 library reads the 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import lz4.frame
 
 from aiokclient.errors import CorruptRecordError
+from aiokclient.record.compression import collected, piece_size
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress_lz4", "decompress_lz4", "mend"]
+__all__ = ["compress_lz4", "decompress_lz4", "lz4_pieces", "mend"]
 
 _DENSEST = 255
 """No sequence of a block yields more bytes than this for one of its own."""
 
 _FIRST = 64 * 1024
+_MOST_BLOCKS = 4096
 _CONTENT_SIZE, _DICTIONARY_ID = 0x08, 0x01  # flags of the frame descriptor
 _MASK = 0xFFFFFFFF
 _BLOCK_SIZE = 0x7FFFFFFF  # the highest bit tells whether the block is compressed
@@ -30,7 +33,7 @@ def compress_lz4(data: Buffer, level: int) -> bytes:
     return compressed
 
 
-def decompress_lz4(data: Buffer, limit: int) -> bytes:
+def decompress_lz4(data: Buffer, limit: int) -> Buffer:
     """The content of the frame; CorruptRecordError for what is none or over `limit` bytes."""
     most = _most(data)
     if 0 <= most <= min(limit, 4 * len(data) + _FIRST):
@@ -39,7 +42,7 @@ def decompress_lz4(data: Buffer, limit: int) -> bytes:
             return bytes(lz4.frame.decompress(data))
         except RuntimeError as error:
             raise CorruptRecordError(f"the lz4 content cannot be decompressed: {error}") from None
-    return _decompress_slowly(data, limit)
+    return collected(lz4_pieces(data, piece_size(data, limit)), limit, "lz4")
 
 
 def _most(data: Buffer) -> int:
@@ -50,7 +53,9 @@ def _most(data: Buffer) -> int:
     position, most, told = 7, 0, 0
     if data[4] & _CONTENT_SIZE:
         position, told = 15, int.from_bytes(data[6:14], "little")
-    while position + 4 <= len(data):
+    for _ in range(_MOST_BLOCKS):
+        if position + 4 > len(data):
+            break
         (size,) = _SIZE.unpack_from(data, position)
         if not size:
             return most if told <= most else -1
@@ -59,23 +64,19 @@ def _most(data: Buffer) -> int:
     return -1
 
 
-def _decompress_slowly(data: Buffer, limit: int) -> bytes:
+def lz4_pieces(data: Buffer, size: int) -> Iterator[bytes]:
+    """Yield the content of the frame in pieces of at most `size` bytes."""
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    pieces: list[bytes] = []
-    size, room = 0, 4 * len(data) + _FIRST
     while not decompressor.eof:
         try:
-            piece = decompressor.decompress(data, max_length=min(limit + 1 - size, room))
+            piece = decompressor.decompress(data, max_length=size)
         except (RuntimeError, ValueError, EOFError) as error:
             raise CorruptRecordError(f"the lz4 content cannot be decompressed: {error}") from None
-        pieces.append(piece)
-        size += len(piece)
-        if size > limit:
-            raise CorruptRecordError(f"lz4 content is over {limit} bytes")
-        if not piece and not decompressor.eof:
+        if piece:
+            yield piece
+        elif not decompressor.eof:
             raise CorruptRecordError("the lz4 frame is incomplete")
-        data, room = b"", 2 * room  # it keeps what it has not consumed
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = b""  # it keeps what it has not consumed
 
 
 def mend(data: Buffer) -> bytes:

@@ -7,13 +7,15 @@ compressed length before it. Some clients write one raw block without the framin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import cramjam
 
 from aiokclient.errors import CorruptRecordError
+from aiokclient.record.compression import check_size, collected
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress_snappy", "decompress_snappy"]
+__all__ = ["compress_snappy", "decompress_snappy", "has_many_blocks", "snappy_pieces"]
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -32,18 +34,37 @@ def compress_snappy(data: Buffer) -> bytes:
     return b"".join(pieces)
 
 
-def decompress_snappy(data: Buffer, limit: int) -> bytes:
-    """The content of `data`; CorruptRecordError for what is not snappy or over `limit` bytes."""
+def decompress_snappy(data: Buffer, limit: int) -> Buffer:
+    """Return the content of `data`; CorruptRecordError for what is not snappy or over `limit`."""
+    view = memoryview(data)
+    if view[: len(_MAGIC)] != _MAGIC:
+        check_size(_content_size(view), limit, "snappy")
+        return _decompressed(view)
+    check_size(sum(map(_content_size, _blocks(view))), limit, "snappy")
+    return collected(snappy_pieces(view, 0), limit, "snappy")
+
+
+def snappy_pieces(data: Buffer, size: int) -> Iterator[bytes]:
+    """Yield the content block by block, whatever `size` is."""
     view = memoryview(data)
     framed = view[: len(_MAGIC)] == _MAGIC
-    blocks = list(_blocks(view)) if framed else [view]
-    sizes = [_content_size(block) for block in blocks]
-    if sum(sizes) > limit:
-        raise CorruptRecordError(f"snappy content of {sum(sizes)} bytes is over {limit}")
+    for block in _blocks(view) if framed else (view,):
+        _content_size(block)
+        if len(block):
+            yield _decompressed(block)
+
+
+def has_many_blocks(data: Buffer, most: int) -> bool:
+    """Return whether the framing holds more than `most` blocks, each of which costs a call."""
+    view = memoryview(data)
+    if view[: len(_MAGIC)] != _MAGIC:
+        return False
+    return next(islice(_blocks(view), most, None), None) is not None
+
+
+def _decompressed(block: memoryview) -> bytes:
     try:
-        return b"".join(
-            [bytes(cramjam.snappy.decompress_raw(block)) for block in blocks if len(block)]
-        )
+        return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise CorruptRecordError(f"the snappy content cannot be decompressed: {error}") from None
 

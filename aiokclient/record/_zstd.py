@@ -6,16 +6,18 @@ noticed, the blocks are walked first, from header to header.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import TypeVar
 
 import zstandard
 
 from aiokclient.errors import CorruptRecordError
+from aiokclient.record.compression import collected, piece_size
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress_zstd", "decompress_zstd"]
+__all__ = ["compress_zstd", "decompress_zstd", "has_many_blocks", "zstd_pieces"]
 
-_CHUNK = 64 * 1024
 _MAGIC = 0xFD2FB528
 _SKIPPABLE, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04  # flags of the frame descriptor
@@ -40,24 +42,22 @@ def compress_zstd(data: Buffer, level: int) -> bytes:
     return compressed
 
 
-def decompress_zstd(data: Buffer, limit: int) -> bytes:
+def decompress_zstd(data: Buffer, limit: int) -> Buffer:
     """The content of the frames; CorruptRecordError for what is none or over `limit` bytes."""
+    return collected(zstd_pieces(data, piece_size(data, limit)), limit, "zstd")
+
+
+def zstd_pieces(data: Buffer, size: int) -> Iterator[bytes]:
+    """Yield the content of the frames in pieces of at most `size` bytes."""
     _check_complete(data)
     decompressor = _take(_decompressors) or zstandard.ZstdDecompressor()
     reader = decompressor.stream_reader(data, read_across_frames=True)
-    pieces: list[bytes] = []
-    size, room = 0, 4 * len(data) + _CHUNK
     try:
-        while piece := reader.read(min(limit + 1 - size, room)):
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
-                raise CorruptRecordError(f"zstd content is over {limit} bytes")
-            room *= 2
+        while piece := reader.read(size):
+            yield piece
     except zstandard.ZstdError as error:
         raise CorruptRecordError(f"the zstd content cannot be decompressed: {error}") from None
     _put_back(_decompressors, decompressor)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _take(idle: list[_Context]) -> _Context | None:
@@ -72,15 +72,28 @@ def _put_back(idle: list[_Context], context: _Context) -> None:
         idle.append(context)
 
 
+def has_many_blocks(data: Buffer, most: int) -> bool:
+    """Return whether there are more than `most` blocks, over which Python has to go."""
+    return next(islice(_blocks(data), most, None), None) is not None
+
+
 def _check_complete(data: Buffer) -> None:
     position = 0
-    while position < len(data) or position == 0:
-        position = _frame_end(data, position)
+    for position in _blocks(data):  # noqa: B007 - the last one counts
+        pass
     if position > len(data):
         raise CorruptRecordError("the zstd stream is incomplete")
 
 
-def _frame_end(data: Buffer, position: int) -> int:
+def _blocks(data: Buffer) -> Iterator[int]:
+    """Yield where each block, and then where each frame ends."""
+    position = 0
+    while position < len(data) or position == 0:
+        position = yield from _frame(data, position)
+        yield position
+
+
+def _frame(data: Buffer, position: int) -> Generator[int, None, int]:
     magic = int.from_bytes(data[position : position + 4], "little")
     if magic & _SKIPPABLE_MASK == _SKIPPABLE:
         return position + 8 + int.from_bytes(data[position + 4 : position + 8], "little")
@@ -99,4 +112,5 @@ def _frame_end(data: Buffer, position: int) -> int:
         block = int.from_bytes(data[position : position + 3], "little")
         last = bool(block & 1)
         position += 3 + (1 if block >> 1 & 3 == _RLE else block >> 3)
+        yield position
     return position + (4 if flags & _CHECKSUM else 0)

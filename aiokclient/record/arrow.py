@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from aiokclient import _native
 from aiokclient._buffers import BufferPool
 from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, RecordBatchBuilder, Row
+from aiokclient.record.stream import Piece
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["append_arrow", "arrow_schema", "empty_arrow", "to_arrow"]
+__all__ = ["TableBuilder", "append_arrow", "arrow_schema", "empty_arrow", "to_arrow"]
 
 LARGEST_COLUMN = (1 << 31) - 1
 """Bytes of all keys or values in one column: its offsets have 32 bits."""
@@ -60,9 +61,84 @@ def to_arrow(
     2 GiB, which one Arrow column does not hold.
     """
     kept = [batch for batch in batches if not batch.is_control]
-    if _arrow_cy is not None and all(isinstance(batch, RecordBatch) for batch in kept):
-        return _table_cy(topic, partition, kept, start_offset, check_crcs, limit, pool)
-    return _table_py(topic, partition, kept, start_offset, check_crcs, limit)
+    rows = sum(min(batch.count, batch.size) for batch in kept)
+    size = sum(batch.size for batch in kept)
+    native = all(isinstance(batch, RecordBatch) for batch in kept)
+    builder = TableBuilder(
+        topic, partition, native=native, rows=rows, size=size, check_crcs=check_crcs, pool=pool
+    )
+    for batch in kept:
+        builder.add(batch, start_offset, limit)
+    return builder.table()
+
+
+class TableBuilder:
+    """One Arrow record batch, to which the records of batches, or parts of them, are added.
+
+    `native` allows for native code, which does not read formats v0 and v1. `rows` and `size` are
+    guesses of how many records there will be, and of how many bytes; no column grows beyond
+    `most` bytes ahead of its records.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        native: bool = True,
+        rows: int = 0,
+        size: int = 0,
+        most: int | None = None,
+        check_crcs: bool = True,
+        pool: BufferPool | None = None,
+    ) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._check_crcs = check_crcs
+        self._rows: list[Row] = []
+        self._kinds: list[int] = []
+        self._columns: Any = None
+        if native and _arrow_cy is not None:
+            pool = pool or BufferPool(0)
+            self._columns = _arrow_cy.Columns(LARGEST_COLUMN, pool, rows, size, most)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self._rows) if self._columns is None else int(self._columns.count)
+
+    def add(self, batch: RecordBatch, start_offset: int, limit: int) -> None:
+        """Add the records of a batch from `start_offset` on. Raises as `RecordBatch.rows` does."""
+        if self._columns is not None:
+            self._columns.add(batch, start_offset, self._check_crcs, limit)
+            return
+        self._add_rows(batch, batch.rows(start_offset, check_crcs=self._check_crcs, limit=limit))
+
+    def add_part(self, batch: RecordBatch, piece: Piece, start_offset: int) -> int:
+        """Add some records of a batch; return the least offset delta that the next may have."""
+        content, count, expected = piece.content, piece.count, piece.expected
+        if self._columns is not None:
+            after: int = self._columns.add_part(batch, content, count, expected, start_offset)
+            return after
+        rows = batch.part_rows(content, count, expected, start_offset)
+        self._add_rows(batch, rows)
+        return rows[-1][0] - batch.base_offset + 1 if rows else expected
+
+    def _add_rows(self, batch: RecordBatch, rows: list[Row]) -> None:
+        self._rows += rows
+        self._kinds += [int(batch.timestamp_type)] * len(rows)
+
+    def table(self) -> pa.RecordBatch:
+        """Return what was added. Raises ValueError if a column came to 2 GiB."""
+        count = self.count
+        if not count:
+            return empty_arrow()
+        if self._columns is None:
+            return _table_py(self._topic, self._partition, self._rows, self._kinds)
+        take = _pyarrow().RecordBatch._import_from_c
+        topics = _repeated(self._topic, count)
+        made: pa.RecordBatch = self._columns.table(take, _schema(), self._partition, *topics)
+        return made
 
 
 def _repeated(topic: str, count: int) -> tuple[pa.Array, int, int]:
@@ -115,21 +191,8 @@ def append_arrow(
 
 
 def _table_py(
-    topic: str,
-    partition: int,
-    batches: Sequence[RecordBatch],
-    start_offset: int,
-    check_crcs: bool,
-    limit: int,
+    topic: str, partition: int, rows: Sequence[Row], kinds: Sequence[int]
 ) -> pa.RecordBatch:
-    rows: list[Row] = []
-    kinds: list[int] = []
-    for batch in batches:
-        read = batch.rows(start_offset, check_crcs=check_crcs, limit=limit)
-        rows += read
-        kinds += [int(batch.timestamp_type)] * len(read)
-    if not rows:
-        return empty_arrow()
     offsets, timestamps, keys, values, headers = zip(*rows, strict=True)
     columns: dict[str, Sequence[object]] = {
         "topic": [topic] * len(rows),
@@ -144,28 +207,6 @@ def _table_py(
     schema = arrow_schema()
     arrays = [_array(column, schema.field(name).type) for name, column in columns.items()]
     return _pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _table_cy(
-    topic: str,
-    partition: int,
-    batches: Sequence[RecordBatch],
-    start_offset: int,
-    check_crcs: bool,
-    limit: int,
-    pool: BufferPool | None,
-) -> pa.RecordBatch:
-    """The same by native code, which fills the buffers of the columns."""
-    rows = sum(min(batch.count, batch.size) for batch in batches)
-    size = sum(batch.size for batch in batches)
-    columns = _arrow_cy.Columns(LARGEST_COLUMN, pool or BufferPool(0), rows, size)
-    for batch in batches:
-        columns.add(batch, start_offset, check_crcs, limit)
-    count = columns.count
-    if not count:
-        return empty_arrow()
-    take = _pyarrow().RecordBatch._import_from_c
-    return columns.table(take, _schema(), partition, *_repeated(topic, count))
 
 
 _arrow_cy: Any = None

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from aiokclient import _native
 from aiokclient.record._batch_py import RecordBatch, Row
 from aiokclient.record._builder_py import RecordBatchBuilder
+from aiokclient.record._decode_py import span
 from aiokclient.record._walk_py import walk
-from aiokclient.record.compression import DEFAULT_LIMIT, LEVELS, Compression
+from aiokclient.record.compression import DEFAULT_LIMIT, LEVELS, Compression, ContentLimitError
 from aiokclient.record.control import ControlType, control_batch, end_transaction_batch
 from aiokclient.record.header import HEADER_SIZE, with_append_time, with_offset
 
@@ -25,12 +26,14 @@ __all__ = [
     "IMPLEMENTATION",
     "LEVELS",
     "Compression",
+    "ContentLimitError",
     "ControlType",
     "RecordBatch",
     "RecordBatchBuilder",
     "Row",
     "control_batch",
     "end_transaction_batch",
+    "span",
     "walk",
     "with_append_time",
     "with_offset",
@@ -44,5 +47,5 @@ if not TYPE_CHECKING and _native.WANTED:
         pass
     else:
         IMPLEMENTATION = "native"
-        RecordBatch, walk = _batch_cy.RecordBatch, _batch_cy.walk
+        RecordBatch, span, walk = _batch_cy.RecordBatch, _batch_cy.span, _batch_cy.walk
         RecordBatchBuilder = _builder_cy.RecordBatchBuilder

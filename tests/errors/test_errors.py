@@ -149,6 +149,7 @@ def test_builtin_relations() -> None:
 SPECIAL = [
     errors.RecordError("m", topic_partition=ORDERS_3, offset=5, raw_value=b"v"),
     errors.CorruptBatchError(topic_partition=ORDERS_3, offset=5, last_offset=9),
+    errors.DecompressionLimitError(topic_partition=ORDERS_3, offset=5, last_offset=9),
     errors.LogTruncationError(topic_partition=ORDERS_3, offset=5, diverging_offset=3),
     errors.BootstrapError(attempts=[("a:1", "refused")]),
     errors.UnknownCodeError(4711, "m", api="Fetch"),

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from aiokclient._buffers import BufferPool
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record import _builder_py, arrow
-from aiokclient.record.arrow import append_arrow, arrow_schema, empty_arrow, to_arrow
+from aiokclient.record.arrow import (
+    TableBuilder,
+    append_arrow,
+    arrow_schema,
+    empty_arrow,
+    to_arrow,
+)
 from aiokclient.record.batch import (
     IMPLEMENTATION,
     Compression,
@@ -157,9 +163,12 @@ def test_native_columns_are_those_in_python(
         changed[at : at + len(broken[1])] = broken[1]
         data = bytes(changed)
     results: list[Any] = []
-    for make, more in ((arrow._table_py, ()), (arrow._table_cy, (POOL,))):
+    for native in (False, True):
+        builder = TableBuilder("t", 3, native=native, check_crcs=False, pool=POOL)
         try:
-            table = make("t", 3, walk(data), start, False, 1 << 20, *more)
+            for batch in walk(data):
+                builder.add(batch, start, 1 << 20)
+            table = builder.table()
         except CorruptRecordError as error:
             results.append(str(error))
         else:

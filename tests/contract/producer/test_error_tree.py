@@ -18,6 +18,7 @@ LOCAL = {
     "SerializationError": ("KafkaError", Exception),
     "RecordError": ("KafkaError", Exception),
     "CorruptBatchError": ("RecordError", Exception),
+    "DecompressionLimitError": ("RecordError", Exception),
     "RecordTooLargeError": ("KafkaError", Exception),
     "ProtocolError": ("KafkaError", Exception),
     "AssignmentFailedError": ("KafkaError", Exception),

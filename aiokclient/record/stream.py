@@ -1,0 +1,153 @@
+"""Reading the records of a large batch in pieces, so that memory follows what is read.
+
+The content is decompressed piece by piece, as far as the codec allows it, and cut between records.
+Batches of formats v0 and v1 cannot be read in this way: they are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokclient.errors import CorruptRecordError
+from aiokclient.record.batch import HEADER_SIZE, RecordBatch, span
+from aiokclient.record.compression import measure, pieces
+from aiokclient.record.crc import Buffer
+from aiokclient.record.varint import read_varint
+from aiokclient.types import ConsumerRecord
+
+__all__ = ["Piece", "RecordStream"]
+
+MOST_RECORDS = 65_536
+"""Records of one piece, for small ones take much more memory than their bytes."""
+
+
+class Piece:
+    """Whole records: the bytes, how many there are, and the least offset delta of the first."""
+
+    __slots__ = ("content", "count", "expected")
+
+    def __init__(self, content: memoryview, count: int, expected: int) -> None:
+        self.content = content
+        self.count = count
+        self.expected = expected
+
+
+class RecordStream:
+    """The records of one batch, piece by piece. For one thread at a time.
+
+    Everything raises CorruptRecordError for a damaged batch, possibly after some pieces, and
+    ContentLimitError, before the first piece, for one with more than `limit` bytes of content.
+    """
+
+    def __init__(self, batch: RecordBatch, *, check_crcs: bool, limit: int) -> None:
+        self.batch = batch
+        self._check_crcs = check_crcs
+        self._limit = limit
+        self._pieces: Iterator[Buffer] = iter(())
+        self._data = memoryview(b"")
+        self._at = 0
+        self._left = batch.count
+        self._expected = 0
+        self._opened = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the last record was taken."""
+        return self._opened and not self._left
+
+    @property
+    def next_offset(self) -> int:
+        """The least offset that the next record may have."""
+        return self.batch.base_offset + self._expected
+
+    def _open(self) -> None:
+        self._opened = True
+        batch = self.batch
+        if self._check_crcs and not batch.check_crc():
+            raise CorruptRecordError("the checksum is wrong")
+        codec = batch.compression
+        content = batch.buffer[HEADER_SIZE:]
+        measure(codec, content, self._limit)
+        self._pieces = pieces(codec, content)
+        if not self._left:
+            self._finish()
+
+    def take(self, size: int, *, first: bool = True) -> Piece | None:
+        """Return the next records, at most `size` bytes of them.
+
+        With `first`, a record that is larger than that comes alone; otherwise the answer is None.
+        It is None, too, when there are no more.
+        """
+        if not self._opened:
+            self._open()
+        while self._left:
+            count, end = span(self._data, self._at, min(self._left, MOST_RECORDS), size)
+            if count:
+                return self._cut(count, end)
+            need = self._next_size()
+            if need > len(self._data) - self._at:
+                self._grow(need)
+            elif first:
+                return self._cut(1, self._at + need)
+            else:
+                return None
+        return None
+
+    def records(
+        self, topic: str, partition: int, start_offset: int, size: int, *, copy: bool
+    ) -> tuple[list[ConsumerRecord[bytes, bytes]], int]:
+        """Return the next records from `start_offset` on, and how many bytes they take.
+
+        The list is empty when there are no more. `size` is as in `take`.
+        """
+        found: list[ConsumerRecord[bytes, bytes]] = []
+        taken = 0
+        while not found and (piece := self.take(size)) is not None:
+            found = self.batch.part_records(
+                topic, partition, piece.content, piece.count, piece.expected, start_offset, copy
+            )
+            taken = len(piece.content)
+            if found:
+                self.expect(found[-1].offset - self.batch.base_offset + 1)
+        return found, taken
+
+    def expect(self, delta: int) -> None:
+        """Require the offset delta of the next record to be at least `delta`."""
+        self._expected = max(self._expected, delta)
+
+    def _cut(self, count: int, end: int) -> Piece:
+        piece = Piece(self._data[self._at : end], count, self._expected)
+        self._at = end
+        self._left -= count
+        if not self._left:
+            self._finish()
+        return piece
+
+    def _finish(self) -> None:
+        if self._at < len(self._data) or any(len(piece) for piece in self._pieces):
+            raise CorruptRecordError("bytes are left over after the last record")
+        self._data = memoryview(b"")
+
+    def _next_size(self) -> int:
+        """Return the size of the next record, or one more than there is if that is not known."""
+        try:
+            length, position = read_varint(self._data, self._at)
+        except IndexError:
+            return len(self._data) - self._at + 1
+        return position - self._at + length
+
+    def _grow(self, need: int) -> None:
+        """Decompress more, until there are `need` bytes."""
+        rest = self._data[self._at :]
+        joined = bytearray()
+        size = len(rest)
+        while size < need:
+            piece = next(self._pieces, None)
+            if piece is None:
+                raise CorruptRecordError("the records reach past the end of the batch")
+            if not size:
+                rest = memoryview(piece)
+            else:
+                joined += piece if joined else b"".join((rest, piece))
+            size += len(piece)
+        self._data, self._at = memoryview(joined) if joined else rest, 0
