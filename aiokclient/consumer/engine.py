@@ -66,19 +66,9 @@ class Engine:
         self.moved = Signal()
         """Set when partitions or positions have changed."""
         self.buffer = FetchBuffer(config.fetch_max_bytes)
-        limit = config.max_decompressed_batch_bytes
         self._callbacks = callbacks = supervisor.callbacks
-        unpacker = Unpacker(
-            self.buffer,
-            deserializers,
-            arrived.set,
-            callbacks,
-            check_crcs=config.check_crcs,
-            limit=limit,
-        )
-        self.reader = Reader(
-            subscription, self.buffer, unpacker, arrived, cluster.metrics, died, limit
-        )
+        unpacker = Unpacker(self.buffer, deserializers, arrived.set, callbacks, config)
+        self.reader = Reader(subscription, self.buffer, unpacker, arrived, cluster.metrics, died)
         self.offsets = Offsets(cluster, config)
         report, spawn = self.reader.report, supervisor.spawn
         self.fetchers = Fetchers(

@@ -35,7 +35,6 @@ from aiokclient.consumer.turnstile import Cursor, Turnstile
 from aiokclient.consumer.unpack import Chunk, Unpacker
 from aiokclient.errors import CorruptBatchError, DecompressionLimitError, KafkaError
 from aiokclient.metrics import Metrics
-from aiokclient.record.batch import DEFAULT_LIMIT
 
 __all__ = ["GIVE_WAY_S", "MAX_BYTES", "Reader"]
 
@@ -57,14 +56,12 @@ class Reader:
         arrived: Signal,
         metrics: Metrics,
         died: Callable[[], BaseException | None],
-        limit: int = DEFAULT_LIMIT,
     ) -> None:
         self._subscription = subscription
         self._buffer = buffer
         self._unpacker = unpacker
         self._arrived = arrived
         self._died = died
-        self._limit_bytes = limit
         self.meters = ReadMeters(metrics)
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
@@ -254,7 +251,8 @@ class Reader:
             "last_offset": damage.last_offset,
         }
         if damage.over_limit:
-            state.fail(DecompressionLimitError(f"The limit is {self._limit_bytes} bytes", **place))
+            limit = f"The limit is {self._unpacker.limit_bytes} bytes"
+            state.fail(DecompressionLimitError(limit, **place))
         elif state.damaged_at != damage.offset:
             self.meters.damaged.add()
             state.damaged_at = damage.offset

@@ -16,12 +16,13 @@ from operator import length_hint
 from typing import Final
 
 from aiokclient.background import Callbacks
+from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.deserialize import Deserializers, RawRecord
 from aiokclient.consumer.effort import CONTENT, is_light
 from aiokclient.consumer.fetch_buffer import Damage, Decoded, FetchBuffer, Loaded, PartitionFetch
 from aiokclient.consumer.positions import PartitionState
 from aiokclient.errors import CorruptRecordError, RecordError
-from aiokclient.record.batch import DEFAULT_LIMIT, ContentLimitError, RecordBatch
+from aiokclient.record.batch import ContentLimitError, RecordBatch
 from aiokclient.record.stream import RecordStream
 from aiokclient.types import TopicPartition
 
@@ -159,16 +160,14 @@ class Unpacker:
         deserializers: Deserializers,
         wake: Callable[[], None],
         callbacks: Callbacks,
-        *,
-        check_crcs: bool = True,
-        limit: int = DEFAULT_LIMIT,
+        config: ConsumerConfig,
     ) -> None:
         self._buffer = buffer
         self._deserializers = deserializers
         self._wake = wake
         self._callbacks = callbacks
-        self._check_crcs = check_crcs
-        self._limit_bytes = limit
+        self._check_crcs = config.check_crcs
+        self.limit_bytes = config.max_decompressed_batch_bytes
         self._size = 0
         """Bytes of records of the batch, or the part of it, that was read last."""
         self.limits: Mapping[PartitionState, int] = {}
@@ -240,7 +239,7 @@ class Unpacker:
                         fetch.offset,
                         copy=not self._deserializers.views,
                         check_crcs=self._check_crcs,
-                        limit=min(CONTENT, self._limit_bytes),
+                        limit=min(CONTENT, self.limit_bytes),
                     )
                 except ContentLimitError:
                     pass  # There is more in it than the loop should read.
@@ -265,7 +264,7 @@ class Unpacker:
         if fetch.stream is not None:
             work = partial(load_part, fetch.stream, fetch.state.tp, fetch.offset, copy)
         else:
-            limit, check = self._limit_bytes, self._check_crcs
+            limit, check = self.limit_bytes, self._check_crcs
             work = partial(load, batch, fetch.state.tp, fetch.offset, copy, check, limit)
         return self._callbacks.in_thread(work, then=self._finished)
 

@@ -8,6 +8,7 @@ import pytest
 
 from aiokclient import TopicPartition
 from aiokclient.background import Callbacks
+from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.deserialize import Deserializers
 from aiokclient.consumer.effort import CONTENT, RECORDS
 from aiokclient.consumer.fetch_buffer import Damage, FetchBuffer, PartitionFetch, Slot
@@ -53,7 +54,7 @@ def unpacker(
 
     no_loop: Any = None  # Threads alone need none.
     callbacks = Callbacks(no_loop, failed)
-    return Unpacker(buffer, Deserializers(), wake, callbacks, **options)
+    return Unpacker(buffer, Deserializers(), wake, callbacks, ConsumerConfig(**options))
 
 
 def offsets(chunk: Chunk | None) -> list[int]:
