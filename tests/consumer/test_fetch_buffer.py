@@ -54,7 +54,9 @@ def unpacker(
 
     no_loop: Any = None  # Threads alone need none.
     callbacks = Callbacks(no_loop, failed)
-    return Unpacker(buffer, Deserializers(), wake, callbacks, ConsumerConfig(**options))
+    return Unpacker(
+        buffer, Deserializers(), wake, callbacks, ConsumerConfig(bootstrap_servers="b:1", **options)
+    )
 
 
 def offsets(chunk: Chunk | None) -> list[int]:
