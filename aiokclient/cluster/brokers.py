@@ -39,7 +39,7 @@ class Brokers:
 
     `on_loss` is called when the last broker that could be reached no longer can, and when the last
     connection is lost: it is to find out whether any broker is there. `on_slow` is called while
-    connecting to one lasts.
+    connecting to one lasts, and `on_outage` when the last open connection is lost or closed.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Brokers:
         rng: random.Random,
         on_loss: Callable[[], None],
         on_slow: Callable[[], None] = lambda: None,
+        on_outage: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._settings = settings
@@ -60,6 +61,8 @@ class Brokers:
         self._watching = False
         """Whether the cluster has named its brokers; before that, the start tells of them."""
         self._on_slow = on_slow
+        self._on_outage = on_outage
+        self._avoided: int | None = None
         self._pools: dict[int, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
         self._named: Mapping[int, BrokerInfo] = {}
@@ -135,6 +138,7 @@ class Brokers:
             on_failure=self._failed,
             on_success=self._found,
             on_slow=self._on_slow,
+            on_close=self._closed,
         )
 
     def _failed(self) -> None:
@@ -159,7 +163,15 @@ class Brokers:
         if pool is not None and not pool.reachable:
             pool.answered()
 
+    def _closed(self) -> None:
+        if not self.connections:
+            self._on_outage()
+
     # -- connections ------------------------------------------------------------------------
+
+    def avoid(self, node_id: int | None) -> None:
+        """Let `choose` choose this broker only if no other can be reached; None: no broker."""
+        self._avoided = node_id
 
     def pool(self, node_id: int) -> ConnectionPool:
         """Return a broker's pool, made at first use: a cluster may name very many brokers.
@@ -201,6 +213,9 @@ class Brokers:
         unused = self._unused()
         if not pools and not unused:
             raise InvalidMetadataError("no broker is known")
+        if self._avoided is not None:
+            others = [pool for pool in pools if pool.node_id != self._avoided and pool.reachable]
+            pools = others if others or unused else pools
         connected = [pool for pool in pools if pool.ready(Purpose.CONTROL) is not None]
         answering = [pool for pool in connected if _silent_for(pool) < HANGING_S]
         if answering:

@@ -15,11 +15,12 @@ from aiokclient.cluster.bootstrap import Bootstrap, servers_of, within
 from aiokclient.cluster.brokers import Brokers, one_line, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
 from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.outages import Outages
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.routing import Router
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.cluster.targets import Target
-from aiokclient.cluster.updater import MetadataUpdater
+from aiokclient.cluster.updater import LARGE, MetadataUpdater
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -88,6 +89,8 @@ class ClusterClient:
         self._metadata_attempts = 0
         self._failing_since: float | None = None
         self._pending: dict[asyncio.Future[Any], None] = {}
+        self.outages = Outages()
+        self.outages.listen(lambda: self.updater.topic_ids.doubt_all(self.metadata))
 
     # -- beginning and ending ---------------------------------------------------------------
 
@@ -102,9 +105,9 @@ class ClusterClient:
         try:
             await self.supervisor.start()
             settings = await self._settings(deadline)
-            spawn, rng = self.supervisor.spawn, self.clock.rng
+            spawn, rng, outage = self.supervisor.spawn, self.clock.rng, self.outages.happened
             self._brokers = brokers = Brokers(
-                self.config, settings, spawn, rng, self._lost_all, self._hangs
+                self.config, settings, spawn, rng, self._lost_all, self._hangs, outage
             )
             self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(self._follow)
@@ -417,7 +420,19 @@ class ClusterClient:
                 self._failing_since = -math.inf
             raise error
         self._metadata_attempts = 0
+        await self._settle(response, connection.node_id)
         return response
+
+    async def _settle(self, response: MetadataResponse, node_id: int) -> None:
+        """Leave out the topics whose ids are disputed; another broker is asked for them."""
+        settle, known = self.updater.topic_ids.settle, self.metadata
+        if len(response.topics or ()) < LARGE:
+            disputed = settle(known, response)
+        else:
+            disputed = await threads.run(settle, known, response)
+        self.brokers.avoid(node_id if disputed else None)
+        if disputed:
+            self.updater.request_update(disputed, reason="brokers name different topic ids")
 
     async def _fetch_or_bootstrap(
         self, topics: list[str] | None, auto_create: bool

@@ -6,7 +6,9 @@ answer says is taken with care, as brokers may lag behind each other:
 - an answer without any broker changes nothing;
 - a partition with an older leader epoch than the known one keeps the known leader, as long as the
   topic has the same id; another id under the same name is another topic, and nothing of the old
-  one is kept;
+  one is kept (which of two ids is the newer one, `topic_ids` decides first);
+- where brokers have no topic ids, a topic that was said to be gone is another one when it is back;
+- in a cluster with another id nothing is as it was;
 - a topic that comes with an error keeps the partitions known before, and carries the error.
 """
 
@@ -134,10 +136,13 @@ def merged(old: ClusterMetadata, answer: MetadataResponse, *, complete: bool) ->
     if not brokers:
         return old
     topics: dict[str, TopicInfo] = {} if complete else dict(old.topics)
+    elsewhere = None not in (old.cluster_id, answer.cluster_id) and (
+        old.cluster_id != answer.cluster_id
+    )
     for entry in answer.topics or ():
         name = entry.name if entry.name is not None else old.names.get(entry.topic_id)
         if name is not None:
-            topics[name] = _topic(name, entry, old.topics.get(name))
+            topics[name] = _topic(name, entry, None if elsewhere else old.topics.get(name))
     return _changed(
         old,
         cluster_id=answer.cluster_id if answer.cluster_id is not None else old.cluster_id,
@@ -212,6 +217,8 @@ def _topic(name: str, entry: MetadataResponseTopic, known: TopicInfo | None) -> 
         kept = known if known is not None else TopicInfo(name, entry.topic_id)
         return kept._replace(error=entry.error_code)
     same = known is not None and known.topic_id == entry.topic_id
+    if same and entry.topic_id == NO_ID and known is not None and known.error in ABSENT:
+        same = False
     return TopicInfo(
         name,
         entry.topic_id,

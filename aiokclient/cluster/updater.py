@@ -24,6 +24,7 @@ from aiokclient.cluster.metadata import (
     merged,
 )
 from aiokclient.cluster.pacing import Pacing
+from aiokclient.cluster.topic_ids import TopicIds
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -35,6 +36,8 @@ from aiokclient.errors import (
 from aiokclient.policy import Backoff, Decision, Scope, decide
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
 __all__ = ["MetadataUpdater"]
@@ -78,6 +81,7 @@ class MetadataUpdater:
 
     def __init__(self, config: ClientConfig, clock: Clock, fetch: Fetch) -> None:
         self.snapshot = ClusterMetadata()
+        self.topic_ids = TopicIds()
         self.errors: dict[str, KafkaError] = {}
         self.last_error: KafkaError | None = None
         self._since: dict[str, float] = {}
@@ -191,6 +195,10 @@ class MetadataUpdater:
         """
         new = hinted(self.snapshot, topic, partition, leader_id, leader_epoch, endpoints)
         return self._install(new)
+
+    def doubt(self, topic_id: UUID) -> None:
+        """Note that a leader does not know the topic of this id. Synchronous."""
+        self.topic_ids.doubt(topic_id)
 
     def learn(self, broker: BrokerInfo) -> None:
         """Notes a broker's address that came by another answer, as a coordinator's does. Plain."""

@@ -90,7 +90,8 @@ class ConnectionPool:
     `backoff` paces attempts to connect, `setup` is how long each may take, growing with failures.
     `on_failure` is called when an attempt fails or a connection breaks, `on_success` when a
     connection is ready, or when a response shows that the broker is there (`answered`), `on_slow`
-    again and again while an attempt lasts.
+    again and again while an attempt lasts, and `on_close` when an open connection has ended for any
+    reason but `retire` and `close`.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class ConnectionPool:
         on_failure: Callable[[], None] = lambda: None,
         on_success: Callable[[ConnectionPool], None] = lambda pool: None,
         on_slow: Callable[[], None] = lambda: None,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self.node_id = node_id
         self.host = host
@@ -124,6 +126,7 @@ class ConnectionPool:
         self._on_success = on_success
         self._log = ClientLog("aiokclient", settings.client_id)
         self._on_slow = on_slow
+        self._on_close = on_close
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
         self._not_connected = 0
@@ -269,6 +272,8 @@ class ConnectionPool:
             del self._slots[slot.key]
         if reason is not None and not self._closed:
             self._failed(reason)
+        if not self._closed and not self._retired:
+            self._on_close()
 
     def _failed(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:

@@ -377,7 +377,7 @@ class Accumulator:
 
     def succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         """The batch is written."""
-        batch.queue.remove(batch, written=True)
+        batch.queue.remove(batch, written=True, base_offset=base_offset)
         if batch.queue.topic.shrunk:
             batch.queue.topic.note_written(batch.builder.size)
         batch.succeed(base_offset, append_time)

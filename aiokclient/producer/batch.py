@@ -33,6 +33,7 @@ class ProducerBatch(BatchState):
     __slots__ = (
         "attempt",
         "attempts",
+        "by_name",
         "compressing",
         "created",
         "due",
@@ -43,6 +44,9 @@ class ProducerBatch(BatchState):
         "refused",
         "sending",
         "size",
+        "uncertain",
+        "undecidable",
+        "whole",
     )
 
     def __init__(
@@ -73,12 +77,21 @@ class ProducerBatch(BatchState):
         """The last answer was that it does not follow what the leader has."""
         self.sending = False
         """It waits for an answer."""
+        self.by_name = False
+        """The last request named the topic by its name, not by its id."""
+        self.uncertain = False
+        """An earlier attempt with the same numbers may have been written."""
+        self.undecidable = False
+        """Whether it was written can never be known: the topic is another one since."""
+        self.whole: list[ProducerBatch] | None = None
+        """In the first part of a batch that was split after an unknown outcome: all its parts."""
         self.pins = 0
         """Requests that hold its bytes: the memory is free only after the last of them."""
 
     def spend(self) -> None:
         """Its bytes are of no more use: whoever keeps a delivery does not keep them."""
         self.use(SPENT)
+        self.whole = None
 
     def seal(self, transactional: bool = False) -> memoryview:
         """The bytes to send with its present numbers."""

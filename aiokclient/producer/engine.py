@@ -58,6 +58,8 @@ class Engine:
             self.failures,
             self._sender_of,
             self._want,
+            lambda topic: cluster.updater.request_update((topic,), reason="a partition is gone"),
+            lambda: self._ids.expire(),
         )
         self._config = config
         self._supervisor = supervisor
@@ -69,22 +71,26 @@ class Engine:
         self._ids = ProducerIds(
             bool(config.enable_idempotence),
             self._ask_for_id,
+            self._look,
             supervisor,
             self._poke_all,
             self._fail_unnumbered,
         )
-        self._end_updates: Callable[[], None] | None = None
+        self._ends: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """Follow the metadata, and ask for a producer id in the background."""
-        self._end_updates = self.cluster.updater.subscribe(self._turns.guard(self.routing.updated))
+        updated = self._turns.guard(self.routing.updated)
+        self._ends.append(self.cluster.updater.subscribe(updated))
+        self._ends.append(self.cluster.outages.listen(self._turns.guard(self._ids.expire)))
         if self._config.enable_idempotence:
             self._ids.get()
 
     def stop(self) -> None:
         """Send nothing more; what is pending is the caller's to fail. Idempotent."""
-        if self._end_updates is not None:
-            self._end_updates()
+        for end in self._ends:
+            end()
+        self._ends.clear()
         self.cluster.updater.unwant(self)
         self._expiry.stop()
         self.accumulator.stop()
@@ -151,6 +157,12 @@ class Engine:
                 broker=error.broker,
             ) from error
         return answer.producer_id, answer.producer_epoch
+
+    async def _look(self, topic: str) -> bool:
+        timeout = self._config.default_api_timeout_ms / 1000
+        snapshot = await self.cluster.updater.refresh((topic,), timeout=timeout, at_once=True)
+        info = snapshot.topic(topic)
+        return info is not None and not info.error
 
     def _poke_all(self) -> None:
         for queue in list(self.accumulator.active):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiokclient.producer.topic import Topic
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
-__all__ = ["Exchange", "Exchanges", "OneBatch", "Sent", "endpoints", "left_out"]
+__all__ = ["IDS_FROM", "Exchange", "Exchanges", "OneBatch", "Sent", "endpoints", "left_out"]
 
 IDS_FROM = 13
 """From this version on a topic is named by its id."""

@@ -1,5 +1,5 @@
 """Deadlines of what waits: `delivery_timeout_ms` for every record, `max_block_ms` for those of a
-topic that does not exist or that no broker has told anything about.
+topic or partition that does not exist or that no broker has told anything about.
 
 One timer, set to the earliest deadline that was found when it last rang. As each queue is in the
 order of its sends and all have the same time, only the heads are looked at.
@@ -19,6 +19,7 @@ from aiokclient.producer.accumulator import Accumulator
 from aiokclient.producer.batch import ProducerBatch
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.queue import PartitionQueue
+from aiokclient.producer.routing import no_such_partition
 
 if TYPE_CHECKING:
     from aiokclient.config import ProducerConfig
@@ -90,6 +91,9 @@ class Expiry:
     def _deadline(self, batch: ProducerBatch) -> float:
         deadline = batch.created + self._delivery_s
         topic = batch.queue.topic
+        absent_since = batch.queue.absent_since
+        if absent_since is not None:
+            return min(deadline, max(batch.created, absent_since) + self._block_s)
         if topic.missing_since is not None:
             missing = max(batch.created, topic.missing_since)
             if batch.queue.partition is None:
@@ -105,6 +109,8 @@ class Expiry:
         missing = error_for(code, api="Metadata", topic_partition=batch.queue.topic_partition)
         if missing is not None:
             return missing
+        if batch.queue.absent_since is not None:
+            return no_such_partition(batch.queue.topic_partition, len(topic.queues))
         return DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
 
     def _why(self, batch: ProducerBatch) -> str:

@@ -12,7 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.metadata import BrokerInfo
-from aiokclient.errors import DeliveryTimeoutError, KafkaError, RecordTooLargeError, error_for
+from aiokclient.errors import (
+    CorruptRecordError,
+    DeliveryTimeoutError,
+    KafkaError,
+    NotEnoughReplicasError,
+    RecordTooLargeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
 from aiokclient.metrics import Metrics
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.producer.accumulator import THREAD_BYTES, Accumulator
@@ -38,6 +47,22 @@ logger = logging.getLogger("aiokclient.producer")
 RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 SPLITTING = frozenset({RecordTooLargeError.code})
 """Codes that a smaller batch may not meet."""
+UNWRITTEN = frozenset(
+    error.code
+    for error in (
+        CorruptRecordError,
+        NotEnoughReplicasError,
+        RecordTooLargeError,
+        UnknownTopicIdError,
+        UnknownTopicOrPartitionError,
+    )
+)
+"""Codes after which the batch is in no log that still exists. After any other one, and without an
+answer, a batch that is sent again may have been written."""
+OTHER_TOPIC = frozenset({UnknownTopicIdError.code})
+"""Codes that say that the leader knows no topic of this id."""
+NO_PARTITION = frozenset({UnknownTopicOrPartitionError.code})
+"""Codes that say that the leader knows no such partition."""
 
 
 class Outcomes:
@@ -81,7 +106,7 @@ class Outcomes:
         if not part.error_code:
             self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
             return
-        event = CODES.get(part.error_code)
+        event = self._event(batch, part.error_code)
         if event is Event.WRITTEN:
             self._accumulator.succeed(batch, -1, -1)
             return
@@ -90,20 +115,45 @@ class Outcomes:
             part.error_code, part.error_message, api="Produce", broker=broker, topic_partition=place
         )
         assert error is not None
-        if event is Event.REFUSED:
-            self._refused(batch, error)
+        if event is not None:
+            self._refused(batch, error, event)
         elif part.error_code in SPLITTING and batch.count > 1:
-            self._split(batch, error)
+            self._split(sent, error)
         else:
+            if part.error_code in OTHER_TOPIC:
+                self._updater.doubt(batch.queue.topic.topic_id)
             leader = part.current_leader
             hint = (leader.leader_id, leader.leader_epoch, endpoints)
             self._failed(batch, error, hint if leader.leader_id >= 0 else None)
+
+    def _event(self, batch: ProducerBatch, code: int) -> Event | None:
+        """What an error code says about the sequences; None if nothing."""
+        event = CODES.get(code)
+        if event is None:
+            return None
+        numbers, sequences = batch.numbers, batch.queue.sequences
+        if numbers is None or self._scope is not Scope.PRODUCE:
+            return None if event is Event.FOREIGN else event
+        if event is Event.REFUSED and batch.queue.sent[0] is batch:
+            explained = batch.whole is not None or sequences.explains(numbers)
+            return event if explained else Event.FOREIGN
+        if event is Event.WRITTEN and not (batch.uncertain or sequences.trusted):
+            return Event.FOREIGN  # What was never sent cannot be there.
+        return event
 
     def unanswered(self, sent: Sent, error: KafkaError) -> None:
         """No answer came: whether the batch is written is unknown."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
             self._failed(batch, batch.place(error))
+
+    def undecidable(self, batch: ProducerBatch) -> None:
+        """Whether the batch was written cannot be known, so it is neither sent again nor done."""
+        text = (
+            "The topic was recreated, or the cluster replaced, after the batch was sent and before "
+            "an acknowledgement came; the records may have been written to either topic."
+        )
+        self._accumulator.fail(batch, batch.place(KafkaError(text, api="Produce")))
 
     def _failed(
         self,
@@ -125,6 +175,8 @@ class Outcomes:
             return
         self._count(error)
         batch.attempts += 1
+        batch.uncertain |= error.code not in UNWRITTEN
+        queue.vanished |= batch.by_name and error.code in NO_PARTITION
         queue.come_back(batch)
         if hint is not None and queue.partition is not None:
             leader, epoch, endpoints = hint
@@ -137,14 +189,17 @@ class Outcomes:
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._updater.request_update((queue.topic.name,), reason=str(error.name))
 
-    def _refused(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def _refused(self, batch: ProducerBatch, error: KafkaError, event: Event) -> None:
         """It does not follow what the leader has. It follows later, or the partition restarts."""
         queue = batch.queue
         self._count(error)
         head = queue.sent[0] is batch
-        queue.come_back(batch, refused=True)
+        if head and batch.whole is not None and event is Event.REFUSED:
+            self._written_whole(batch, error)
+            return
+        queue.come_back(batch, refused=True, foreign=event is Event.FOREIGN)
         if head:
-            logger.warning("%s; the batch is sent again once the partition is calm", error)
+            logger.warning("%s; the batch is sent again with new sequence numbers", error)
             self._block(queue, self._backoff.delay(batch.attempts, self._clock.rng))
             batch.attempts += 1
         else:
@@ -166,21 +221,26 @@ class Outcomes:
 
     # Splitting
 
-    def _split(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def _split(self, sent: Sent, error: KafkaError) -> None:
         self._count(error)
+        batch = sent.batch
+        if batch.uncertain and batch.whole is not None:
+            # Its own parts would not tell whether it or the whole was written.
+            for part in batch.whole:
+                self._accumulator.fail(part, error)
+            return
         limit = batch.queue.topic.shrink(batch.builder.size)
         logger.info("%s; it is sent again as batches of %d bytes", error, limit)
         if batch.builder.size < THREAD_BYTES:
             self._replace(batch, self._builders(batch, limit))
             return
-        then = partial(self._taken_apart, batch)
+        then = partial(self._taken_apart, sent)
         self._accumulator.turns.in_thread(self._builders, batch, limit, then=then)
 
-    def _taken_apart(
-        self, batch: ProducerBatch, work: asyncio.Future[list[RecordBatchBuilder]]
-    ) -> None:
-        if work.cancelled() or batch.done:
-            return
+    def _taken_apart(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
+        batch = sent.batch
+        if work.cancelled() or batch.done or batch.attempt != sent.attempt:
+            return  # it has expired, or goes to another leader, which may take it as it is
         error = work.exception()
         if error is None:
             self._replace(batch, work.result())
@@ -222,5 +282,26 @@ class Outcomes:
             batch.forward(part.count, part, 0)
             before += part.count
             parts.append(part)
+        if batch.whole is not None:
+            parts[0].whole = [*parts, *batch.whole[1:]]
+        elif batch.uncertain and batch.numbers is not None:
+            # Only the answer to the first part tells whether the whole was written.
+            parts[0].whole = parts
         self._accumulator.split(batch, parts)
         batch.queue.poke()
+
+    def _written_whole(self, first: ProducerBatch, error: KafkaError) -> None:
+        """The leader refuses the first part of a batch that may have been written as a whole.
+
+        It would have taken it if the whole was not written, unless the batch before it was lost.
+        """
+        assert first.whole is not None
+        assert first.numbers is not None
+        known = first.numbers.sequence == first.queue.sequences.acknowledged
+        for part in first.whole:
+            if part.done:
+                continue
+            if known:
+                self._accumulator.succeed(part, -1, -1)
+            else:
+                self._accumulator.fail(part, error)

@@ -9,12 +9,12 @@ batch; once something is parked, the open batch is the youngest of the parking.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.producer.batch import ProducerBatch
 from aiokclient.producer.memory import Account
-from aiokclient.producer.sequences import Event, PartitionSequences, State
+from aiokclient.producer.sequences import Event, Numbers, PartitionSequences, State
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -27,13 +27,29 @@ UNDESIGNATED_BATCH = 32 * 1024
 """The largest batch of records whose partitions are not known: one is moved without a pause."""
 
 
+FORMER = 4
+"""How many earlier topics of the same name a partition remembers its sequences in."""
+
+
+class Incarnation(NamedTuple):
+    """What a partition left behind in another topic of the same name."""
+
+    sequences: PartitionSequences
+    sent: dict[ProducerBatch, Numbers]
+    """The batches without an outcome that were sent there."""
+
+
 class PartitionQueue(Account):
     """One partition's batches, and whether it may send; `partition` is None for the records of a
     topic whose partitions are not known."""
 
     __slots__ = (
+        "_former",
+        "_next_incarnation",
+        "absent_since",
         "blocked",
         "closed",
+        "incarnation",
         "leader_epoch",
         "likely",
         "parking",
@@ -43,6 +59,7 @@ class PartitionQueue(Account):
         "sequences",
         "topic",
         "under_way",
+        "vanished",
     )
 
     def __init__(self, topic: Topic, partition: int | None) -> None:
@@ -61,6 +78,15 @@ class PartitionQueue(Account):
         """The size of the batch before: the next one will probably be as large."""
         self.blocked = False
         """Backing off after an error."""
+        self.absent_since: float | None = None
+        """Since when the topic is known to lack this partition, on the loop's clock."""
+        self.vanished = False
+        """The leader said that there is no such partition, to a request that named the topic: what
+        was sent after it may be in another topic's log, which takes any first sequence."""
+        self.incarnation: Hashable = None
+        """Which topic of this name `sequences` are about; None while that is not known."""
+        self._next_incarnation: Hashable = None
+        self._former: dict[Hashable, Incarnation] = {}
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -134,14 +160,29 @@ class PartitionQueue(Account):
         batch.refused = False
         batch.attempt += 1
 
-    def come_back(self, batch: ProducerBatch, *, refused: bool = False) -> None:
-        """The batch is to be sent again, once nothing of the partition is under way."""
+    def come_back(
+        self, batch: ProducerBatch, *, refused: bool = False, foreign: bool = False
+    ) -> None:
+        """The batch is to be sent again, once nothing of the partition is in flight.
+
+        `refused`: it does not follow what the leader has. `foreign`: it was refused because the
+        leader's state is not this producer's.
+        """
+        refused = refused or foreign
         self._answered(batch)
         batch.refused = refused
-        self.sequences.step(Event.REFUSED if refused else Event.RETURNED)
+        if not foreign:
+            self.sequences.step(Event.REFUSED if refused else Event.RETURNED)
+        else:
+            self.sequences.step(Event.FOREIGN)
         self.settle()
 
-    def remove(self, batch: ProducerBatch, *, written: bool = False) -> None:
+    def drain(self) -> None:
+        """Send nothing more until nothing is in flight."""
+        self.sequences.step(Event.RETURNED)
+        self.settle()
+
+    def remove(self, batch: ProducerBatch, *, written: bool = False, base_offset: int = -1) -> None:
         """The batch has its outcome, or its records have moved: it stands in no line any more."""
         if self.open is batch:
             self.open = None
@@ -149,7 +190,7 @@ class PartitionQueue(Account):
             self._answered(batch)
             self.sent.remove(batch)
             if written and batch.numbers is not None:
-                self.sequences.written(batch.numbers, batch.count)
+                self.sequences.written(batch.numbers, batch.count, base_offset)
             self.sequences.step(Event.WRITTEN if written else Event.LOST)
             self.settle()
         elif batch in self.closed:
@@ -173,18 +214,23 @@ class PartitionQueue(Account):
     # Numbers
 
     def settle(self) -> None:
-        """Once nothing is under way after something came back: decide how to go on."""
-        if self.under_way or self.sequences.state is not State.CALMING:
+        """Decide how to go on, once nothing is in flight after something came back."""
+        if self.under_way:
+            return
+        if self._next_incarnation is not None:
+            self._change()
+        if self.sequences.state is not State.CALMING:
             return
         head_refused = bool(self.sent) and self.sent[0].refused
         state = self.sequences.calm(left=bool(self.sent), head_refused=head_refused)
         if state is State.RESTARTING:
             # None of these was written: they get new numbers, in the same order.
-            for batch in reversed(self.sent):
-                batch.numbers = None
-                batch.refused = False
-                self.closed.appendleft(batch)
+            for batch in self.sent:
+                batch.undecidable = self.vanished and batch.uncertain
+                _forget_numbers(batch)
+            self.closed.extendleft(reversed(self.sent))
             self.sent.clear()
+        self.vanished = self.vanished and bool(self.sent)
 
     def abandon(self) -> bool:
         """The leader has changed: stop waiting for answers of the old one; True if there were any.
@@ -194,10 +240,59 @@ class PartitionQueue(Account):
         taken = [batch for batch in self.sent if batch.sending]
         for batch in taken:
             batch.attempt += 1
+            batch.uncertain = True
             self.come_back(batch)
         return bool(taken)
 
-    def recreated(self) -> None:
-        """The topic is another one under the same name: what is left starts anew there."""
-        self.sequences.step(Event.RECREATED)
-        self.settle()
+    # Topics of the same name
+
+    @property
+    def changing(self) -> bool:
+        """Whether it waits for what is in flight to go over to another topic of the same name."""
+        return self._next_incarnation is not None
+
+    def rename(self, incarnation: Hashable) -> None:
+        """The topic is the same as before and called so from now on."""
+        if not self.changing:
+            self.incarnation = incarnation
+
+    def incarnate(self, incarnation: Hashable) -> None:
+        """The partition is that of another topic of the same name, once nothing is in flight.
+
+        What has no outcome by then starts there with new numbers. The old ones are kept: metadata
+        may be wrong, and when the partition goes back to a topic where it was before, what was
+        sent there is sent with the same numbers again and lands once.
+        """
+        changes = incarnation != self.incarnation
+        self._next_incarnation = incarnation if changes else None
+        if changes:
+            self.sequences.step(Event.RECREATED)
+            self.settle()
+
+    def _change(self) -> None:
+        sent = {batch: batch.numbers for batch in self.sent if batch.numbers is not None}
+        self._former[self.incarnation] = Incarnation(self.sequences, sent)
+        self.incarnation, self._next_incarnation = self._next_incarnation, None
+        before = self._former.pop(self.incarnation, None) or Incarnation(PartitionSequences(), {})
+        if len(self._former) > FORMER:
+            del self._former[next(iter(self._former))]
+        for batch in self.sent:
+            # A request that named the topic may have reached either of the two.
+            batch.undecidable = batch.uncertain and batch.by_name and batch.numbers is not None
+            _forget_numbers(batch)
+        waiting = self.closed
+        waiting.extendleft(reversed(self.sent))
+        self.sent = []
+        while waiting and waiting[0] in before.sent:
+            batch = waiting.popleft()
+            batch.numbers, batch.uncertain = before.sent[batch], True
+            self.sent.append(batch)
+        self.sequences = before.sequences
+        if self.sequences.producer_id >= 0 and self.sequences.state is not State.RESTARTING:
+            self.sequences.step(Event.RETURNED)
+
+
+def _forget_numbers(batch: ProducerBatch) -> None:
+    batch.numbers = None
+    batch.refused = batch.uncertain = False
+    batch.whole = None

@@ -5,6 +5,9 @@ holds up nobody. When its partitions are known they move to their queues, in ord
 time; what is sent meanwhile goes behind them. A partition follows its leader: what was under way
 to the old one is sent to the new one at once where sequence numbers make that safe. A topic that
 was created again under the same name is another topic: what is left goes there with new numbers.
+
+A partition that the metadata does not name any more keeps its queue: what waits there has
+`max_block_ms` for the partition to come back, and its sequences are kept for good.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ from aiokclient.producer.failures import Failures
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.producer.queue import PartitionQueue
-from aiokclient.producer.sequences import Event
 from aiokclient.producer.topic import Topic
 from aiokclient.types import Headers, TopicPartition
 
@@ -34,6 +36,20 @@ if TYPE_CHECKING:
 __all__ = ["Routing", "record_size"]
 
 WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+ABSENT_S = 1.0
+"""Seconds between two looks for partitions that a topic had and does not have any more."""
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    """Return whether two ids of clusters are known and differ."""
+    return one is not None and other is not None and one != other
+
+
+def no_such_partition(topic_partition: TopicPartition, count: int) -> KafkaError:
+    """Return the error for a partition that a topic of `count` partitions does not have."""
+    text = f"the topic has {count} partitions, numbered from 0"
+    return UnknownTopicOrPartitionError(text, topic_partition=topic_partition)
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
@@ -72,6 +88,8 @@ class Routing:
         failures: Failures,
         sender_of: Callable[[int], Sender],
         want: Callable[[str], None],
+        ask: Callable[[str], None],
+        renew: Callable[[], None],
     ) -> None:
         self.topics: dict[str, Topic] = {}
         self.partitioner = Partitioner(config, clock.rng)
@@ -81,6 +99,9 @@ class Routing:
         self._failures = failures
         self._sender_of = sender_of
         self._want = want
+        self._ask_for = ask
+        self._renew = renew
+        self._cluster_id: str | None = None
 
     def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
         """The topic, from now on in use."""
@@ -91,6 +112,7 @@ class Routing:
             limit = min(config.batch_size, config.max_request_size, config.buffer_memory // 8)
             topic = self.topics[name] = Topic(name, max(limit, 1))
             self._accumulator.memory.set_unsendable(topic.undesignated, True)
+            self._cluster_id = metadata.cluster_id
             info = metadata.topic(name)
             if info is not None:
                 self._learn(topic, info)
@@ -99,31 +121,57 @@ class Routing:
 
     def updated(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         """There is a new picture of the cluster."""
+        moved = _differ(old.cluster_id, new.cluster_id)
+        self._cluster_id = new.cluster_id
+        if moved:
+            self._renew()
         for topic in self.topics.values():
             info = new.topics.get(topic.name)
-            if info is not None and info is not topic.info:
+            if info is not None and (moved or info is not topic.info):
                 self._learn(topic, info)
 
     # What the metadata says of a topic
 
     def _learn(self, topic: Topic, info: TopicInfo) -> None:
-        if info == topic.info:
+        changed = self._incarnate(topic, info)
+        if info == topic.info and not changed:
             return
-        old, topic.info = topic.info, info
+        topic.info = info
         if info.error:
             self._troubled(topic, info.error)
         else:
             topic.missing_since = None
-        if old is not None and old.topic_id.int and old.topic_id != info.topic_id:
-            for queue in topic.queues:
-                queue.abandon()
-                queue.recreated()
         self._resize(topic, len(info.partitions))
         for queue, partition in zip(topic.queues, info.partitions, strict=True):
             self._lead(queue, partition)
+            if changed:
+                queue.poke()
         self.partitioner.leaders_changed(topic)
         if topic.queues and not topic.known and not topic.moving:
             self._designate(topic)
+
+    def _incarnate(self, topic: Topic, info: TopicInfo) -> bool:
+        """Note which topic of the name this is; return whether it is another one than before.
+
+        Where the brokers have no topic ids, only the id of the cluster tells.
+        """
+        moved = _differ(topic.cluster_id, self._cluster_id)
+        known, found = topic.known_id, info.topic_id
+        if not found.int and not moved:
+            found = known
+        changed = known != found if known.int and found.int else moved
+        topic.known_id = found
+        topic.cluster_id = self._cluster_id or topic.cluster_id
+        before = topic.incarnation
+        topic.incarnation = found if found.int else topic.cluster_id
+        if changed:
+            self._renew()
+        for queue in topic.all_queues() if topic.incarnation != before else ():
+            if changed:
+                queue.incarnate(topic.incarnation)
+            else:
+                queue.rename(topic.incarnation)
+        return changed
 
     def _troubled(self, topic: Topic, code: int) -> None:
         if topic.missing_since is None:
@@ -139,17 +187,38 @@ class Routing:
 
     def _resize(self, topic: Topic, count: int) -> None:
         while len(topic.queues) < count:
-            queue = PartitionQueue(topic, len(topic.queues))
+            index = len(topic.queues)
+            queue = topic.absent.pop(index, None) or PartitionQueue(topic, index)
+            queue.absent_since = None
+            queue.rename(topic.incarnation)
             self._accumulator.memory.set_unsendable(queue, True)
             topic.queues.append(queue)
         for queue in topic.queues[count:]:
-            if queue.sender is not None:
-                queue.sender.lose(queue)
-            for batch in list(queue.batches()):
-                self._accumulator.fail(batch, self._no_such(topic.name, queue.partition, count))
+            self._withdraw(topic, queue)
         del topic.queues[count:]
         if topic.sticky is not None and topic.sticky not in topic.queues:
             topic.sticky = None
+
+    def _withdraw(self, topic: Topic, queue: PartitionQueue) -> None:
+        """The topic does not have this partition any more."""
+        assert queue.partition is not None
+        if queue.sender is not None:
+            queue.sender.lose(queue)
+            queue.sender = None
+        if not topic.absent:
+            self._accumulator.turns.later(ABSENT_S, self._look_for_absent, topic)
+        topic.absent[queue.partition] = queue
+        queue.absent_since = self._clock.monotonic()
+        self._accumulator.set_unsendable(queue, True)
+        self._accumulator.on_open()
+
+    def _look_for_absent(self, topic: Topic) -> None:
+        """Ask for metadata as long as records wait for partitions that the topic does not have."""
+        if not topic.absent:
+            return
+        if any(queue.oldest() is not None for queue in topic.absent.values()):
+            self._ask_for(topic.name)
+        self._accumulator.turns.later(ABSENT_S, self._look_for_absent, topic)
 
     def _lead(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
         sender = self._sender_of(partition.leader) if partition.leader >= 0 else None
@@ -164,10 +233,10 @@ class Routing:
             self._accumulator.set_unsendable(queue, True)
             return
         if queue.under_way:
-            if queue.sequences.producer_id >= 0:
+            if queue.sequences.producer_id >= 0 and not queue.changing:
                 queue.abandon()
             else:
-                queue.sequences.step(Event.RETURNED)
+                queue.drain()
         sender.gain(queue)
 
     # Records that waited for the partitions
@@ -239,5 +308,4 @@ class Routing:
 
     def _no_such(self, topic: str, partition: int | None, count: int) -> KafkaError:
         place = TopicPartition(topic, -1 if partition is None else partition)
-        text = f"the topic has {count} partitions, numbered from 0"
-        return UnknownTopicOrPartitionError(text, topic_partition=place)
+        return no_such_partition(place, count)

@@ -23,7 +23,14 @@ from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.producer.accumulator import Accumulator
 from aiokclient.producer.batch import ProducerBatch
-from aiokclient.producer.exchange import Exchange, Exchanges, OneBatch, endpoints, left_out
+from aiokclient.producer.exchange import (
+    IDS_FROM,
+    Exchange,
+    Exchanges,
+    OneBatch,
+    endpoints,
+    left_out,
+)
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.ids import ProducerIds
 from aiokclient.producer.outcomes import Outcomes
@@ -81,6 +88,8 @@ class Sender:
         )
         self._exchanges = Exchanges(config.acks, config.request_timeout_ms)
         self._connection: BrokerConnection | None = None
+        self._by_name = False
+        """The broker's produce requests name topics by their names."""
         self._connecting = False
         self._ignore_loss: Callable[[], None] = lambda: None
         self._ready: dict[PartitionQueue, None] = {}
@@ -114,9 +123,12 @@ class Sender:
         self._exchanges.forget(queue)
         self._ready.pop(queue, None)
         self._awaited.pop(queue, None)
+        queue.sequences.trusted = False
 
     def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
-        """The queue may have something to send."""
+        """The queue may have something to send; ignored for one that is not this sender's."""
+        if queue not in self.queues:
+            return
         self._ready[queue] = None
         if at_once and not self.in_flight and self._connection is not None:
             self._turns.run(self.pump)
@@ -190,21 +202,27 @@ class Sender:
 
     def _next(self, queue: PartitionQueue) -> ProducerBatch | None:
         batch = queue.next(not self.in_flight, self._limit)
+        while batch is not None and batch.undecidable:
+            self._outcomes.undecidable(batch)
+            batch = queue.next(not self.in_flight, self._limit)
         if batch is None:
             waiting = queue.open
             if waiting is not None and waiting.demanded and not waiting.parked:
                 self._awaited[queue] = None
             return None
-        if not self._accumulator.prepare(batch) or not self._ids.number(queue, batch):
+        if not self._accumulator.prepare(batch):
             return None
-        return batch
+        by_name = self._by_name or not queue.topic.topic_id.int
+        return batch if self._ids.number(queue, batch, by_name=by_name) else None
 
     def _transmit(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         exchange = self._exchanges.make(batches, connection.version_of(ProduceRequest))
         self.in_flight += 1
+        by_name = exchange.version < IDS_FROM
         now = self._accumulator.loop.time()
         for batch in batches:
             batch.pins += 1
+            batch.by_name = by_name
             if batch.attempt == 1:
                 self._accumulator.meters.sent(batch, now)
         connection.call(
@@ -249,7 +267,7 @@ class Sender:
                     self._outcomes.answered(sent, part, self.node_id, nodes)
         for sent in exchange.sent:
             queue = sent.batch.queue
-            if queue.sender is not self:
+            if queue not in self.queues:
                 queue.poke()
             elif queue.more:
                 self._ready[queue] = None
@@ -319,6 +337,7 @@ class Sender:
                 await asyncio.sleep(action.delay_s)
             else:
                 self._connection = connection
+                self._by_name = connection.version_of(ProduceRequest) < IDS_FROM
                 self._ignore_loss = connection.on_close(self._turns.guard(self._lost))
                 self._set_reachable(True)
                 return
@@ -337,6 +356,8 @@ class Sender:
         if connection is not self._connection:
             return
         self._connection = None
+        for queue in self.queues:
+            queue.sequences.trusted = False
         waiting = [queue for queue in self.queues if queue.oldest() is not None]
         if reason is not None and not self._closed:
             self._set_reachable(not waiting)

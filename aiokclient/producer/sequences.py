@@ -13,10 +13,22 @@ its predecessor, which proves that neither it nor any after it was written. That
 - an earlier batch was lost: it expired, or failed for good, after it had its numbers;
 - the broker lost its memory of this producer.
 
-Then the partition restarts: the next epoch of the same producer id, sequences from 0. A broker
-accepts that from any state, and a straggler of the old epoch, still in some socket, is fenced.
-Epochs belong to partitions here: a broker keeps them by partition, so the partitions of an
+Then the partition restarts: the next epoch of the same producer id, sequences from 0 (KIP-360). A
+broker accepts that from any state, and a straggler of the old epoch, still in some socket, is
+fenced. Epochs belong to partitions here: a broker keeps them by partition, so the partitions of an
 idempotent producer need not agree. Past the last epoch a partition takes a new producer id.
+
+The next epoch is safe only while the producer id is this producer's alone. A cluster that was wiped
+gives the same ids to other producers, and two producers with one id and epoch get each other's
+acknowledgements. So whatever shows that the leader's state is not what this producer left there
+makes the sequence state *void*, and the partition takes a new producer id (see `ids`). The signs:
+
+- INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: another producer has a newer epoch of the same id;
+- UNKNOWN_PRODUCER_ID: the state of this producer is gone;
+- OUT_OF_ORDER_SEQUENCE_NUMBER that nothing explains (see `PartitionSequences.explains`);
+- DUPLICATE_SEQUENCE_NUMBER for a batch that was never sent before, from a leader that has not yet
+  acknowledged anything on this connection;
+- an acknowledgement whose offset is lower than that of an earlier one.
 
 If the lowest batch was not refused, the partition goes on: its batches are sent again in order,
 with their numbers. If all that was numbered is lost, and the last of it was not acknowledged, the
@@ -26,8 +38,9 @@ A leader that knows nothing of a producer accepts any first number. So the first
 and the first one after a calm, travels alone: were it refused for another reason and the second
 one taken, the order would be lost.
 
-A topic created again under its name has no history: its partitions restart, and what was refused
-by the old topic goes to the new one.
+A topic that was created again under its name has a history of its own: the partition begins there
+with new sequences and a new producer id, and keeps the old ones in case the metadata was wrong (see
+`PartitionQueue.incarnate`).
 """
 
 from __future__ import annotations
@@ -38,8 +51,10 @@ from typing import NamedTuple
 
 from aiokclient.errors import (
     DuplicateSequenceError,
+    InvalidProducerEpochError,
     KafkaError,
     OutOfOrderSequenceError,
+    ProducerFencedError,
     UnknownProducerIdError,
 )
 
@@ -69,6 +84,8 @@ class Event(Enum):
     """The batch is to be sent again; whether it was written may be unknown."""
     REFUSED = auto()
     """The batch does not follow what the leader has: it was not written."""
+    FOREIGN = auto()
+    """The leader's state is not this producer's: the batch was not written."""
     LOST = auto()
     """The batch got its outcome without being acknowledged, and will not be sent again."""
     RECREATED = auto()
@@ -87,11 +104,13 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
     (_F, Event.WRITTEN): _F,
     (_F, Event.RETURNED): _C,
     (_F, Event.REFUSED): _C,
+    (_F, Event.FOREIGN): _C,
     (_F, Event.LOST): _C,
     (_F, Event.RECREATED): _C,
     (_C, Event.WRITTEN): _C,
     (_C, Event.RETURNED): _C,
     (_C, Event.REFUSED): _C,
+    (_C, Event.FOREIGN): _C,
     (_C, Event.LOST): _C,
     (_C, Event.RECREATED): _C,
     (_C, Event.CALM_IN_ORDER): _F,
@@ -110,7 +129,9 @@ def _code(error: type[KafkaError]) -> int:
 CODES: Mapping[int, Event] = {
     _code(DuplicateSequenceError): Event.WRITTEN,
     _code(OutOfOrderSequenceError): Event.REFUSED,
-    _code(UnknownProducerIdError): Event.REFUSED,
+    _code(UnknownProducerIdError): Event.FOREIGN,
+    _code(InvalidProducerEpochError): Event.FOREIGN,
+    _code(ProducerFencedError): Event.FOREIGN,
 }
 """The codes of a produce response that are about sequences; all others are for the policy."""
 
@@ -131,24 +152,43 @@ def advance(sequence: int, count: int) -> int:
 class PartitionSequences:
     """The numbers of one partition."""
 
-    __slots__ = ("acknowledged", "epoch", "next", "producer_id", "proven", "recreated", "state")
+    __slots__ = (
+        "acknowledged",
+        "end_offset",
+        "epoch",
+        "generation",
+        "next",
+        "producer_id",
+        "proven",
+        "state",
+        "trusted",
+        "void",
+    )
 
     def __init__(self) -> None:
         self.producer_id = -1
         self.epoch = -1
+        self.generation = 0
+        """The generation of the producer id; see `ProducerIds`."""
         self.next = 0
         self.acknowledged = 0
         """The sequence after the last one that is known to be written."""
+        self.end_offset = 0
+        """The offset after the last record that is known to be written."""
         self.proven = False
         """The leader has taken a batch since these numbers began, or since the last calm."""
-        self.recreated = False
+        self.trusted = False
+        """The state is this producer's: the numbers are new, or the leader has taken a batch since
+        its connection was made."""
+        self.void = False
+        """The leader's state is not this producer's: only a new producer id will do."""
         self.state = State.FLOWING
 
     def step(self, event: Event) -> None:
         """Take note of an event; a pair that is not in the table is a bug and raises KeyError."""
         self.state = TRANSITIONS[self.state, event]
-        if event is Event.RECREATED:
-            self.recreated = True
+        if event is Event.FOREIGN:
+            self.void = True
 
     def assign(self, count: int) -> Numbers:
         """Numbers for the next batch, of `count` records."""
@@ -156,14 +196,30 @@ class PartitionSequences:
         self.next = advance(self.next, count)
         return numbers
 
-    def written(self, numbers: Numbers, count: int) -> None:
-        """The leader has the batch with these numbers."""
+    def written(self, numbers: Numbers, count: int, base_offset: int = -1) -> None:
+        """The leader has the batch with these numbers, at `base_offset` unless that is -1."""
         if numbers.producer_id != self.producer_id or numbers.epoch != self.epoch:
             return
-        self.proven = True
+        self.proven = self.trusted = True
         end = advance(numbers.sequence, count)
         if (end - self.acknowledged) % MODULUS < MODULUS // 2:
             self.acknowledged = end
+        if base_offset >= 0:
+            if base_offset < self.end_offset:
+                # The log was cut or is another one: what the leader knows of this producer may
+                # not be what it was told.
+                self.void = True
+            self.end_offset = base_offset + count
+
+    def explains(self, numbers: Numbers) -> bool:
+        """Return whether these numbers may be out of order for the leader of this producer's state.
+
+        That is so when an earlier batch was lost, or when the leader has acknowledged a batch on
+        this connection and its log was cut since. It is never so for sequence 0 of an epoch.
+        """
+        if numbers.sequence != self.acknowledged:
+            return True
+        return self.trusted and numbers.sequence != 0
 
     def calm(self, *, left: bool, head_refused: bool) -> State:
         """Nothing is under way any more; decide how to go on.
@@ -176,7 +232,7 @@ class PartitionSequences:
         self.proven = False
         unnumbered = self.producer_id < 0
         uncertain = head_refused if left else self.next != self.acknowledged
-        if self.recreated or (uncertain and not unnumbered):
+        if uncertain and not unnumbered:
             self.step(Event.CALM_WITH_GAP)
         else:
             self.step(Event.CALM_IN_ORDER)
@@ -196,13 +252,15 @@ class PartitionSequences:
         """Begin the next epoch at sequence 0."""
         self._begin(self.producer_id, self.epoch + 1)
 
-    def adopt(self, producer_id: int, epoch: int) -> None:
+    def adopt(self, producer_id: int, epoch: int, generation: int = 0) -> None:
         """Begin with a producer id that the cluster gave."""
+        self.generation = generation
+        self.trusted = True
         self._begin(producer_id, epoch)
 
     def _begin(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch
         self.next = self.acknowledged = 0
-        self.proven = self.recreated = False
+        self.proven = self.void = False
         if self.state is State.RESTARTING:
             self.step(Event.RESTARTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Topic"]
 
+NO_ID = UUID(int=0)
 REQUIRED = 150
 """Batches to be written before the full size is tried again."""
 MOST_REQUIRED = 1 << 20
@@ -27,8 +29,12 @@ class Topic(TopicState[PartitionQueue]):
         "_probing",
         "_required",
         "_written",
+        "absent",
         "batch_limit",
+        "cluster_id",
+        "incarnation",
         "info",
+        "known_id",
         "missing_since",
         "moving",
         "undesignated",
@@ -38,6 +44,13 @@ class Topic(TopicState[PartitionQueue]):
         super().__init__(name)
         self.info: TopicInfo | None = None
         self.undesignated = PartitionQueue(self, None)
+        self.absent: dict[int, PartitionQueue] = {}
+        """The queues of partitions that the topic had once and has no more."""
+        self.known_id = NO_ID
+        """The last topic id that was not all zeros."""
+        self.cluster_id: str | None = None
+        self.incarnation: Hashable = None
+        """Which topic of this name it is: its id, or without ids that of the cluster."""
         self.moving = False
         """Records are being moved out of `undesignated`."""
         self.missing_since: float | None = None
@@ -81,8 +94,8 @@ class Topic(TopicState[PartitionQueue]):
     @property
     def topic_id(self) -> UUID:
         """Kafka's id of the topic; all zeros where the brokers have no ids."""
-        return UUID(int=0) if self.info is None else self.info.topic_id
+        return NO_ID if self.info is None else self.info.topic_id
 
     def all_queues(self) -> list[PartitionQueue]:
-        """The queues of the partitions and the undesignated one."""
-        return [*self.queues, self.undesignated]
+        """The queues of the partitions, those it has no more, and the undesignated one."""
+        return [*self.queues, *self.absent.values(), self.undesignated]

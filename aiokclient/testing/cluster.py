@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, TypeVar
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker import Broker
+from aiokclient.testing.cluster_controls import ClusterControls
 from aiokclient.testing.codes import Refused
 from aiokclient.testing.data import DataControls
 from aiokclient.testing.fault_controls import FaultControls
 from aiokclient.testing.group_controls import GroupControls
-from aiokclient.testing.leader_controls import LeaderControls
 from aiokclient.testing.listener import Listener, TcpListener
 from aiokclient.testing.requests import ReceivedRequest
 from aiokclient.testing.runner import Runner
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _TIMEOUT_S = 60.0
 
 
-class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls):
+class EmbeddedCluster(FaultControls, ClusterControls, DataControls, GroupControls):
     """Brokers 1 to `brokers`, with topics.
 
         with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
@@ -300,6 +300,7 @@ class EmbeddedCluster(FaultControls, LeaderControls, DataControls, GroupControls
         state.faults.clear()
         state.groups.release_all()
         state.unlimited_versions()
+        state.held.clear()
         state.requests.clear()
         for partition in state.partitions():
             for node in partition.replicas:

@@ -32,6 +32,7 @@ from aiokclient.testing.handlers import announced
 from aiokclient.testing.requests import RequestLog
 from aiokclient.testing.runner import Watch
 from aiokclient.testing.topics import Partition, Topic
+from aiokclient.testing.views import ClusterView, HeldCluster
 from aiokclient.types import is_topic_name
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ClusterState:
 
     def __init__(self, rng: random.Random, post: Callable[[Callable[[], None]], None]) -> None:
         self.rng = rng
-        self.cluster_id = base64.urlsafe_b64encode(self.new_id().bytes).decode().rstrip("=")
+        self.cluster_id = self._new_cluster_id()
         self.static_configs = Configs(BROKER_OPTIONS, ConfigSource.STATIC_BROKER)
         self.configs = Configs(
             BROKER_OPTIONS, ConfigSource.DYNAMIC_DEFAULT_BROKER, self.static_configs
@@ -70,9 +71,33 @@ class ClusterState:
         self.groups = GroupCoordinator(self)
         self.bug: Exception | None = None
         """A handler raised: a bug of this cluster, not of the client under test."""
+        self.held: dict[int, HeldCluster] = {}
+        """What the brokers say of the cluster whose metadata a test holds."""
         self._next_producer_id = FIRST_PRODUCER_ID
         self._coordinators: dict[str, int] = {}
         self._versions: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}
+
+    def wipe(self, *, same_id: bool) -> None:
+        """Lose all but the brokers and the configs."""
+        for topic in list(self.topics.values()):
+            self.delete_topic(topic)
+        resync, persist = self.groups.resync, self.groups.persist
+        self.groups.close()
+        self.groups = GroupCoordinator(self)
+        self.groups.resync, self.groups.persist = resync, persist
+        self.held.clear()
+        self._coordinators.clear()
+        self._next_producer_id = FIRST_PRODUCER_ID
+        if not same_id:
+            self.cluster_id = self._new_cluster_id()
+        self.changed()
+
+    def view(self, node_id: int) -> ClusterView:
+        """The cluster as a broker describes it."""
+        return self.held.get(node_id) or self
+
+    def _new_cluster_id(self) -> str:
+        return base64.urlsafe_b64encode(self.new_id().bytes).decode().rstrip("=")
 
     def new_id(self) -> UUID:
         return UUID(int=self.rng.getrandbits(128), version=4)

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -212,7 +212,18 @@ class Workload:
     async def break_things(self) -> None:
         """Let faults come one after the other, several at a time."""
         rng = self.sim.rng
-        kinds = [
+        kinds = self.kinds()
+        end = self.sim.loop.time() + FAULTS_S
+        async with asyncio.TaskGroup() as group:
+            while self.sim.loop.time() < end:
+                kind = rng.choice(kinds)
+                self.faults.append(kind.__name__)
+                group.create_task(kind())
+                await asyncio.sleep(rng.uniform(0.05, 2))
+
+    def kinds(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """The faults to choose from."""
+        return [
             self.cut_connections,
             self.bad_weather,
             self.partition_network,
@@ -226,13 +237,6 @@ class Workload:
             self.jump_clock,
             self.evict_sessions,
         ]
-        end = self.sim.loop.time() + FAULTS_S
-        async with asyncio.TaskGroup() as group:
-            while self.sim.loop.time() < end:
-                kind = rng.choice(kinds)
-                self.faults.append(kind.__name__)
-                group.create_task(kind())
-                await asyncio.sleep(rng.uniform(0.05, 2))
 
     def heal(self) -> None:
         self.healed = True

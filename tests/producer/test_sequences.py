@@ -32,6 +32,7 @@ IMPOSSIBLE = {
     (State.RESTARTING, Event.WRITTEN),
     (State.RESTARTING, Event.RETURNED),
     (State.RESTARTING, Event.REFUSED),
+    (State.RESTARTING, Event.FOREIGN),
     (State.RESTARTING, Event.CALM_IN_ORDER),
     (State.RESTARTING, Event.CALM_WITH_GAP),
 }
@@ -44,9 +45,12 @@ def test_every_pair_is_in_the_table_or_impossible(pair: tuple[State, Event]) -> 
 
 def test_the_codes_about_sequences() -> None:
     out_of_order, duplicate, unknown_producer_id = 45, 46, 59
+    invalid_producer_epoch, producer_fenced = 47, 90
     assert {
         out_of_order: Event.REFUSED,
-        unknown_producer_id: Event.REFUSED,
+        unknown_producer_id: Event.FOREIGN,
+        invalid_producer_epoch: Event.FOREIGN,
+        producer_fenced: Event.FOREIGN,
         duplicate: Event.WRITTEN,
     } == CODES
 
@@ -107,12 +111,29 @@ def test_a_restart_is_the_next_epoch_from_zero() -> None:
     assert sequences.exhausted
 
 
-def test_a_recreated_topic_restarts_even_when_all_was_acknowledged() -> None:
+def test_explains_is_false_when_an_unproven_leader_refuses_the_next_sequence() -> None:
     sequences = PartitionSequences()
     sequences.adopt(7, 0)
-    sequences.written(sequences.assign(5), 5)
-    sequences.step(Event.RECREATED)
-    assert sequences.calm(left=False, head_refused=False) is State.RESTARTING
+    first, lost, third = sequences.assign(1), sequences.assign(1), sequences.assign(1)
+    assert not sequences.explains(first), "every leader takes sequence 0 of a new epoch"
+    sequences.written(first, 1)
+    assert sequences.explains(lost), "the leader is this producer's, so its log was cut"
+    sequences.trusted = False
+    assert not sequences.explains(lost)
+    assert sequences.explains(third), "the one before is missing"
+
+
+def test_written_voids_the_state_when_offsets_go_back() -> None:
+    sequences = PartitionSequences()
+    sequences.adopt(7, 0)
+    sequences.written(sequences.assign(2), 2, 10)
+    sequences.written(sequences.assign(1), 1, -1)
+    sequences.written(sequences.assign(1), 1, 13)
+    assert not sequences.void
+    sequences.written(sequences.assign(1), 1, 0)
+    assert sequences.void
+    sequences.adopt(8, 0)
+    assert not sequences.void
 
 
 class Batch:
@@ -123,7 +144,9 @@ class Batch:
     def __init__(self, name: int, count: int) -> None:
         self.name, self.count = name, count
         self.numbers: Numbers | None = None
-        self.sending = self.refused = False
+        self.sending = self.refused = self.uncertain = self.undecidable = False
+        self.by_name = False
+        self.whole = None
         self.attempt = 0
 
 
@@ -272,6 +295,68 @@ def test_nothing_acknowledged_is_lost_twice_or_out_of_order(
     acknowledged = [name for name in log if name in set(model.acknowledged)]
     assert acknowledged == sorted(acknowledged), f"order: {log}"
     assert {*model.acknowledged, *model.expired} >= set(range(next(model.names)))
+
+
+def in_flight(model: Model) -> list[tuple[int, Numbers]]:
+    return [(batch.name, numbers) for batch, _, numbers in model.wire]
+
+
+def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> None:
+    """Metadata was wrong about another topic of the name: what was sent lands once."""
+    model = Model()
+    queue = model.queue
+    queue.rename("true")
+    for count in (2, 1, 3):
+        model.add(count)
+        model.send()
+        model.arrive()
+    model.add(1)
+    model.send()
+    before = in_flight(model)
+    queue.incarnate("wrong")
+    assert queue.changing, "it waits for what is in flight"
+    model.disconnect(1, False)
+    assert queue.incarnation == "wrong"
+    assert queue.sequences.producer_id == -1
+    queue.sequences.adopt(2, 0)
+    model.add(1)
+    model.send()
+    assert in_flight(model) == [(3, Numbers(2, 0, 0))]
+    model.arrive(error=True)
+    queue.incarnate("true")
+    model.send()
+    assert in_flight(model) == before
+    model.finish()
+    assert model.leader.log == [0, 1, 2, 3, 4]
+
+
+def test_a_queue_stays_where_it_is_when_the_topic_changes_back_in_time() -> None:
+    model = Model()
+    queue = model.queue
+    queue.rename("true")
+    model.add(1)
+    model.send()
+    queue.incarnate("wrong")
+    queue.incarnate("true")
+    model.finish()
+    assert queue.incarnation == "true"
+    assert queue.sequences.producer_id == 1
+    assert model.leader.log == [0]
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_batch_is_undecidable_when_its_request_named_a_recreated_topic(by_name: bool) -> None:
+    model = Model()
+    queue = model.queue
+    queue.rename("old")
+    model.add(1)
+    model.send()
+    (batch,) = queue.sent
+    batch.by_name, batch.uncertain = by_name, True
+    queue.incarnate("new")
+    model.disconnect(0, False)
+    assert batch.undecidable is by_name
+    assert batch.numbers is None
 
 
 @pytest.mark.fault(9)

@@ -5,13 +5,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import incarnations
 import pytest
 import seeded
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 200))
+WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
+SEEDS = [int(ONE)] if ONE else range(WANTED or 200)
+INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 100)
 
 
 @pytest.mark.fault(1, 2, 3, 11, 15, 16, 17)
@@ -21,8 +25,16 @@ def test_a_seed(seed: int) -> None:
     assert outcome.seed == seed
 
 
-def test_a_seed_repeats_itself() -> None:
-    assert seeded.run(1) == seeded.run(1)
+@pytest.mark.fault(2, 4, 8, 9, 24)
+@pytest.mark.parametrize("seed", INCARNATIONS)
+def test_nothing_acknowledged_is_lost_when_topics_and_clusters_do_not_last(seed: int) -> None:
+    outcome = incarnations.run(seed)
+    assert outcome.seed == seed
+
+
+@pytest.mark.parametrize("workload", [seeded, incarnations])
+def test_a_seed_repeats_itself(workload: Any) -> None:
+    assert workload.run(1) == workload.run(1)
 
 
 def test_a_seed_is_the_same_in_every_process() -> None:

@@ -11,6 +11,7 @@
   UNKNOWN_TOPIC_OR_PARTITION even then, as in Kafka. A name that is not legal is
   INVALID_TOPIC_EXCEPTION.
 * From version 8 on the operations that are allowed are told on request: all there are.
+* A broker whose metadata a test holds answers with what it knew then.
 * Refusals by a test come for each topic, or at the top from version 13 on when no topic is
   in question.
 """
@@ -30,14 +31,15 @@ from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
 from aiokclient.testing.operations import ON_CLUSTERS, ON_TOPICS
 from aiokclient.testing.state import Refused
-from aiokclient.testing.topics import NO_LEADER, Partition, Topic
+from aiokclient.testing.topics import NO_LEADER
+from aiokclient.testing.views import PartitionView, TopicView
 from aiokclient.types import is_topic_name
 
 _NO_ID = UUID(int=0)
 
 
 async def handle(call: Call) -> Answer:
-    cluster = call.cluster
+    cluster = call.cluster.view(call.broker.node_id)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -62,7 +64,7 @@ async def handle(call: Call) -> Answer:
 async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
-        known = list(call.cluster.topics.values())
+        known = list(call.cluster.view(call.broker.node_id).topics.values())
         return [await _known(call, topic) async for topic in call.each(known)]
     if any(each.topic_id != _NO_ID for each in wanted):
         return [
@@ -74,7 +76,7 @@ async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse
 
 
 async def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
-    topic = call.cluster.topics_by_id.get(topic_id)
+    topic = call.cluster.view(call.broker.node_id).topics_by_id.get(topic_id)
     if topic is not None:
         return await _known(call, topic)
     name = None if call.version >= 12 else ""
@@ -84,7 +86,7 @@ async def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
 
 
 async def _by_name(call: Call, name: str) -> MetadataResponseTopic:
-    topic = call.cluster.topics.get(name)
+    topic = call.cluster.view(call.broker.node_id).topics.get(name)
     if topic is not None:
         return await _known(call, topic)
     return MetadataResponseTopic(error_code=call.refused(name) or _missing(call, name), name=name)
@@ -96,6 +98,8 @@ def _missing(call: Call, name: str) -> Code:
         return Code.INVALID_TOPIC_EXCEPTION
     # Before version 4 a client had no say in it.
     allowed = call.version < 4 or call.request.allow_auto_topic_creation
+    if name in call.cluster.topics:
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
     if not allowed or call.cluster.configs["auto.create.topics.enable"] != "true":
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     try:
@@ -105,8 +109,8 @@ def _missing(call: Call, name: str) -> Code:
     return Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def _known(call: Call, topic: Topic) -> MetadataResponseTopic:
-    code, alive = call.refused(topic.name), call.cluster.alive
+async def _known(call: Call, topic: TopicView) -> MetadataResponseTopic:
+    code, alive = call.refused(topic.name), call.cluster.view(call.broker.node_id).alive
     return MetadataResponseTopic(
         error_code=code,
         name=topic.name,
@@ -118,7 +122,7 @@ async def _known(call: Call, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _partition(partition: Partition, alive: Container[int]) -> MetadataResponsePartition:
+def _partition(partition: PartitionView, alive: Container[int]) -> MetadataResponsePartition:
     missing = partition.leader == NO_LEADER
     return MetadataResponsePartition(
         error_code=Code.LEADER_NOT_AVAILABLE if missing else Code.NONE,

@@ -1,0 +1,278 @@
+"""A seeded workload in which logs do not last: topics are recreated and the cluster is wiped.
+
+Two producers, with or without idempotence, write while metadata goes stale, responses are lost,
+topics come back with fewer and more partitions, and the cluster is replaced by an empty one that
+gives the same producer ids to other producers. A log that goes away is read at that moment: a
+record that was in it counts as delivered there. The invariants, with the letters of `ledger`:
+
+    A  what was acknowledged is in a log, at the acknowledged offset; with idempotence, no record
+       is in one log twice
+    B  with idempotence, the records of one producer and partition are in order in each log;
+       requests that name topics by their names (Produce before 13) cannot promise that, as a
+       recreated topic takes any sequence first
+    C  every record is whole, and in the topic and partition that it was meant for
+    D  no call lasts longer than its deadline
+    E  after the healing, everything gets its outcome, and what is sent then is acknowledged
+
+``python tests/harness/incarnations.py SEED`` runs one and prints what came of it.
+"""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import seeded
+from driver import Writer, places
+from ledger import BrokenInvariantError, Ledger, Payload
+from seeded import RECOVERY_S, TOPICS, Outcome, choice_of
+
+from aiokclient import Producer
+from aiokclient.errors import (
+    InvalidProducerEpochError,
+    OutOfOrderSequenceError,
+    UnknownProducerIdError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.record.batch import RecordBatch
+from aiokclient.testing import Simulation
+
+MAX_BLOCK_MS = 20_000
+MOST_WIPES = 2
+
+
+def run(seed: int) -> Outcome:
+    """Run one seed; raises what broke, with the seed in a note."""
+    simulation = Simulation(seed, limit_s=3600)
+    return simulation.run(Workload().main)
+
+
+class Logs:
+    """What is and was in the logs of the topics."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._gone: list[Ledger] = []
+        self.in_order = True
+
+    def keep(self, records: list[Any]) -> None:
+        """These records make up one topic, which goes away now."""
+        log = Ledger(exactly_once=self._ledger.exactly_once, sent=self._ledger.sent)
+        log.consume_all(records)
+        self._gone.append(log)
+
+    def check(self) -> None:
+        """Raise BrokenInvariantError for what breaks A, B or C."""
+        where: dict[Payload, set[int]] = {}
+        for log in self._gone:
+            log.check(settled=False, in_order=self.in_order)
+            for records in log.read.values():
+                for offset, payload in records.items():
+                    where.setdefault(payload, set()).add(offset)
+        acknowledged = self._ledger.acknowledged
+        wrong = [
+            (payload, offset, where.get(payload))
+            for payload, offset in acknowledged.items()
+            if payload not in where or (offset >= 0 and offset not in where[payload])
+        ]
+        if wrong:
+            text = f"A: acknowledged and in no log there: {len(wrong)}, {wrong[:5]}"
+            raise BrokenInvariantError(text)
+
+
+class Workload(seeded.Workload):
+    """One run of two producers and a cluster that does not last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wipes = 0
+        self.changing: set[str] = set()
+        self.others = 0
+
+    async def main(self, sim: Simulation) -> Outcome:
+        self.sim = sim
+        choose = sim.rng.choice
+        self.idempotent = choice_of(choose, True, True, False)
+        self.produce_version = choice_of(choose, 13, 13, 12, 9)
+        self.ledger = Ledger(exactly_once=self.idempotent)
+        self.logs = Logs(self.ledger)
+        self.logs.in_order = self.produce_version >= 13
+        brokers = choice_of(choose, 1, 3, 3)
+        async with sim.cluster(brokers=brokers, topics=TOPICS) as self.cluster:
+            self.limit_versions()
+            await self.with_clients()
+            await asyncio.sleep(1)
+            self.check_leaks()
+            for topic in self.cluster.topics:
+                self.logs.keep(self.cluster.records(topic))
+        self.logs.check()
+        now, made = sim.loop.time(), sim.network.connections_made
+        failures = Counter(error.split("(")[0] for error in self.ledger.failed.values())
+        account = f"{self.ledger.summary()} {self.idempotent} {dict(failures)}"
+        return Outcome(sim.seed, sim.trace, account, round(now, 6), made, self.faults)
+
+    def limit_versions(self) -> None:
+        self.cluster.limit_versions({ApiKey.PRODUCE: (3, self.produce_version)})
+
+    async def with_clients(self) -> None:
+        async with AsyncExitStack() as stack:
+            producers = [await stack.enter_async_context(self.producer(n)) for n in range(2)]
+            pause = self.sim.rng.choice([0.03, 0.1])
+            writers = [
+                Writer(p, self.ledger, places(TOPICS), number=n, pause=pause, size=80)
+                for n, p in enumerate(producers)
+            ]
+            async with asyncio.TaskGroup() as group:
+                for writer in writers:
+                    group.create_task(writer.run())
+                await self.break_things()
+                for writer in writers:
+                    writer.stopped = True
+            self.heal()
+            for producer in producers:
+                await self.bounded("flush", RECOVERY_S, producer.flush())
+            await self.write_once_more(producers)
+
+    async def write_once_more(self, producers: list[Producer[Any, Any]]) -> None:
+        failed = len(self.ledger.failed)
+        for number, producer in enumerate(producers):
+            # Partitions that came back are known after the next update.
+            await producer._cluster.updater.refresh(list(TOPICS), timeout=RECOVERY_S, at_once=True)
+            writer = Writer(producer, self.ledger, places(TOPICS), number=number, size=80)
+            await writer.run(2 * len(places(TOPICS)))
+            await self.bounded("flush", RECOVERY_S, producer.flush())
+        if len(self.ledger.failed) > failed:
+            last = list(self.ledger.failed.items())[failed:]
+            raise BrokenInvariantError(f"E: not acknowledged after the healing: {last[:5]}")
+
+    @asynccontextmanager
+    async def producer(self, number: int) -> AsyncIterator[Producer[Any, Any]]:
+        choose = self.sim.rng.choice
+        producer = Producer[Any, Any](
+            **self.options(),
+            client_id=f"producer-{number}",
+            enable_idempotence=self.idempotent,
+            linger_ms=choice_of(choose, 0, 5, 100),
+            batch_size=choice_of(choose, 250, 1_000, 16_384),
+            delivery_timeout_ms=seeded.DELIVERY_TIMEOUT_MS,
+            max_block_ms=MAX_BLOCK_MS,
+        )
+        await self.bounded("start", 60, producer.start())
+        try:
+            yield producer
+        finally:
+            await self.bounded("close", 5, producer.close(5))
+
+    # The faults.
+
+    def kinds(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        kinds = [
+            self.cut_connections,
+            self.bad_weather,
+            self.partition_network,
+            self.stop_broker,
+            self.pause_broker,
+            self.move_leaders,
+            self.lose_answers,
+            self.lose_answers,
+            self.slow_answers,
+            self.stale_metadata,
+            self.stale_metadata,
+            self.recreate_topic,
+            self.recreate_topic,
+            self.wipe_cluster,
+        ]
+        return [*kinds, self.refuse_sequences] if self.idempotent else kinds
+
+    def heal(self) -> None:
+        super().heal()
+        self.limit_versions()
+        for topic, partitions in TOPICS.items():
+            if topic not in self.cluster.topics:
+                self.cluster.create_topic(topic, partitions)
+            self.cluster.add_partitions(topic, partitions)
+
+    async def move_leaders(self) -> None:
+        for topic, partition in places(self.cluster.topics):
+            with contextlib.suppress(ValueError):  # it is gone, or the broker is down
+                in_sync = self.cluster.isr(topic, partition)
+                leader = self.cluster.leader(topic, partition)
+                if others := [broker for broker in in_sync if broker != leader]:
+                    self.cluster.move_leader(topic, partition, to=self.sim.rng.choice(others))
+            await self.a_while(0.3)
+
+    async def lose_answers(self) -> None:
+        times = self.sim.rng.randint(1, 4)
+        with self.cluster.drop(ApiKey.PRODUCE, when="after", times=times):
+            await self.a_while(4)
+
+    async def stale_metadata(self) -> None:
+        """One broker, or all but one, do not learn of what changes."""
+        brokers = list(self.cluster.brokers)
+        self.sim.rng.shuffle(brokers)
+        count = self.sim.rng.choice([1, 1, max(1, len(brokers) - 1)])
+        with contextlib.ExitStack() as stack:
+            for broker in brokers[:count]:
+                stack.enter_context(self.cluster.hold_metadata(broker))
+            await self.a_while(5)
+
+    async def refuse_sequences(self) -> None:
+        errors = [OutOfOrderSequenceError, UnknownProducerIdError, InvalidProducerEpochError]
+        error, times = self.sim.rng.choice(errors), self.sim.rng.randint(1, 4)
+        with self.cluster.fail(ApiKey.PRODUCE, error, times=times, where=self.is_new):
+            await self.a_while(2)
+
+    def is_new(self, request: Any) -> bool:
+        """Whether no batch of a produce request was written before; then a refusal is no lie."""
+        state = self.cluster._state
+        for data in request.topic_data:
+            topic = state.topics_by_id.get(data.topic_id) or state.topics.get(data.name)
+            for part in data.partition_data:
+                found = None if topic is None else topic.partition(part.index)
+                batch = RecordBatch(part.records)
+                if found is not None and found.log.producers.duplicate(batch) is not None:
+                    return False
+        return True
+
+    async def recreate_topic(self) -> None:
+        topic = self.sim.rng.choice(list(TOPICS))
+        if topic in self.changing or topic not in self.cluster.topics:
+            return
+        self.changing.add(topic)
+        self.logs.keep(self.cluster.records(topic))
+        self.cluster.delete_topic(topic)
+        if self.sim.rng.random() < 0.5:
+            await self.a_while(2)
+        if topic not in self.cluster.topics:
+            self.cluster.create_topic(topic, self.sim.rng.randint(1, 4))
+        self.changing.discard(topic)
+
+    async def wipe_cluster(self) -> None:
+        if self.wipes == MOST_WIPES:
+            return
+        self.wipes += 1
+        for topic in self.cluster.topics:
+            self.logs.keep(self.cluster.records(topic))
+        topics = TOPICS if self.sim.rng.random() < 0.7 else {}
+        self.cluster.wipe(topics, same_id=self.sim.rng.random() < 0.5)
+        if not topics:
+            await self.a_while(2)
+        for topic, partitions in TOPICS.items():
+            if topic not in self.cluster.topics:
+                self.cluster.create_topic(topic, partitions)
+        # The new cluster gives the first ids again.
+        self.others += 2
+        async with AsyncExitStack() as stack:
+            for number in (8 + self.others, 9 + self.others):
+                producer = await stack.enter_async_context(self.producer(number))
+                writer = Writer(producer, self.ledger, places(TOPICS), number=number, size=80)
+                writer.pause = 0.05
+                await writer.run(60)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(int(sys.argv[1]))) + "\n")
