@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
+from aiokclient.log import ClientLog
+
 __all__ = ["LimitedLog"]
 
 EVERY_S: Final = 30.0
@@ -30,7 +32,11 @@ class LimitedLog:
     """
 
     def __init__(
-        self, logger: logging.Logger, time: Callable[[], float], *, every_s: float = EVERY_S
+        self,
+        logger: logging.Logger | ClientLog,
+        time: Callable[[], float],
+        *,
+        every_s: float = EVERY_S,
     ) -> None:
         self._logger = logger
         self._time = time

@@ -9,7 +9,6 @@ to be something that waiting will not mend.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from aiokclient.errors import (
     KafkaError,
     error_for,
 )
+from aiokclient.log import ClientLog
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.transport import Connector
 from aiokclient.policy import Backoff, Decision, Scope, decide
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
 __all__ = ["Bootstrap", "servers_of", "within"]
-
-logger = logging.getLogger("aiokclient")
 
 STAGGER_S = 1.0
 
@@ -46,6 +44,7 @@ class Bootstrap:
         self._config = config
         self._clock = clock
         self._pools = pools
+        self._log = ClientLog("aiokclient", config.client_id)
         self._outcomes: dict[str, KafkaError] = {}
         self._hopeless: dict[str, KafkaError] = {}
         self._answer: MetadataResponse | None = None
@@ -120,7 +119,13 @@ class Bootstrap:
         again = action.decision in (Decision.RETRY, Decision.REFRESH_AND_RETRY)
         if place not in self._outcomes:
             rest = f"trying for {left:.1f} s more" if again else "not tried again"
-            logger.warning("bootstrap server %s: %s; %s", place, error.message or error, rest)
+            self._log.warning(
+                "Bootstrap server %s: %s; %s",
+                place,
+                error.message or error,
+                rest,
+                extra={"event": "bootstrap_failed", "address": place},
+            )
         self._outcomes[place] = error
         self._moved.set()
         self._moved = anyio.Event()

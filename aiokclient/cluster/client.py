@@ -32,6 +32,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
@@ -78,7 +79,7 @@ class ClusterClient:
         )
         self.metrics = Metrics()
         self._traffic = Traffic(self.metrics, config.client_id)
-        self.supervisor = Supervisor(config.client_id)
+        self.supervisor = Supervisor("client", self.log(""))
         self.updater = MetadataUpdater(config, self.clock, self._fetch_or_bootstrap)
         self.coordinators = CoordinatorLocator(
             self._connect_any, self.updater.learn, config.request_timeout_ms / 1000
@@ -237,6 +238,11 @@ class ClusterClient:
     def metadata(self) -> ClusterMetadata:
         """The current snapshot, immutable."""
         return self.updater.snapshot
+
+    def log(self, part: str, group_id: str | None = None) -> ClientLog:
+        """Return the log `aiokclient.<part>`, whose lines name this client and the group."""
+        name = f"aiokclient.{part}" if part else "aiokclient"
+        return ClientLog(name, self.config.client_id, group_id)
 
     # -- requests ---------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from aiokclient.errors import (
     WrongLoopError,
     WrongThreadError,
 )
+from aiokclient.log import ClientLog
 from aiokclient.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -110,7 +111,10 @@ class Lifecycle:
         self._config = config
         self._client = client
         self._own_cluster: ClusterClient | None = None
-        self._supervisor = Supervisor(f"{type(self).__name__.lower()} {config.client_id}")
+        self._supervisor = Supervisor(
+            type(self).__name__,
+            ClientLog("aiokclient", config.client_id, getattr(config, "group_id", None)),
+        )
         self._state = State.NEW
         self._usable = False
         self._failure: BaseException | None = None

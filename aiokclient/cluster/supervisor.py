@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -21,21 +20,21 @@ import anyio
 
 from aiokclient.background import Callbacks, new_task
 from aiokclient.errors import ClosedError
+from aiokclient.log import ClientLog
 
 __all__ = ["Supervisor"]
 
 STOP_S = 2.0
 """Seconds that cancelled tasks may take to end before they are abandoned, and named in the log."""
 
-logger = logging.getLogger("aiokclient")
-
 
 class Supervisor:
     """Between `start` and `stop` it runs what `spawn` gives it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, log: ClientLog | None = None) -> None:
         self.failure: BaseException | None = None
         self._name = name
+        self._log = ClientLog("aiokclient", name) if log is None else log
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.Context()
         self._stopping = False
@@ -76,7 +75,12 @@ class Supervisor:
             self._loop = None
         if pending:
             names = ", ".join(self._tasks[task] for task in waited if task in pending)
-            logger.error("%s: tasks that do not end when cancelled: %s", self._name, names)
+            self._log.error(
+                "%s: tasks that do not end when cancelled: %s",
+                self._name,
+                names,
+                extra={"event": "task_hangs"},
+            )
 
     def spawn(
         self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
@@ -129,7 +133,13 @@ class Supervisor:
 
     def fail(self, error: Exception, name: str) -> None:
         """Take note that a background task or a callback has died of `error`. Synchronous."""
-        logger.error("%s: the task %r died", self._name, name, exc_info=error)
+        self._log.error(
+            "%s: the task %r died",
+            self._name,
+            name,
+            exc_info=error,
+            extra={"event": "task_died", "task": name},
+        )
         if self.failure is None:
             self.failure = error
             for callback in list(self._on_failure):

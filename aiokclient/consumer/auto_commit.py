@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AutoCommit"]
 
-logger = logging.getLogger("aiokclient.consumer")
-
 SHORTEST_S = 0.01
 
 
@@ -42,7 +40,7 @@ class AutoCommit:
         commits: Commits,
         time: Callable[[], float],
     ) -> None:
-        self._log = LimitedLog(logger, time)
+        self._log = LimitedLog(subscription.client_log, time)
         self.enabled = config.enable_auto_commit
         self._subscription = subscription
         self._commits = commits
@@ -57,11 +55,14 @@ class AutoCommit:
                 # What fails is tried again the next time, with what is processed by then.
                 refused = await self.commit(states, self._interval_s, attempts=1)
             except KafkaError as failure:
-                self._log.write(logging.INFO, "automatic commit", "automatic commit: %s", failure)
+                text, extra = "An automatic commit failed: %s", {"event": "automatic_commit_failed"}
+                self._log.write(logging.INFO, "automatic commit", text, failure, extra=extra)
             else:
                 for tp, error in list(refused.items())[:1]:
-                    text = "automatic commit of %s: %s"
-                    self._log.write(_gravity(error), (tp, type(error)), text, tp, error)
+                    text = "An automatic commit of %s failed: %s"
+                    extra = {"event": "automatic_commit_failed", "topic": tp.topic}
+                    key = (tp, type(error))
+                    self._log.write(_gravity(error), key, text, tp, error, extra=extra)
 
     async def commit(
         self, states: Iterable[PartitionState], timeout: float, *, attempts: float = math.inf

@@ -47,8 +47,6 @@ __all__ = ["ClassicMembership"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger("aiokclient.consumer")
-
 LOOK_S: Final = 3.0
 """How long a rebalance waits for fresh metadata before it goes by what is known."""
 AT_ONCE: Final = 10_000
@@ -93,7 +91,9 @@ class ClassicMembership:
             confirmed_changed=lambda confirmed: parts.changed(),
         )
         self._watch = TopicWatch(parts.cluster, parts.topics, self._changed, parts.callbacks)
-        self._log = LimitedLog(logger, parts.cluster.clock.monotonic)
+        self._log = LimitedLog(
+            parts.cluster.log("consumer", config.group_id), parts.cluster.clock.monotonic
+        )
         self._owned_in = -1
         self._ready = False
         self._engine.pause("nothing is subscribed to")
@@ -276,8 +276,8 @@ class ClassicMembership:
         """Nothing is this member's any more."""
         self._parts.changed()
         if owned := self._reconciler.owned():
-            text, group_id = "group %s: all is lost: %s", self._engine.settings.group_id
-            self._log.write(logging.WARNING, ("lost", reason), text, group_id, reason)
+            text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
+            self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
             await self._reconciler.lose(owned)
 
     # -- steps
@@ -294,7 +294,8 @@ class ClassicMembership:
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
         except KafkaError as error:
-            self._log.write(logging.INFO, "look", "a rebalance goes by older metadata: %s", error)
+            text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
+            self._log.write(logging.INFO, "look", text, error, extra=extra)
 
 
 def assignment_with(given: MemberAssignment, wanted: orders.Orders) -> bytes:

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Commits"]
 
-logger = logging.getLogger("aiokclient.consumer")
-
 AWAITED = frozenset({RebalanceInProgressError.code})
 """Codes that the coordinator goes on answering until this member has joined again."""
 
@@ -124,7 +122,7 @@ class Commits:
         self._joins = joins
         self._in_listener = in_listener
         self.lost = LostRecords(subscription.partitions)
-        self._log = LimitedLog(logger, cluster.clock.monotonic)
+        self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
         self._tickets = 0
         self._stored: dict[TopicPartition, int] = {}
@@ -381,8 +379,9 @@ class Commits:
             try:
                 await self._cluster.updater.refresh(unknown, timeout=self._request_s)
             except KafkaError as error:
-                text, names = "the topics %s are not known: %s", ", ".join(unknown)
-                self._log.write(logging.INFO, ("topics", names), text, names, error)
+                text, names = "The topics %s are not known: %s", ", ".join(unknown)
+                extra = {"event": "metadata_outdated"}
+                self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)
 
     def _judge(
         self, tp: TopicPartition, error: KafkaError, scope: Scope, attempt: int, remaining: float

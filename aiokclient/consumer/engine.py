@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable
 
@@ -29,8 +28,6 @@ from aiokclient.limited_log import LimitedLog
 from aiokclient.types import TopicPartition
 
 __all__ = ["Engine"]
-
-logger = logging.getLogger("aiokclient.consumer")
 
 SETTLE_S = 3.0
 """How long a start waits for positions that brokers do not tell."""
@@ -61,7 +58,8 @@ class Engine:
         self._died = died
         self._over: ClosedError | None = None
         subscription.metrics = cluster.metrics
-        subscription.log = LimitedLog(logger, cluster.clock.monotonic)
+        subscription.client_log = cluster.log("consumer", config.group_id)
+        subscription.log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         arrived = Signal()
         self.moved = Signal()
         """Set when partitions or positions have changed."""

@@ -112,6 +112,7 @@ class Fetchers:
                 ("new leader", state.tp),
                 "%s has a new leader: its position is validated",
                 state.tp,
+                extra={"event": "leader_changed", "topic": state.tp.topic},
             )
 
     def changed(self) -> None:
@@ -277,7 +278,8 @@ class Fetchers:
         if node_id != state.leader:
             self._rest_replica(state, now)
         action = self.decide(error, state.attempts)
-        state.back_off(now + (action.delay_s or self.longest_backoff_s), error)
+        until = now + (action.delay_s or self.longest_backoff_s)
+        self._subscription.back_off(state, until, error)
         if action.decision is Decision.REFRESH_AND_RETRY:
             self.cluster.updater.request_update([state.tp.topic], reason=str(error))
         elif action.decision is not Decision.RETRY:

@@ -7,7 +7,6 @@ those that there are.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.subscription import SubscriptionState
 
 __all__ = ["MEMBERSHIPS", "Grouped"]
-
-logger = logging.getLogger("aiokclient.consumer")
 
 MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {
     "classic": ClassicMembership,
@@ -123,7 +120,7 @@ class Grouped:
         )
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
         self._poll_watch = PollWatch(reader.turnstile, in_hand, interval_s, self._overdue)
-        self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id)
+        self._loop_watch = LoopWatch(cluster, self.commits.group_id)
         self._cluster = cluster
 
     def _report(self, error: Exception) -> None:
@@ -218,7 +215,11 @@ class Grouped:
             return  # What is assigned by hand is nobody else's to wait for.
         self._left_behind = True
         self.commits.renamed.set()  # A commit must not wait for a membership that waits for it.
-        logger.error("%s: the consumer leaves its group until it is asked for records", text)
+        self._subscription.client_log.error(
+            "%s: the consumer leaves its group until it is asked for records",
+            text,
+            extra={"event": "poll_interval_exceeded"},
+        )
         self.membership.left_behind(text)
         if self._reader.turnstile.is_asked():
             # One of many handlers is late, and the program waits for records meanwhile.

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kip848Membership"]
 
-logger = logging.getLogger("aiokclient.consumer")
-
 FAREWELLS = 3
 """So many attempts are made to tell the coordinator that the member leaves."""
 
@@ -103,7 +101,8 @@ class Kip848Membership:
         self._usual_s = self._interval_s = config.heartbeat_interval_ms / 1000
         self._early = 0
         """Heartbeats in a row that had something to say."""
-        self._log = LimitedLog(logger, self._clock.monotonic)
+        self._plain_log = cluster.log("consumer", config.group_id)
+        self._log = LimitedLog(self._plain_log, self._clock.monotonic)
         self._answered_at = -math.inf
         self._due = self._not_before = -math.inf
         self._told_at = -math.inf
@@ -158,12 +157,15 @@ class Kip848Membership:
 
     def rejoin(self, reason: str) -> None:
         """Does nothing: brokers assign anew by themselves whenever there is cause."""
-        logger.debug("group %s: nothing to rejoin for under KIP-848: %s", self._group_id, reason)
+        self._plain_log.debug(
+            "No need to rejoin under KIP-848: %s", reason, extra={"event": "group_state"}
+        )
 
     def _apply(self, event: Event) -> None:
         before, self.state = self.state, after(self.state, event)
         if self.state is not before:
-            logger.debug("group %s: %s by %s", self._group_id, self.state.name, event.name)
+            names, extra = (self.state.name, event.name), {"event": "group_state"}
+            self._plain_log.debug("The member is %s after %s", *names, extra=extra)
         if before in BEATING and self.state not in BEATING:
             self._end()
         self._wake.set()
@@ -260,9 +262,10 @@ class Kip848Membership:
     def _interval(self, wanted_ms: int) -> float:
         """Return the seconds between two heartbeats: what the coordinator wants, within reason."""
         if wanted_ms <= 0:
-            text = "group %s: the coordinator asks for a heartbeat every %d ms. Using %.1f s"
+            text = "The coordinator asks for a heartbeat every %d ms. Using %.1f s."
+            extra = {"event": "group_interval_refused"}
             self._log.write(
-                logging.WARNING, "interval", text, self._group_id, wanted_ms, self._usual_s
+                logging.WARNING, "interval", text, wanted_ms, self._usual_s, extra=extra
             )
             return self._usual_s
         return max(min(wanted_ms / 1000, self._session_s * PATIENCE), SHORTEST_S)
@@ -274,8 +277,8 @@ class Kip848Membership:
         if event is None and action.decision is Decision.RECOVER:
             event = Event.FENCED
         if event is Event.FENCED:
-            text = "group %s: the membership is over: %s"
-            self._log.write(logging.INFO, ("over", error.code), text, self._group_id, error)
+            text, extra = "The membership ended: %s", {"event": "group_left"}
+            self._log.write(logging.INFO, ("over", error.code), text, error, extra=extra)
             self._apply(event)
         elif isinstance(error, AuthorizationError):
             # It may be granted yet; until then the program is told at every request.
@@ -301,7 +304,8 @@ class Kip848Membership:
                 action = self._link.failed(error)
                 if error.code in CODES or not action.again:
                     # The coordinator finds out by itself when the session is over.
-                    logger.info("group %s: could not leave: %s", self._group_id, error)
+                    extra = {"event": "group_leave_failed"}
+                    self._plain_log.info("Could not leave the group: %s", error, extra=extra)
                     break
                 await asyncio.sleep(action.delay_s)
 
@@ -321,7 +325,8 @@ class Kip848Membership:
                 async with self._parting:
                     pass  # `run` may be saying it.
         except TimeoutError:
-            logger.info("group %s: could not leave within %.1f s", self._group_id, timeout)
+            extra = {"event": "group_leave_failed"}
+            self._plain_log.info("Could not leave within %.1f s", timeout, extra=extra)
 
     async def _learn_session(self) -> None:
         """At the start, before it joins again and, if it is told, now and then: it may change."""

@@ -7,7 +7,6 @@ appeared since.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownTopics", "matching"]
 
-logger = logging.getLogger("aiokclient.consumer")
-
 AGAIN = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
@@ -43,6 +40,7 @@ class KnownTopics:
         self._cluster = cluster
         self._config = config
         self._report = report
+        self._log = cluster.log("consumer", config.group_id)
         self._base: dict[str, tuple[UUID, int]] = {}
         self.current = Subscription()
         """The subscription that `begin` was called with last."""
@@ -69,7 +67,11 @@ class KnownTopics:
         }
         for topic in subscription.topics:
             if topic not in self._base:
-                logger.warning("Topic %s is not there; it is read as soon as it is", topic)
+                self._log.warning(
+                    "The topic %s does not exist. It is read as soon as it does.",
+                    topic,
+                    extra={"event": "topic_missing", "topic": topic},
+                )
         self.read = True
 
     def matching(self, metadata: ClusterMetadata) -> list[str]:

@@ -147,7 +147,8 @@ class Locator:
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         clock = self._cluster.clock
         action = decide(error, scope, state.attempts, math.inf, clock.rng, self._backoff)
-        state.back_off(clock.monotonic() + (action.delay_s or self._longest_backoff_s), error)
+        until = clock.monotonic() + (action.delay_s or self._longest_backoff_s)
+        self._subscription.back_off(state, until, error)
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic], reason=str(error))
         elif action.decision is not Decision.RETRY:

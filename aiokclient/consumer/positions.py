@@ -16,7 +16,6 @@ void when its answer comes.
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from collections import OrderedDict
@@ -31,8 +30,6 @@ from aiokclient.policy import Backoff
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase", "Withheld"]
-
-logger = logging.getLogger("aiokclient.consumer")
 
 NO_EPOCH: Final = -1
 LASTING: Final = 4
@@ -288,14 +285,18 @@ class PartitionState:
         self.held = False
         self.withheld = Withheld.NOTHING
 
-    def back_off(self, until: float, trouble: KafkaError | None = None) -> None:
-        """Asks for nothing of this partition until then. Refusal after refusal is told once."""
+    def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:
+        """Ask for nothing of this partition until then; return whether the trouble now lasts.
+
+        That is so once, of many refusals in a row.
+        """
         self.attempts += 1
         self.retry_at = until
         self.trouble = trouble
-        if trouble is not None and self.attempts == LASTING and until > self.told_until:
-            self.told_until = until + TOLD_EVERY_S
-            logger.warning("%s cannot be read, and is tried again and again: %s", self.tp, trouble)
+        if trouble is None or self.attempts != LASTING or until <= self.told_until:
+            return False
+        self.told_until = until + TOLD_EVERY_S
+        return True
 
     def lost(self, now: float, backoff: Backoff, rng: random.Random) -> None:
         """Ask for nothing for a while if the position is lost again and again."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Rebalancer"]
 
-logger = logging.getLogger("aiokclient.consumer")
-
 
 class Rebalancer:
     """The `Reconciler` of a consumer.
@@ -69,7 +67,7 @@ class Rebalancer:
         self._released = released
         self._report = report
         self._overdue = overdue
-        self._log = LimitedLog(logger, cluster.clock.monotonic)
+        self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
         self._bound = math.inf
         self._closed = False
@@ -161,7 +159,9 @@ class Rebalancer:
 
     def _say(self, how: str, tps: Sequence[TopicPartition]) -> None:
         named = _named(tps)
-        self._log.write(logging.INFO, (how, named), "%s: %s", how, named)
+        event = f"partitions_{how}"
+        text = "Partitions were %s: %s"
+        self._log.write(logging.INFO, (how, named), text, how, named, extra={"event": event})
 
     def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
         owned = dict.fromkeys(self.owned())
@@ -188,16 +188,18 @@ class Rebalancer:
         try:
             refused = await self._auto_commit.commit(states, timeout)
         except KafkaError as failure:
-            text = "what is processed could not be committed: %s"
-            self._log.write(logging.WARNING, ("commit", type(failure)), text, failure)
+            text = "Processed records could not be committed: %s"
+            key, extra = ("commit", type(failure)), {"event": "commit_failed"}
+            self._log.write(logging.WARNING, key, text, failure, extra=extra)
             return False
         verdicts = [self._is_member(tp, error) for tp, error in refused.items()]
         return all(verdicts)
 
     def _is_member(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Whether this is still a member, for all that a refused commit tells."""
-        text = "what is processed of %s could not be committed: %s"
-        self._log.write(logging.WARNING, ("commit", tp, type(error)), text, tp, error)
+        text = "Processed records of %s could not be committed: %s"
+        key, extra = ("commit", tp, type(error)), {"event": "commit_failed", "topic": tp.topic}
+        self._log.write(logging.WARNING, key, text, tp, error, extra=extra)
         action = decide(error, Scope.OFFSET_COMMIT, 0, 1.0, self._cluster.clock.rng)
         if action.decision is Decision.FAIL:
             self._report(error)

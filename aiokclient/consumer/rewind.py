@@ -16,7 +16,6 @@ note names all of them.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.subscription import SubscriptionState
 
 __all__ = ["Rewinds"]
-
-logger = logging.getLogger("aiokclient.consumer")
 
 LOOK: Final = Backoff(0.05, 1.0)
 """How often the member that ordered it looks whether it is done."""
@@ -195,7 +192,10 @@ class Rewinds:
         try:
             stored = (await self._commits.fetch([state.tp], self._patience_s))[state.tp]
         except KafkaError as error:
-            logger.warning("%s cannot be rewound: %s", state.tp, error)
+            extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
+            self._subscription.client_log.warning(
+                "%s cannot be rewound: %s", state.tp, error, extra=extra
+            )
             return False
         if stored is not None and not state.note:
             state.note = orders.note_in(stored.metadata)
@@ -208,7 +208,9 @@ class Rewinds:
         due = self._due[state]
         latest = sorted(due)
         offset = due[latest[-1]]
-        logger.warning("%s goes back to %d: the group is rewound", state.tp, offset)
+        extra = {"event": "group_rewound", "topic": state.tp.topic}
+        text = "%s goes back to %d: the group is rewound."
+        self._subscription.client_log.warning(text, state.tp, offset, extra=extra)
         self._subscription.seek(state.tp, offset, NO_EPOCH)
         state.withheld &= ~Withheld.START
         for order in latest:
@@ -223,7 +225,9 @@ class Rewinds:
             try:
                 return await self._commits.commit({state.tp: offset}, self._patience_s)
             except KafkaError as error:
-                logger.warning("%s is rewound, which was not committed: %s", state.tp, error)
+                extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
+                text = "%s is rewound, but the new position was not committed: %s"
+                self._subscription.client_log.warning(text, state.tp, error, extra=extra)
                 action = decide(error, Scope.OFFSET_COMMIT, 0, 1.0, rng)
                 if action.decision is Decision.FAIL or not self._is_ours(state):
                     return

@@ -19,7 +19,6 @@ that came later.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
 
 __all__ = ["Starts", "first_commit", "speaks_for"]
-
-logger = logging.getLogger("aiokclient.consumer")
 
 FIRST: Final = f"{OWN}first of "
 """What the metadata of a first commit begins with; the number of partitions follows."""
@@ -192,7 +189,8 @@ class Starts:
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         clock = self._cluster.clock
         action = decide(error, scope, state.attempts, math.inf, clock.rng, self._backoff)
-        state.back_off(clock.monotonic() + (action.delay_s or self._longest_s), error)
+        until = clock.monotonic() + (action.delay_s or self._longest_s)
+        self._subscription.back_off(state, until, error)
         if action.decision is Decision.FAIL:
             self._report(error)
 

@@ -21,14 +21,13 @@ from aiokclient.cluster.health import some
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.positions import NO_EPOCH, PartitionState, Withheld
 from aiokclient.consumer.resets import NONE, Reset
-from aiokclient.errors import IllegalStateError, NoOffsetError
+from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
 from aiokclient.limited_log import LimitedLog
+from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Subscription", "SubscriptionState"]
-
-logger = logging.getLogger("aiokclient.consumer")
 
 
 class Subscription:
@@ -70,7 +69,8 @@ class SubscriptionState:
         self.part_known: Callable[[], bool] = lambda: True
         """Whether what is subscribed has become partitions: not amid a rebalance, say."""
         self.metrics = Metrics()
-        self.log = LimitedLog(logger, time.monotonic)
+        self.client_log = ClientLog("aiokclient.consumer", "aiokclient")
+        self.log = LimitedLog(self.client_log, time.monotonic)
         self.subscription = Subscription()
         self.listener: Any = None
         """The listener of the last `subscribe`; an end of the subscription is told to it, too."""
@@ -286,10 +286,21 @@ class SubscriptionState:
             state.tp,
             reason,
             reset.name,
+            extra={"event": "position_reset", "topic": state.tp.topic},
         )
         self.metrics.counter("consumer.position.resets", topic=state.tp.topic).add()
         self._begin(state, reset)
         self.changed()
+
+    def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
+        """Ask for nothing of the partition until then; trouble that lasts is logged once."""
+        if state.back_off(until, trouble):
+            self.client_log.warning(
+                "%s cannot be read; it is tried again and again: %s",
+                state.tp,
+                trouble,
+                extra={"event": "partition_unreadable", "topic": state.tp.topic},
+            )
 
     def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
         """Goes back to where the log was cut: the records from there on are new (KIP-320)."""
@@ -301,6 +312,7 @@ class SubscriptionState:
             state.tp,
             state.position,
             end_offset,
+            extra={"event": "log_truncated", "topic": state.tp.topic},
         )
         self.metrics.counter("consumer.truncations", topic=state.tp.topic).add()
         state.located_at(end_offset, epoch)

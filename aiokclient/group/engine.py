@@ -9,7 +9,6 @@ what the two requests are about, `link` how they travel.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
 
 __all__ = ["GroupEngine"]
-
-logger = logging.getLogger("aiokclient.group")
 
 ID_S = 5.0
 """So long a member that is to leave waits for the id that it has just asked for. Brokers give it at
@@ -71,6 +68,7 @@ class GroupEngine:
         self.rebalance_deadline = math.inf
         """Until when, on the loop's clock, `before_rejoin` has to be done."""
         self._cluster = cluster
+        self._log = cluster.log("group", settings.group_id)
         self._handler = handler
         self._report = report
         self._heart = Heart(
@@ -228,7 +226,13 @@ class GroupEngine:
         if asyncio.get_running_loop().time() >= self._synced_at + STEADY_S:
             self._attempt = self._repeated = 0
             self._synced_at = math.inf
-        logger.debug("group %s: %s, %s -> %s", self._id, event.value, before.value, row.state.value)
+        self._log.debug(
+            "%s: %s -> %s",
+            event.value,
+            before.value,
+            row.state.value,
+            extra={"event": "group_state"},
+        )
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
             self._leaver = self._member
             self._rendezvous.be(self._rendezvous.nobody)

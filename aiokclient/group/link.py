@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Link"]
 
-logger = logging.getLogger("aiokclient.group")
-
 RESYNC = "group.resync"
 """The feature by which the embedded cluster says so; Kafka has none."""
 
@@ -44,7 +42,7 @@ class Link:
         self._owner = owner
         self._target = Coordinator("group", settings.group_id)
         self._request_s = cluster.config.request_timeout_ms / 1000
-        self._log = LimitedLog(logger, cluster.clock.monotonic)
+        self._log = LimitedLog(cluster.log("group", settings.group_id), cluster.clock.monotonic)
 
     async def join(self, request: Any) -> Any:
         """Return the response to JoinGroup, for which the coordinator may wait a whole rebalance.
@@ -128,8 +126,8 @@ class Link:
                 continue
             except KafkaError as error:
                 # The coordinator finds out by itself when the session is over.
-                text, group_id = "group %s: could not leave: %s", self._settings.group_id
-                self._log.write(logging.INFO, "leave", text, group_id, error)
+                text, extra = "Could not leave the group: %s", {"event": "group_leave_failed"}
+                self._log.write(logging.INFO, "leave", text, error, extra=extra)
                 return
 
     def end_parking(self) -> None:

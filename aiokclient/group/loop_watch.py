@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from aiokclient.metrics import Metrics
+    from aiokclient.cluster.client import ClusterClient
 
 __all__ = ["LoopWatch"]
-
-logger = logging.getLogger("aiokclient.group")
 
 TICK_S = 0.5
 LATE_S = 1.0
@@ -25,9 +23,9 @@ told: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
 class LoopWatch:
     """Ticks until it is cancelled, and tells of the ticks that came late."""
 
-    def __init__(self, metrics: Metrics, group_id: str) -> None:
-        self._held = metrics.histogram("group.loop.blocked.seconds")
-        self._group_id = group_id
+    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
+        self._held = cluster.metrics.histogram("group.loop.blocked.seconds", unit="s")
+        self._log = cluster.log("group", group_id)
 
     async def run(self) -> None:
         """Logs each time that the loop was held, and for how long at least."""
@@ -40,10 +38,10 @@ class LoopWatch:
                 self._held.observe(late)
                 first = told.get(loop, -math.inf) < due
                 told[loop] = loop.time()
-                logger.log(
+                self._log.log(
                     logging.WARNING if first else logging.DEBUG,
                     "the event loop stood still for %.1f s: something in the program does not "
-                    "await; group %s got no heartbeat meanwhile",
+                    "await; the group got no heartbeat meanwhile",
                     late,
-                    self._group_id,
+                    extra={"event": "loop_blocked", "seconds": late},
                 )

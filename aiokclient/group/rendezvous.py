@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Rendezvous"]
 
-logger = logging.getLogger("aiokclient.group")
-
 AGAIN = "again-"
 """How the name of a protocol begins that is only there to be new."""
 
@@ -76,7 +74,7 @@ class Rendezvous:
         longest_s = config.retry_backoff_max_ms / 1000 * FAILED_ASSIGNMENTS
         self._backoff = Backoff(config.retry_backoff_ms / 1000, longest_s)
         self._failures = 0
-        self._log = LimitedLog(logger, cluster.clock.monotonic)
+        self._log = LimitedLog(cluster.log("group", settings.group_id), cluster.clock.monotonic)
         self._retry: asyncio.TimerHandle | None = None
         self._offered: list[tuple[str, bytes]] = []
         self._assignments: dict[str, bytes] | None = None
@@ -180,9 +178,8 @@ class Rendezvous:
         except Exception as error:
             # The handler's, whatever it is: the program sees it, and all members are told.
             self._report(error)
-            group_id = self._settings.group_id
-            text = "group %s: the assignment failed: %r"
-            self._log.write(logging.WARNING, ("assign", repr(error)), text, group_id, error)
+            text, extra = "The assignment failed: %r", {"event": "group_assignment_failed"}
+            self._log.write(logging.WARNING, ("assign", repr(error)), text, error, extra=extra)
             self._retry_later()
             payload = failure_payload(self._handler.protocol_type, error)
             return {member.member_id: payload for member in generation.members}
@@ -225,8 +222,8 @@ class Rendezvous:
             if action.decision is Decision.FAIL:
                 await explain(self._cluster, request, error)
                 return self._refused(error)
-            text, group_id = "group %s: joining failed: %s", self._settings.group_id
-            self._log.write(logging.INFO, ("join", type(error)), text, group_id, error)
+            text, extra = "Joining the group failed: %s", {"event": "group_join_failed"}
+            self._log.write(logging.INFO, ("join", type(error)), text, error, extra=extra)
             return Event.FAULT
 
     def _refused(self, error: KafkaError) -> Event:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-logger = logging.getLogger("aiokclient.producer")
-
 
 class Engine:
     """Lives from the start of a producer to its end, in one event loop."""
@@ -46,8 +43,9 @@ class Engine:
         loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.senders: dict[int, Sender] = {}
+        self._log = cluster.log("producer")
         self._turns = turns = Callbacks(loop, supervisor.fail)
-        self.failures = Failures(loop, turns, cluster.clock, on_delivery_error)
+        self.failures = Failures(loop, turns, cluster.clock, on_delivery_error, self._log)
         self.accumulator = Accumulator(
             config, loop, turns, cluster.clock, self.failures, cluster.metrics
         )
@@ -66,7 +64,7 @@ class Engine:
         self._expiry = Expiry(config, cluster.clock, self.accumulator)
         self.accumulator.on_open = self._expiry.arm
         self._outcomes = Outcomes(
-            config, cluster.clock, self.accumulator, cluster.updater, cluster.metrics
+            config, cluster.clock, self.accumulator, cluster.updater, cluster.metrics, self._log
         )
         self._ids = ProducerIds(
             bool(config.enable_idempotence),
@@ -108,7 +106,9 @@ class Engine:
                 self.accumulator.fail(batch, error)
             except Exception:
                 # What failed the producer may have left its partition in a state that is none.
-                logger.exception("a batch could not be taken out of its partition")
+                self._log.exception(
+                    "A batch could not be removed from its partition", extra={"event": "task_died"}
+                )
                 self.accumulator.lose(batch, error)
 
     async def flush(self) -> None:

@@ -7,7 +7,6 @@ beyond that only their number is kept, so that a producer whose every record fai
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +15,11 @@ from typing import Any
 from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
 from aiokclient.errors import DeliveryErrors, KafkaError
+from aiokclient.log import ClientLog
 from aiokclient.producer.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.fairness import SLICE_S
 
 __all__ = ["Failures"]
-
-logger = logging.getLogger("aiokclient.producer")
 
 KEPT = 10_000
 SHOWN = 100
@@ -42,6 +40,7 @@ class Failures:
         turns: Callbacks,
         clock: Clock,
         on_delivery_error: Callable[[Delivery], Any] | None,
+        log: ClientLog,
     ) -> None:
         self.unretrieved = 0
         self.total = 0
@@ -50,6 +49,7 @@ class Failures:
         self._loop = loop
         self._turns = turns
         self._clock = clock
+        self._client_log = log
         self._callback = on_delivery_error
         self._batches: dict[DeliveryBatch, None] = {}
         self._last: KafkaError | None = None
@@ -152,6 +152,10 @@ class Failures:
         self._logged[key] = (now, 0)
         if len(self._logged) > LOG_KEYS:
             del self._logged[next(iter(self._logged))]
-        logger.error(
-            "%d record(s) for topic %s were not delivered: %s", count, batch.topic, batch.error
+        self._client_log.error(
+            "%d record(s) for topic %s were not delivered: %s",
+            count,
+            batch.topic,
+            batch.error,
+            extra={"event": "deliveries_failed", "topic": batch.topic, "count": count},
         )

@@ -22,6 +22,8 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from aiokclient.limited_log import LimitedLog
+from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.producer.accumulator import THREAD_BYTES, Accumulator
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.messages.produce import PartitionProduceResponse
 
 __all__ = ["Outcomes"]
-
-logger = logging.getLogger("aiokclient.producer")
 
 RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 SPLITTING = frozenset({RecordTooLargeError.code})
@@ -75,11 +75,13 @@ class Outcomes:
         accumulator: Accumulator,
         updater: MetadataUpdater,
         metrics: Metrics,
+        log: ClientLog,
     ) -> None:
         self._clock = clock
         self._accumulator = accumulator
         self._updater = updater
         self._metrics = metrics
+        self._log = LimitedLog(log, clock.monotonic)
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
@@ -199,11 +201,37 @@ class Outcomes:
             return
         queue.come_back(batch, refused=True, foreign=event is Event.FOREIGN)
         if head:
-            logger.warning("%s; the batch is sent again with new sequence numbers", error)
+            self._log_refused(batch, error, event)
             self._block(queue, self._backoff.delay(batch.attempts, self._clock.rng))
             batch.attempts += 1
         else:
             queue.poke()
+
+    def _log_refused(self, batch: ProducerBatch, error: KafkaError, event: Event) -> None:
+        # Not in the error's own words, whose advice is for those who cannot send the batch again.
+        place, foreign = batch.queue.topic_partition, event is Event.FOREIGN
+        if foreign:
+            why = "its log does not have this producer's last batch"
+            goes_on = "with a new producer id"
+        else:
+            why, goes_on = "an earlier one was not written", "in order"
+        self._log.write(
+            logging.WARNING if foreign else logging.INFO,
+            (place, event),
+            "Broker %s did not accept a batch of %d records for %s (%s): %s. The producer sends it "
+            "again %s.",
+            error.broker,
+            batch.count,
+            place,
+            error.name,
+            why,
+            goes_on,
+            extra={
+                "event": "producer_unknown" if foreign else "batch_refused",
+                "topic": place.topic,
+                "error": error.name,
+            },
+        )
 
     def _block(self, queue: PartitionQueue, delay_s: float) -> None:
         if queue.blocked:
@@ -229,8 +257,18 @@ class Outcomes:
             for part in batch.whole:
                 self._accumulator.fail(part, error)
             return
-        limit = batch.queue.topic.shrink(batch.builder.size)
-        logger.info("%s; it is sent again as batches of %d bytes", error, limit)
+        topic = batch.queue.topic
+        limit = topic.shrink(batch.builder.size)
+        self._log.write(
+            logging.INFO,
+            ("split", topic.name),
+            "Broker %s refused a batch for %s as too large. The producer sends it again as batches "
+            "of at most %d bytes.",
+            error.broker,
+            batch.queue.topic_partition,
+            limit,
+            extra={"event": "batch_split", "topic": topic.name, "error": error.name},
+        )
         if batch.builder.size < THREAD_BYTES:
             self._replace(batch, self._builders(batch, limit))
             return
