@@ -120,7 +120,7 @@ class Grouped:
         )
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
         self._poll_watch = PollWatch(reader.turnstile, in_hand, interval_s, self._overdue)
-        self._loop_watch = LoopWatch(cluster, self.commits.group_id)
+        self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
         self._cluster = cluster
 
     def _report(self, error: Exception) -> None:

@@ -70,7 +70,7 @@ class MemberLife(Lifecycle):
             confirmed_changed=handler.confirmed_changed,
         )
         self._supervisor.spawn(self._run, name="membership")
-        watch = LoopWatch(self._cluster, self._config.group_id)
+        watch = LoopWatch(self._cluster.metrics, self._config.group_id, self._config.client_id)
         self._supervisor.spawn(watch.run, name="watch over the loop")
 
     async def _run(self) -> None:

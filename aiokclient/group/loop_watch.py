@@ -8,8 +8,10 @@ import math
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from aiokclient.log import ClientLog
+
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.metrics import Metrics
 
 __all__ = ["LoopWatch"]
 
@@ -23,9 +25,9 @@ told: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
 class LoopWatch:
     """Ticks until it is cancelled, and tells of the ticks that came late."""
 
-    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
-        self._held = cluster.metrics.histogram("group.loop.blocked.seconds", unit="s")
-        self._log = cluster.log("group", group_id)
+    def __init__(self, metrics: Metrics, group_id: str, client_id: str = "aiokclient") -> None:
+        self._held = metrics.histogram("group.loop.blocked.seconds", unit="s")
+        self._log = ClientLog("aiokclient.group", client_id, group_id)
 
     async def run(self) -> None:
         """Logs each time that the loop was held, and for how long at least."""

@@ -353,8 +353,10 @@ def test_without_a_callback_failures_are_logged_at_a_bounded_rate(
                 await asyncio.sleep(11)
                 await producer.gather([producer.send("t", b"x")], return_exceptions=True)
         first, second = [record.getMessage() for record in caplog.records]
-        assert first.startswith("1 record(s) for topic t were not delivered: TOPIC_AUTHORIZATION")
-        assert second.startswith("50 record(s)")
+        assert first.startswith(
+            "client aiokclient: 1 record(s) for topic t were not delivered: TOPIC"
+        )
+        assert second.startswith("client aiokclient: 50 record(s)")
 
     with caplog.at_level(logging.ERROR, "aiokclient.producer"):
         simulate(scenario)
