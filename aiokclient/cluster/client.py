@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
@@ -28,8 +27,6 @@ from aiokclient.errors import (
     ClosedError,
     KafkaError,
     RebootstrapRequiredError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
     error_for,
 )
 from aiokclient.log import ClientLog
@@ -54,7 +51,6 @@ __all__ = ["ClusterClient"]
 
 R = TypeVar("R", bound="Response")
 
-NO_SUCH_TOPIC = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code)
 NAMES_BROKERS = "answered, and named the brokers"
 NONE_CONNECTED = "None of the brokers could be reached at the address that it advertises."
 
@@ -221,7 +217,7 @@ class ClusterClient:
         if old.brokers is not new.brokers:
             self._traffic.keep({*new.brokers})
         if old.topics is not new.topics:
-            self.metrics.keep_topics(partial(_exists, new))
+            self.metrics.keep_topics(new.exists)
 
     @property
     def brokers(self) -> Brokers:
@@ -491,11 +487,6 @@ class _Call:
         if error.broker is None:
             error.broker = self.node_id
         self.error = error
-
-
-def _exists(metadata: ClusterMetadata, topic: str) -> bool:
-    info = metadata.topic(topic)
-    return info is not None and info.error not in NO_SUCH_TOPIC
 
 
 def top_level_error(response: Any) -> KafkaError | None:

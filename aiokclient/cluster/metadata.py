@@ -98,6 +98,11 @@ class ClusterMetadata:
     def topic(self, name: str) -> TopicInfo | None:
         return self.topics.get(name)
 
+    def exists(self, topic: str) -> bool:
+        """Return whether the topic is known, and not as one that does not exist."""
+        info = self.topics.get(topic)
+        return info is not None and info.error not in ABSENT
+
     def partition(self, topic: str, partition: int) -> PartitionInfo | None:
         info = self.topics.get(topic)
         if info is None or not 0 <= partition < len(info.partitions):
