@@ -193,14 +193,15 @@ class ClusterClient:
 
     async def _settings(self, deadline: float) -> ConnectionSettings:
         config = self.config
-        began = self.clock.monotonic()
+        began, job = self.clock.monotonic(), threads.Job(config.security.ssl_context)
         try:
             async with asyncio.timeout_at(deadline):
-                tls = await threads.run_blocking(config.security.ssl_context)
+                tls = await threads.run_blocking(job)
         except TimeoutError:
             seconds = self.clock.monotonic() - began
-            text = f"The files of security= were not read within {seconds:.1f} s."
-            raise BootstrapError(text) from None
+            why = "" if job.begun else " No thread was free for it."
+            text = f"The files of security= were not read within {seconds:.1f} s.{why}"
+            raise BootstrapError(needed=text) from None
         idle_ms = config.connections_max_idle_ms
         return ConnectionSettings(
             connector=self.connector,

@@ -30,7 +30,7 @@ from aiokclient.errors import (
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.probe import find_mismatch
 from aiokclient.network.traffic import Traffic, size_of
-from aiokclient.network.transport import Address, Connector
+from aiokclient.network.transport import Address, Connector, TcpConnector
 from aiokclient.protocol.api import ApiKey, negotiate
 from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -145,7 +145,9 @@ async def _resolve(
         async with asyncio.timeout(timeout_s):
             addresses = await settings.connector.resolve(host, port)
     except TimeoutError:
-        raise DisconnectedError(f"resolving {place} took over {timeout_s:.1f} s") from None
+        queued = isinstance(settings.connector, TcpConnector) and settings.connector.queued(host)
+        why = ": no thread was free for it" if queued else ""
+        raise DisconnectedError(f"resolving {place} took over {timeout_s:.1f} s{why}") from None
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise DisconnectedError(f"the name {host} cannot be resolved ({text})") from error

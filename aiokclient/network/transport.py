@@ -59,6 +59,7 @@ class TcpConnector:
 
     def __init__(self) -> None:
         self._resolving: dict[tuple[object, str, int], asyncio.Future[list[Any]]] = {}
+        self._jobs: dict[tuple[object, str, int], threads.Job[list[Any]]] = {}
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         if _is_literal(host):
@@ -68,14 +69,19 @@ class TcpConnector:
         resolving = self._resolving.get(key)
         if resolving is None:
             ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-            resolving = self._resolving[key] = threads.run_blocking(ask)
+            job = self._jobs[key] = threads.Job(ask)
+            resolving = self._resolving[key] = threads.run_blocking(job)
             resolving.add_done_callback(partial(self._resolved, key))
         await asyncio.wait([resolving])
         places = [place for *_, place in resolving.result()]
         return list(dict.fromkeys((str(place[0]), int(place[1])) for place in places))
 
+    def queued(self, host: str) -> bool:
+        """Return whether a lookup of the name waits for a thread."""
+        return any(not job.begun for (_, name, _), job in self._jobs.items() if name == host)
+
     def _resolved(self, key: tuple[object, str, int], resolving: asyncio.Future[list[Any]]) -> None:
-        del self._resolving[key]
+        del self._resolving[key], self._jobs[key]
         if not resolving.cancelled():
             # Whoever asked may have given up.
             resolving.exception()

@@ -2,14 +2,20 @@
 
 import asyncio
 import re
+import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from world import World, simulate
 
-from aiokclient import Admin, Client, Consumer, Producer, TopicPartition
-from aiokclient.errors import BootstrapError, ConnectionSetupError
+from aiokclient import Admin, Client, Consumer, Producer, TopicPartition, threads
+from aiokclient.errors import BootstrapError, ConnectionSetupError, DisconnectedError
+from aiokclient.network.setup import ConnectionSettings, open_connection
+from aiokclient.network.transport import TcpConnector
 from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.network import NameFault
 
 KINDS = ["client", "producer", "admin", "consumer", "assigned", "pattern"]
@@ -199,3 +205,92 @@ def test_start_raises_immediately_when_waiting_mends_no_advertised_address() -> 
             await client.close()
 
     simulate(scenario)
+
+
+CANONICAL = {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
+
+
+@pytest.mark.parametrize("servers", [1, 20])
+def test_start_ends_by_its_deadline_when_names_are_not_resolved(servers: int) -> None:
+    async def scenario(world: World) -> None:
+        names = [f"blocked{number}.internal" for number in range(servers)]
+        world.network.names |= dict.fromkeys(names, NameFault.BLOCK)
+        places = ",".join(f"{name}:9092" for name in names)
+        options = world.options(
+            default_api_timeout_ms=5000, **CANONICAL | {"bootstrap_servers": places}
+        )
+        error = await start_failure(world, Client(**options), 5)
+        assert {place for place, _ in error.attempts} == {f"{name}:9092" for name in names}
+
+    simulate(scenario)
+
+
+def test_start_succeeds_when_one_name_of_several_is_resolved() -> None:
+    async def scenario(world: World) -> None:
+        world.network.names["blocked.internal"] = NameFault.BLOCK
+        places = f"blocked.internal:9092,{world.place(1)}"
+        options = world.options(
+            default_api_timeout_ms=5000, **CANONICAL | {"bootstrap_servers": places}
+        )
+        async with Client(**options):
+            assert world.now < 5
+
+    simulate(scenario)
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have every lookup of a canonical name hang in its thread until the test is over."""
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getnameinfo", lambda *_: over.wait())
+    yield
+    over.set()
+
+
+@pytest.mark.usefixtures("stuck")
+async def test_start_succeeds_when_canonical_names_are_not_found() -> None:
+    async with EmbeddedCluster(brokers=1) as cluster:
+        host, port = cluster.address(1)
+        servers = [f"127.0.0.{number}:{port}" for number in range(2, 50)]
+        options: dict[str, Any] = {**CANONICAL, "default_api_timeout_ms": 1000}
+        async with Client(bootstrap_servers=[f"{host}:{port}", *servers], **options) as client:
+            assert client.cluster.brokers.any_connected
+
+
+async def test_start_raises_by_its_deadline_when_no_thread_is_free() -> None:
+    over = threading.Event()
+    waits = [threads.run_blocking(over.wait) for _ in range(threads.BLOCKING_THREADS)]
+    try:
+        client = Client(bootstrap_servers="localhost:9092", default_api_timeout_ms=100)
+        with pytest.raises(BootstrapError, match="No thread was free"):
+            await client.start()
+    finally:
+        over.set()
+        await asyncio.gather(*waits)
+
+
+async def test_error_says_so_when_no_thread_is_free_for_a_name() -> None:
+    over = threading.Event()
+    waits = [threads.run_blocking(over.wait) for _ in range(threads.BLOCKING_THREADS)]
+    settings = ConnectionSettings(TcpConnector(), "c", None, 1000, None)
+    try:
+        with pytest.raises(DisconnectedError, match="no thread was free"):
+            await open_connection(1, "kafka.internal", 9092, settings, timeout_s=0.05, rung=0)
+    finally:
+        over.set()
+        await asyncio.gather(*waits)
+
+
+async def test_start_succeeds_when_the_application_occupies_the_default_executor() -> None:
+    loop, over = asyncio.get_running_loop(), threading.Event()
+    waits = [loop.run_in_executor(None, over.wait) for _ in range(100)]
+    try:
+        async with EmbeddedCluster(brokers=1) as cluster:
+            _, port = cluster.address(1)
+            async with Client(
+                bootstrap_servers=f"localhost:{port}", default_api_timeout_ms=5000
+            ) as client:
+                assert client.cluster.brokers.any_connected
+    finally:
+        over.set()
+        await asyncio.gather(*waits)
