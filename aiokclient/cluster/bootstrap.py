@@ -27,7 +27,7 @@ from aiokclient.log import ClientLog
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.transport import Connector
 from aiokclient.policy import Backoff, Decision, Scope, decide
-from aiokclient.protocol.messages.metadata import MetadataRequest
+from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import MetadataResponse
@@ -98,7 +98,7 @@ class Bootstrap:
 
     async def _ask(self, pool: ConnectionPool) -> MetadataResponse:
         connection = await pool.get(Purpose.CONTROL)
-        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        request = WantedTopicsRequest([])
         timeout_s = self._config.request_timeout_ms / 1000
         answer: MetadataResponse = await connection.send(request, timeout_s=timeout_s)
         error = error_for(getattr(answer, "error_code", 0), api="Metadata", broker=_place(pool))

@@ -37,11 +37,8 @@ from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.policy import Backoff, Decision, Scope, decide
-from aiokclient.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from aiokclient.protocol.messages.metadata import MetadataResponse
+from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.types import seconds
 
 if TYPE_CHECKING:
@@ -403,14 +400,14 @@ class ClusterClient:
     ) -> MetadataResponse:
         self._metadata_attempts += 1
         connection = await self._connect_any()
-        request = MetadataRequest(
-            topics=None if topics is None else [MetadataRequestTopic(name=t) for t in topics],
-            allow_auto_topic_creation=auto_create,
-        )
+        wants = self.updater.wants if topics is None else None
+        request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
         request_s = self.config.request_timeout_ms / 1000
         answered = connection.send(request, timeout_s=request_s)
         waited_s = patience_s(self._metadata_attempts - 1, request_s)
         await asyncio.wait([answered], timeout=waited_s)
+        while not answered.done() and connection.arrives(answered):
+            await asyncio.wait([answered], timeout=waited_s)
         if not answered.done():
             answered.cancel()
             text = f"no answer within {waited_s:.1f} s"

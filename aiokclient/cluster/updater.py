@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from aiokclient import threads
 from aiokclient.clock import Clock
 from aiokclient.cluster.metadata import (
     BrokerInfo,
@@ -43,11 +44,14 @@ if TYPE_CHECKING:
 __all__ = ["MetadataUpdater"]
 
 Listener = Callable[[ClusterMetadata, ClusterMetadata], None]
+Wants = Callable[[str], bool]
+Change = Callable[[ClusterMetadata], ClusterMetadata]
 
 LARGE = 5_000
-"""From so many partitions on an answer is worked into the snapshot in a thread."""
+"""An answer with this many brokers, topics or partitions is merged into the snapshot in a thread.
+"""
 TRIES = 3
-"""How often that begins anew because a leader became known meanwhile; then it is done at once."""
+"""How often that begins anew because a leader became known meanwhile; then such news wait."""
 RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
@@ -91,11 +95,14 @@ class MetadataUpdater:
         self._max_age_s = config.metadata_max_age_ms / 1000
         self._pacing = Pacing(self._backoff, clock.rng)
         self._interest: dict[Hashable, dict[str, bool]] = {}
-        self._everything: dict[Hashable, None] = {}
+        self._everything: dict[Hashable, Wants | None] = {}
+        self.wants: Wants | None = None
+        """Which topics are kept of the answer about all of them; None keeps all."""
         self._asked: dict[str, None] = {}
         self._ask_all = False
         self._waiters: list[_Waiter] = []
         self._listeners: list[Listener] = []
+        self._deferred: list[Change] | None = None
         self._wake = asyncio.Event()
         self._next_full = 0.0
         self._retry_at = 0.0
@@ -114,9 +121,12 @@ class MetadataUpdater:
         if known is None or known.error:
             self.request_update((topic,), reason="a topic is wanted")
 
-    def want_all(self, owner: Hashable) -> None:
-        """Keeps all topics of the cluster in the snapshot for an owner. Plain."""
-        self._everything[owner] = None
+    def want_all(self, owner: Hashable, wants: Wants | None = None) -> None:
+        """Keep all topics of the cluster in the snapshot for an owner, or those that it `wants`.
+
+        Synchronous. `wants(name)` is called in a thread.
+        """
+        self._everything[owner] = wants
         self.request_update(reason="all topics are wanted")
 
     def unwant(self, owner: Hashable) -> None:
@@ -193,8 +203,10 @@ class MetadataUpdater:
 
         False if it is not newer than what is known, or its address is not known.
         """
-        new = hinted(self.snapshot, topic, partition, leader_id, leader_epoch, endpoints)
-        return self._install(new)
+        endpoints = tuple(endpoints)
+        return self._change(
+            lambda old: hinted(old, topic, partition, leader_id, leader_epoch, endpoints)
+        )
 
     def doubt(self, topic_id: UUID) -> None:
         """Note that a leader does not know the topic of this id. Synchronous."""
@@ -202,12 +214,20 @@ class MetadataUpdater:
 
     def learn(self, broker: BrokerInfo) -> None:
         """Notes a broker's address that came by another answer, as a coordinator's does. Plain."""
-        self._install(learned(self.snapshot, broker))
+        self._change(lambda old: learned(old, broker))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """`listener(old, new)` runs in the loop for each new snapshot; returns its end. Plain."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _change(self, change: Change) -> bool:
+        """Change the snapshot, after the merge in progress if that must not begin anew."""
+        new = change(self.snapshot)
+        if self._deferred is None:
+            return self._install(new)
+        self._deferred.append(change)
+        return new is not self.snapshot
 
     def _install(self, new: ClusterMetadata) -> bool:
         old = self.snapshot
@@ -265,6 +285,7 @@ class MetadataUpdater:
         topics = list(dict.fromkeys([*wanted, *asked])) if full else asked
         everything = full and bool(self._everything)
         waiters = self._take_waiters(topics, full, everything)
+        self.wants = self._sieve(topics, waiters) if everything else None
         auto_create = any(wanted.get(topic, False) for topic in topics)
         # What is asked for from here on is asked for again.
         self._ask_all = self._ask_all and not full
@@ -293,16 +314,32 @@ class MetadataUpdater:
             self._answered(waiter, None if everything else topics)
 
     async def _merged(self, answer: MetadataResponse, complete: bool) -> ClusterMetadata:
-        """The next snapshot. One of very many partitions is made in a thread."""
-        if sum(len(topic.partitions) for topic in answer.topics or ()) >= LARGE:
-            loop = asyncio.get_running_loop()
-            for _ in range(TRIES):
-                old = self.snapshot
-                merge = partial(merged, old, answer, complete=complete)
-                new = await loop.run_in_executor(None, merge)
-                if old is self.snapshot:
-                    return new
-        return merged(self.snapshot, answer, complete=complete)
+        """Return the next snapshot. A large one is made in a thread."""
+        if not _is_large(answer):
+            return merged(self.snapshot, answer, complete=complete)
+        for _ in range(TRIES):
+            old = self.snapshot
+            new = await threads.run(partial(merged, old, answer, complete=complete))
+            if old is self.snapshot:
+                return new
+        deferred: list[Change] = []
+        self._deferred = deferred
+        try:
+            new = await threads.run(partial(merged, self.snapshot, answer, complete=complete))
+        finally:
+            self._deferred = None
+        for change in deferred:
+            new = change(new)
+        return new
+
+    def _sieve(self, topics: Iterable[str], waiters: Iterable[_Waiter]) -> Wants | None:
+        """Return which topics of an answer about all of them are kept."""
+        patterns = list(self._everything.values())
+        if None in patterns:
+            return None
+        names = {*topics, *self._asked, *(topic for w in waiters for topic in w.left or ())}
+        matches = [pattern for pattern in patterns if pattern is not None]
+        return lambda name: name in names or any(wants(name) for wants in matches)
 
     def _take_waiters(self, topics: list[str], full: bool, everything: bool) -> list[_Waiter]:
         """Those to whom the answer of an update for these topics will say something."""
@@ -387,6 +424,13 @@ class MetadataUpdater:
     def _forget(self, topic: str) -> None:
         self.errors.pop(topic, None)
         self._since.pop(topic, None)
+
+
+def _is_large(answer: MetadataResponse) -> bool:
+    topics = answer.topics or ()
+    if len(answer.brokers) >= LARGE or len(topics) >= LARGE:
+        return True
+    return sum(len(topic.partitions) for topic in topics) >= LARGE
 
 
 def _awaited(waiters: Iterable[_Waiter]) -> set[str | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -56,7 +57,7 @@ class KnownTopics:
         updater = self._cluster.updater
         updater.unwant(self)
         if subscription.pattern is not None:
-            updater.want_all(self)
+            updater.want_all(self, self._sieve(subscription.pattern))
         for topic in subscription.topics:
             updater.want(topic, self, auto_create=self._config.allow_auto_create_topics)
         metadata = await self._read(subscription) if subscription else ClusterMetadata()
@@ -73,6 +74,15 @@ class KnownTopics:
                     extra={"event": "topic_missing", "topic": topic},
                 )
         self.read = True
+
+    def _sieve(self, pattern: re.Pattern[str]) -> Callable[[str], bool] | None:
+        """Return which topics to keep of all that the cluster has, which may be very many.
+
+        With KIP-848 the brokers match the pattern, and may understand it in another way.
+        """
+        if self._config.group_protocol == "consumer":
+            return None
+        return lambda name: pattern.fullmatch(name) is not None
 
     def matching(self, metadata: ClusterMetadata) -> list[str]:
         """Return the existing topics of the subscription, by name. Synchronous."""

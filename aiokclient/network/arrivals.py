@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from aiokclient import threads
 from aiokclient.errors import ProtocolError
 from aiokclient.protocol.framing import ClientPipeline, InFlight
 
@@ -41,6 +42,10 @@ class Arrivals:
         self._failed = failed
         self._waiting: deque[tuple[asyncio.Future[Any], int]] = deque()
 
+    def __len__(self) -> int:
+        """Return how many responses have arrived and are not delivered yet."""
+        return len(self._waiting)
+
     def frame(self, frame: Buffer) -> None:
         """The next response is there."""
         try:
@@ -55,11 +60,10 @@ class Arrivals:
         self._later(asked, frame, large)
 
     def _later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
-        loop = asyncio.get_running_loop()
         if large:
-            work: asyncio.Future[Any] = loop.run_in_executor(None, asked.decode, frame)
+            work: asyncio.Future[Any] = threads.run(asked.decode, frame)
         else:
-            work = loop.create_future()
+            work = asyncio.get_running_loop().create_future()
             try:
                 work.set_result(asked.decode(frame))
             except ProtocolError as error:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient.errors import (
@@ -143,7 +144,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def unanswered_for(self) -> float:
         """Return the seconds since the oldest unanswered request was sent; 0.0 without one."""
-        return self._now() - self._in_flight[0].since if self._in_flight else 0.0
+        arrived = len(self._arrivals)
+        unanswered = len(self._in_flight) > arrived
+        return self._now() - self._in_flight[arrived].since if unanswered else 0.0
+
+    def arrives(self, outcome: asyncio.Future[Any]) -> bool:
+        """Return whether the response of a request is being received or decoded.
+
+        `outcome` is what `send` returned. A large response takes a while for both.
+        """
+        count = len(self._arrivals) + self._reader.in_large_frame
+        arriving = islice(self._in_flight, count)
+        return any(isinstance(sent, Awaited) and sent.future is outcome for sent in arriving)
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -376,7 +388,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._wake_at(self._next_wake(now))
 
     def _next_wake(self, now: float) -> float:
-        wakes = [sent.deadline for sent in self._in_flight]
+        wakes = [sent.deadline for sent in self._unanswered()]
         wakes += [sent.deadline for sent in self._held]
         if self._held and self.throttled_until > now:
             wakes.append(self.throttled_until)
@@ -385,6 +397,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _idle_at(self) -> float:
         # A connection without a limit still has a timer, far away: one case less.
         return self._last_used + (self._idle_s if self._idle_s is not None else 3600.0)
+
+    def _unanswered(self) -> Iterable[Sent]:
+        """Return the requests in flight whose responses are not being decoded."""
+        return islice(self._in_flight, len(self._arrivals), None)
 
     def _expire(self, now: float) -> None:
         stuck: Sent | None = None
@@ -395,7 +411,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._fail(sent, "nothing was taken in; the connection is closed")
             else:
                 self._fail(sent, "it was held back by the broker's throttle time")
-        late = [sent for sent in self._in_flight if sent.deadline <= now]
+        late = [sent for sent in self._unanswered() if sent.deadline <= now]
         for sent in late:
             self._fail(sent, "no answer came; the connection is closed")
         if late:

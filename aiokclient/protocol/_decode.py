@@ -12,6 +12,7 @@ from aiokclient.protocol.fields import Field, Scalar
 from aiokclient.protocol.primitives import MAX_STRING, integer_readers
 
 Decoder = Callable[[Any, int], tuple[Any, int]]
+Sieve = Callable[[Any, int, Callable[[Any], bool]], tuple[Any, int]]
 
 _INTEGERS = {code: integer_readers(code) for code in INTEGER_SIZES}
 
@@ -46,6 +47,9 @@ def smallest_size(element: Any, version: int, flexible: bool) -> int:
 
 
 class DecoderSource(Source):
+    sifted: Field | None = None
+    """An array of structs of which only those are kept that a function `keep` says to."""
+
     def compile(self) -> Decoder:
         self.view = self.cls._reads_views
         message = self.struct(self.cls, self.cls.__name__)
@@ -85,6 +89,10 @@ class DecoderSource(Source):
         """Read a struct into a new variable."""
         target = self.fresh("o")
         self.line(f"{target} = new({self.constant(cls.__name__, cls)})")
+        self.fields(cls, target, path)
+        return target
+
+    def fields(self, cls: Any, target: str, path: str) -> None:
         tagged = []
         for field in cls._fields:
             place = f"{target}.{field.name}"
@@ -100,7 +108,6 @@ class DecoderSource(Source):
         else:
             self.line(f"{target}._tags = None")
         self.flush()
-        return target
 
     def default(self, field: Field, place: str) -> None:
         value = field.new_default()
@@ -112,6 +119,9 @@ class DecoderSource(Source):
             self.line(f"{place} = {self.literal(value)}")
 
     def field(self, field: Field, place: str, path: str) -> None:
+        if field is self.sifted:
+            self.sift(field, place, f"{path}.{field.name}")
+            return
         path = f"{path}.{field.name}"
         null = field.nullable_in(self.version)
         if field.kind == "array":
@@ -205,6 +215,30 @@ class DecoderSource(Source):
                 self.flush()
             self.line(f"{items}.append({item})")
         self.line(f"{place} = {items}")
+
+    def compile_sieve(self, sifted: Field) -> Sieve:
+        """Compile `decode(buf, pos, keep)`, where `keep(element)` tells which elements stay.
+
+        The others exist one at a time: an array of very many costs time only.
+        """
+        self.sifted = sifted
+        self.view = self.cls._reads_views
+        message = self.struct(self.cls, self.cls.__name__)
+        self.line(f"return {message}, pos")
+        sieve: Sieve = self.assemble("decode", "buf, pos, keep")
+        return sieve
+
+    def sift(self, field: Field, place: str, path: str) -> None:
+        count = self.length("array", self.flexible)
+        with self.unless_null(count, place, field.nullable_in(self.version)):
+            self.check(count, smallest_size(field.element, self.version, self.flexible), path)
+            items = self.fresh("items")
+            self.line(f"{items} = []")
+            with self.block(f"for _ in range({count}):"):
+                item = self.struct(field.element, path)
+                with self.block(f"if keep({item}):"):
+                    self.line(f"{items}.append({item})")
+            self.line(f"{place} = {items}")
 
     def check(self, count: str, size: int, path: str) -> None:
         """Refuse a count that cannot be before anything is made."""

@@ -17,15 +17,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokclient.protocol._decode import Decoder, DecoderSource, holds_records
+from aiokclient.protocol._decode import Decoder, DecoderSource, Sieve, holds_records
 from aiokclient.protocol._encode import Encoder, EncoderSource
 
-__all__ = ["Decoder", "Encoder", "compile_decoder", "compile_encoder", "holds_records"]
+__all__ = [
+    "Decoder",
+    "Encoder",
+    "Sieve",
+    "compile_decoder",
+    "compile_encoder",
+    "compile_sieve",
+    "holds_records",
+]
 
 
 def compile_decoder(cls: Any, version: int) -> Decoder:
     """Make the function that decodes a message class in a version."""
     return DecoderSource(cls, version).compile()
+
+
+def compile_sieve(cls: Any, version: int, field: str) -> Sieve:
+    """Make a decoder of a message class that keeps only some of the structs in one of its arrays.
+
+    It is ``decode(buf, pos, keep) -> (message, pos)``; ``keep(element)`` says which.
+    """
+    (sifted,) = [each for each in cls._fields if each.name == field]
+    return DecoderSource(cls, version).compile_sieve(sifted)
 
 
 def compile_encoder(cls: Any, version: int) -> Encoder:

@@ -69,6 +69,11 @@ class FrameReader:
         self._frame: memoryview | None = None
         self._frame_filled = 0
 
+    @property
+    def in_large_frame(self) -> bool:
+        """Whether part of a large frame has come."""
+        return self._frame is not None
+
     def get_buffer(self) -> memoryview:
         """Where the next bytes may be written; never empty."""
         if self._frame is not None:

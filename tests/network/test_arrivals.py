@@ -1,15 +1,17 @@
 """Responses so large that they are decoded in a thread."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from scripted import MemoryTransport, response_frame
 
-from aiokclient.errors import DisconnectedError, KafkaError, ProtocolError
+from aiokclient.errors import ApiTimeoutError, DisconnectedError, KafkaError, ProtocolError
 from aiokclient.network.arrivals import LARGE
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.protocol.framing import InFlight
 from aiokclient.protocol.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -87,3 +89,61 @@ async def test_what_cannot_be_read_closes(connect: Connect, broken: int) -> None
     assert outcomes.responses == list(range(broken))
     assert outcomes.errors == [DisconnectedError] * (3 - broken)
     assert isinstance(connection.reason, ProtocolError)
+
+
+async def test_request_does_not_time_out_when_its_response_takes_long_to_decode(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, transport = connect()
+    may_go_on = threading.Event()
+    decode = InFlight.decode
+
+    def decode_later(asked: InFlight, frame: Any) -> Any:
+        may_go_on.wait()
+        return decode(asked, frame)
+
+    monkeypatch.setattr(InFlight, "decode", decode_later)
+    first = connection.send(ListGroupsRequest(), timeout_s=0.01)
+    transport.feed(answer(0, 2 * LARGE))
+    assert connection.arrives(first)
+    assert connection.unanswered_for() == 0.0
+    other = connection.send(ListGroupsRequest(), timeout_s=0.05)
+    assert not connection.arrives(other)
+    with pytest.raises(ApiTimeoutError):
+        await other
+    assert isinstance(first.exception(), DisconnectedError)
+    may_go_on.set()
+
+
+async def test_connection_stays_when_a_response_takes_long_to_decode(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, transport = connect()
+    loop, decode = asyncio.get_running_loop(), InFlight.decode
+    expired, begun = threading.Event(), asyncio.Event()
+
+    def decode_later(asked: InFlight, frame: Any) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        expired.wait()
+        return decode(asked, frame)
+
+    monkeypatch.setattr(InFlight, "decode", decode_later)
+    waiting = connection.send(ListGroupsRequest(), timeout_s=0.01)
+    transport.feed(answer(0, 2 * LARGE))
+    await begun.wait()
+    loop.call_later(0.05, expired.set)
+    assert (await waiting).error_code == 0
+    assert not connection.closed
+    connection.close()
+
+
+async def test_response_is_arriving_when_a_part_of_it_has_come(connect: Connect) -> None:
+    connection, transport = connect()
+    waiting = connection.send(ListGroupsRequest(), timeout_s=30)
+    assert not connection.arrives(waiting)
+    data = answer(0, 2 * LARGE)
+    transport.feed(data[: 2 * LARGE])
+    assert connection.arrives(waiting)
+    transport.feed(data[2 * LARGE :])
+    await waiting
+    connection.close()

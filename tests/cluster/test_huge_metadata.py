@@ -1,0 +1,179 @@
+"""Responses with very many topics or brokers, whether they were asked for or not."""
+
+import functools
+import re
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from loop_time import LIMIT_S, held_times
+from scripted import ScriptedBroker, response_frame
+
+from aiokclient import Consumer, Producer
+from aiokclient.cluster import updater
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokclient.protocol.primitives import write_uvarint
+from aiokclient.protocol.wanted_topics import WantedTopicsRequest
+
+Open = Callable[..., Awaitable[ClusterClient]]
+VERSION = 12
+MANY = 100_000
+NAME = b"t%07d"
+
+
+@functools.cache
+def many_topics(count: int = MANY) -> bytes:
+    """Return the encoded topics t0000000 to the last one; the first one has a partition."""
+    partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=1)
+    topic = MetadataResponseTopic(name="NNNNNNNN", partitions=[partition])
+    whole = b"".join(map(bytes, MetadataResponse(topics=[topic]).encode(VERSION)))
+    bare = b"".join(map(bytes, MetadataResponse(topics=[]).encode(VERSION)))
+    element = whole[-(len(whole) - len(bare)) - 1 : -1]
+    before, after = element.split(b"NNNNNNNN")
+    return b"".join(before + NAME % number + after for number in range(count))
+
+
+def serve(broker: ScriptedBroker, count: int = MANY, brokers: int = 1) -> None:
+    """Answer every Metadata request with so many topics."""
+    nodes = [
+        MetadataResponseBroker(
+            node_id=number, host="127.0.0.1", port=broker.port if number == 1 else 1
+        )
+        for number in range(1, brokers + 1)
+    ]
+    bare = response_frame(0, MetadataResponse(brokers=nodes, cluster_id="c"), VERSION)
+    number = bytearray()
+    write_uvarint(number, count + 1)
+    body = bare[8:-2] + number + many_topics(count) + b"\0"
+
+    def metadata(request: Any, version: int) -> Any:
+        assert version == VERSION
+        correlation_id = broker.seen[-1].header.correlation_id
+        return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+    broker.handlers[ApiKey.METADATA] = metadata
+
+
+async def test_topics_that_nobody_asked_for_are_dropped_when_a_broker_names_very_many(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    serve(broker)
+    many_topics()
+    with held_times() as times:
+        client = await open_client()
+        assert not client.metadata.topics
+        found = await client.updater.refresh(["t0000007", "missing"], timeout=60)
+        assert list(found.topics) == ["t0000007"]
+        assert found.leader("t0000007", 0) == 1
+    assert max(times) < LIMIT_S
+
+
+async def test_topics_that_match_are_kept_when_all_are_read(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    serve(broker)
+    client = await open_client()
+    client.updater.want("t0000001", "one")
+    client.updater.want_all("two", re.compile("t000012.").fullmatch)  # type: ignore[arg-type]
+    client.updater.want_all("three", lambda name: name == "t0000005")
+    with held_times() as times:
+        found = await client.updater.refresh(timeout=60)
+        await client.updater.refresh(["t0000009"], timeout=60)
+    expected = ["t0000001", "t0000005", *(f"t000012{digit}" for digit in range(10))]
+    assert list(found.topics) == expected
+    assert max(times) < LIMIT_S
+
+
+async def test_response_counts_when_its_decoding_outlasts_the_request_timeout(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    serve(broker)
+    many_topics()
+    client = await open_client(request_timeout_ms=50, default_api_timeout_ms=60_000)
+    found = await client.updater.refresh(["t0000007"], timeout=60)
+    assert found.leader("t0000007", 0) == 1
+    assert broker.opened == 1
+    assert broker.count(ApiKey.METADATA) == 2
+
+
+async def test_client_is_not_held_up_when_the_cluster_has_very_many_brokers(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
+    serve(broker, 1, brokers=30_000)
+    with held_times() as times:
+        client = await open_client()
+        await client.updater.refresh(["t0000000"], timeout=60)
+    assert len(client.metadata.brokers) == 30_000
+    assert client.brokers.any_connected
+    assert max(times) < LIMIT_S
+
+
+async def test_consumer_by_pattern_is_assigned_what_matches_of_very_many_topics(
+    broker: ScriptedBroker,
+) -> None:
+    serve(broker)
+    consumer: Consumer[Any, Any] = Consumer(bootstrap_servers=broker.place)
+    consumer.subscribe(re.compile("t000001[0-9]"))
+    with held_times() as times:
+        await consumer.start()
+        assert len(consumer.assignment()) == 10
+        await consumer.close()
+    assert max(times) < LIMIT_S
+
+
+async def test_news_wait_when_a_merge_has_begun_anew_too_often(
+    broker: ScriptedBroker, open_client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updater, "LARGE", 0)
+    serve(broker, 10)
+    client = await open_client()
+    client.updater.want_all("all")
+    await client.updater.refresh(timeout=60)
+    real, epochs = updater.merged, iter(range(2, 100))
+    run = updater.threads.run
+
+    def run_and_hint(function: Any) -> Any:
+        assert client.updater.apply_hint("t0000003", 0, 1, next(epochs))
+        return run(function)
+
+    assert real is updater.merged
+    monkeypatch.setattr(updater.threads, "run", run_and_hint)
+    found = await client.updater.refresh(timeout=60)
+    assert found.leader_epoch("t0000003", 0) == 1 + updater.TRIES + 1
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_wanted_topics_are_those_of_the_whole_response_in_every_version(version: int) -> None:
+    partitions = [MetadataResponsePartition(partition_index=0, replica_nodes=[1, 2])]
+    topics = [MetadataResponseTopic(name=f"t{n}", partitions=partitions) for n in range(5)]
+    node = MetadataResponseBroker(node_id=1, host="h", port=9)
+    whole = MetadataResponse(brokers=[node], topics=topics, cluster_id="c", controller_id=1)
+    data = b"".join(map(bytes, whole.encode(version)))
+    expected = MetadataResponse.decode(data, version)
+    request = WantedTopicsRequest(["t3", "t1", "t9"])
+    found, position = request.read_response(data, 0, version)
+    assert position == len(data)
+    expected.topics = [expected.topics[1], expected.topics[3]]
+    assert found == expected
+    assert WantedTopicsRequest(None).read_response(data, 0, version)[0].topics[4].name == "t4"
+    plain = MetadataResponse.request_class(topics=request.topics, allow_auto_topic_creation=False)
+    if version >= 4:
+        assert request.encode(version) == plain.encode(version)
+
+
+async def test_producer_is_prepared_when_the_broker_names_very_many_topics(
+    broker: ScriptedBroker,
+) -> None:
+    serve(broker)
+    with held_times() as times:
+        async with Producer(bootstrap_servers=broker.place, enable_idempotence=False) as producer:
+            await producer.prepare("t0000001")
+    assert max(times) < LIMIT_S
