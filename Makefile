@@ -4,11 +4,12 @@
 
 PY := .venv/bin/python
 PIP := -m pip install --disable-pip-version-check --quiet
+LOUD_PIP := -m pip install --disable-pip-version-check
 # What an installation is made from; when it changes, it is made anew.
 SOURCES := pyproject.toml setup.py $(wildcard $(foreach e,pyx pxd h,aiokclient/*.$(e) aiokclient/*/*.$(e)))
 
 demo: .venv/.demo
-	$(PY) examples/demo.py
+	@$(PY) examples/demo.py
 
 test: .venv/.test .venv-3.11/.test kafka
 	$(PY) .ci/test.py
@@ -41,15 +42,21 @@ clean:
 	rm -rf .venv .venv-3.11 .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
 
 .venv/bin/python:
+	@echo "setup: creating a virtual environment in .venv"
 	"$$(.ci/find-python newest)" -m venv .venv
 
 .venv-3.11/bin/python:
 	"$$(.ci/find-python 3.11)" -m venv .venv-3.11
 
+# Not quiet: the first time takes a minute or two, most of it for compiling the native modules.
 .venv/.demo: $(SOURCES) | .venv/bin/python
-	$(PY) $(PIP) --upgrade pip
-	$(PY) $(PIP) --editable . "rich>=13"
-	touch $@
+	@echo "setup, 1 of 3: updating pip"
+	$(PY) $(LOUD_PIP) --upgrade pip
+	@echo "setup, 2 of 3: installing aiokclient and its dependencies (compiling takes a minute)"
+	$(PY) $(LOUD_PIP) --editable . "rich>=13"
+	@echo "setup, 3 of 3: done"
+	@$(PY) -c "import aiokclient; print('native modules:', 'yes' if aiokclient.native else 'no')"
+	@touch $@
 
 .venv/.test: $(SOURCES) | .venv/bin/python
 	$(PY) $(PIP) --upgrade pip

@@ -1,24 +1,39 @@
-"""Builds the native modules, one for each .pyx file; everything else is in pyproject.toml.
+"""Build the native modules, one for each .pyx file. Everything else is in pyproject.toml.
 
-All are optional: where there is no C compiler, what they speed up runs in Python. With
-`AIOKCLIENT_PURE=1` in the environment none is built; with `AIOKCLIENT_NATIVE=1`, as for wheels that
-are published, all must be.
+They are optional: where they cannot be built, because there is no C compiler for example, the
+package says so once and becomes a pure one, a wheel for any platform. With `AIOKCLIENT_PURE=1` in
+the environment none is built. With `AIOKCLIENT_NATIVE=1`, as for wheels that are published, the
+build fails if one of them cannot be built.
 """
 
 import os
 import sys
 from pathlib import Path
+from textwrap import shorten
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 # What follows .pyx files into their C: the types stay static, as the slots that are put into them
 # expect; no module is for interpreters without a GIL.
 MACROS = [("CYTHON_USE_TYPE_SPECS", "0"), ("CYTHON_USE_MODULE_STATE", "0")]
-OPTIMISE = ["/O2"] if sys.platform == "win32" else ["-O3"]
+OPTIMIZE = ["/O2"] if sys.platform == "win32" else ["-O3"]
+PURE = """\
+aiokclient: the native modules could not be built ({}).
+aiokclient: installing the pure Python package, which gives the same results, but is slower. For
+aiokclient: the native modules, install a C compiler and the headers of Python, and install again.
+"""
 
 
 def wanted(variable: str) -> bool:
     return os.environ.get(variable, "0") not in ("", "0")
+
+
+def link_options() -> list[str]:
+    """Strip symbols, unless debugging information was asked for."""
+    if "-g" in os.environ.get("CFLAGS", "").split():
+        return []
+    return {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
 
 
 def extensions() -> list[Extension]:
@@ -28,6 +43,9 @@ def extensions() -> list[Extension]:
     try:
         from Cython.Build import cythonize
     except ImportError:
+        if wanted("AIOKCLIENT_NATIVE"):
+            raise
+        sys.stderr.write(PURE.format("Cython is not installed"))
         return []
     found = [
         Extension(
@@ -36,7 +54,8 @@ def extensions() -> list[Extension]:
             include_dirs=["aiokclient", str(source.parent)],
             depends=[str(header) for header in Path("aiokclient").rglob("*.h")],
             define_macros=MACROS,
-            extra_compile_args=OPTIMISE,
+            extra_compile_args=OPTIMIZE,
+            extra_link_args=link_options(),
         )
         for source in sources
     ]
@@ -44,9 +63,30 @@ def extensions() -> list[Extension]:
     made: list[Extension] = cythonize(
         found, build_dir="build/cython", compiler_directives=directives
     )
-    for extension in made:
-        extension.optional = not wanted("AIOKCLIENT_NATIVE")  # cythonize() forgets it
     return made
 
 
-setup(ext_modules=extensions())
+class BuildAll(build_ext):
+    """Builds all native modules or, where one cannot be built, none."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except Exception as error:
+            if wanted("AIOKCLIENT_NATIVE"):
+                raise
+            sys.stderr.write(PURE.format(shorten(str(error) or type(error).__name__, 120)))
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Leave nothing that was built, and let the wheel be one for any platform."""
+        for extension in self.extensions:
+            Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+        self.extensions = []
+        self.distribution.ext_modules = []
+        wheel = self.distribution.command_obj.get("bdist_wheel")
+        if wheel is not None:
+            wheel.root_is_pure = True
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAll})

@@ -82,12 +82,16 @@ __all__ = [
     "Tls",
     "TopicPartition",
     "errors",
+    "native",
     "protocol",
     "single_writer",
     "work_pool",
 ]
 
 __version__ = "0.1.0"
+
+native: bool
+"""Whether the native modules are in use. Without them everything works, but slower."""
 
 _PLACES = {
     "Admin": "admin",
@@ -124,6 +128,9 @@ _MODULES = ("errors", "protocol")
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "native":
+        globals()[name] = in_use = import_module(f"{__name__}._native").in_use()
+        return in_use
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     value = getattr(import_module(f"{__name__}.{_PLACES.get(name, 'types')}"), name)

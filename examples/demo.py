@@ -1,12 +1,12 @@
-"""The main job, end to end: a million records through a cluster that loses a broker half way,
-read by a group that loses a member half way.
+"""The main job, end to end: a million records through a cluster that loses a broker halfway,
+read by a group that loses a member halfway.
 
 Without arguments it starts an embedded cluster of three brokers. Coroutines produce records that
 carry their number and a checksum; the three members of a consumer group read and check each of
-them at the same time. Half way one broker is stopped, and started again later, and one member, a
-process of its own, is killed: the two others take over where it had committed. It ends with a
-summary and exits non-zero when a record is missing, is twice in the log, out of order or damaged,
-or was read again although its reader had committed it or lives.
+them at the same time. Halfway one broker is stopped, and started again later, and one member, a
+process of its own, is killed: the two others continue where it had committed. It ends with a
+summary and a verdict, and exits non-zero when a record is missing, is twice in the log, out of
+order or damaged, or was read again although its reader had committed it or lives.
 
     python examples/demo.py                     an embedded cluster, no Java
     BOOTSTRAP=host:9092 python examples/demo.py a real Kafka (no broker is stopped there)
@@ -19,15 +19,18 @@ import os
 import struct
 import sys
 import time
+import traceback
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
+from rich.align import Align
+from rich.console import Console, Group
+from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -40,6 +43,17 @@ PADDING = b"." * 84
 RECORD = struct.Struct(">IQI")  # writer, number, checksum of both
 SEEN = struct.Struct("<Hqq")  # partition, offset, number (-1: damaged), from a reader's process
 SESSION_MS = 6000  # the shortest that Kafka takes by its defaults
+MEMBERS = ("A", "B", "C")  # client ids; C is a process of its own
+LETTERS = {
+    "A": (" ### ", "#   #", "#####", "#   #", "#   #"),
+    "D": ("#### ", "#   #", "#   #", "#   #", "#### "),
+    "E": ("#####", "#    ", "###  ", "#    ", "#####"),
+    "F": ("#####", "#    ", "###  ", "#    ", "#    "),
+    "I": ("#####", "  #  ", "  #  ", "  #  ", "#####"),
+    "L": ("#    ", "#    ", "#    ", "#    ", "#####"),
+    "P": ("#### ", "#   #", "#### ", "#    ", "#    "),
+    "S": (" ####", "#    ", " ### ", "    #", "#### "),
+}
 
 
 def encode(writer: int, number: int) -> bytes:
@@ -137,10 +151,13 @@ async def read(consumer: Consumer[bytes, bytes], ledger: Ledger) -> None:
         ledger.changed.set()
 
 
-def member(bootstrap: str, topic: str, listener: object = None) -> Consumer[bytes, bytes]:
+def member(
+    bootstrap: str, topic: str, name: str, listener: object = None
+) -> Consumer[bytes, bytes]:
     """A reader: one of the group."""
     consumer: Consumer[bytes, bytes] = Consumer(
         bootstrap_servers=bootstrap,
+        client_id=name,
         group_id=topic,
         auto_offset_reset="earliest",
         session_timeout_ms=SESSION_MS,
@@ -153,14 +170,14 @@ def member(bootstrap: str, topic: str, listener: object = None) -> Consumer[byte
 
 async def read_for_another(bootstrap: str, topic: str) -> None:
     """The member in a process of its own: what it saw goes to its standard output."""
-    async with member(bootstrap, topic) as consumer:
+    async with member(bootstrap, topic, MEMBERS[-1]) as consumer:
         async for records in consumer.batches(max_records=2000):
             seen = [SEEN.pack(r.partition, r.offset, decode(r.value)) for r in records]
             os.write(sys.stdout.fileno(), b"".join(seen))
 
 
 async def listen(process: asyncio.subprocess.Process, ledger: Ledger) -> None:
-    """Takes down what a reader's process saw, until it is dead."""
+    """Check what a reader's process saw, until it is dead."""
     assert process.stdout is not None
     rest = b""
     while data := await process.stdout.read(1 << 18):
@@ -171,30 +188,11 @@ async def listen(process: asyncio.subprocess.Process, ledger: Ledger) -> None:
         ledger.changed.set()
 
 
-async def lose_a_reader(
-    process: asyncio.subprocess.Process,
-    listening: asyncio.Task[None],
-    survivor: Consumer[bytes, bytes],
-    lost: list[TopicPartition],
-    ledger: Ledger,
-    console: Console,
-) -> None:
-    """Kills the process when half of the records were read."""
-    await ledger.until(lambda: ledger.read >= ledger.total // 2)
-    process.kill()
-    await process.wait()
-    await listening  # what it had written before
-    console.print(f"a reader was killed after {ledger.read:,} records read")
-    committed = await survivor.committed(lost)
-    for tp in lost:
-        stored = committed.get(tp)
-        ledger.may_repeat[tp.partition] = 0 if stored is None else stored.offset
-
-
 class Balance:
-    """Waits until the members in this process have their share of the partitions, and no more."""
+    """Wait until the members in this process have their share of the partitions, and no more."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str) -> None:
+        self.all = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
         self.owned: set[TopicPartition] = set()
         self.changed = asyncio.Event()
 
@@ -214,14 +212,81 @@ class Balance:
             await self.changed.wait()
 
 
-async def lose_a_broker(cluster: EmbeddedCluster, ledger: Ledger, console: Console) -> None:
-    """Stops broker 1 when half of the records were sent; starts it again at three quarters."""
+async def lose_a_reader(
+    process: asyncio.subprocess.Process,
+    listening: asyncio.Task[None],
+    balance: Balance,
+    survivors: list[Consumer[bytes, bytes]],
+    ledger: Ledger,
+    console: Console,
+) -> None:
+    """Kill the process when half of the records were read, and wait for the others to take over."""
+    lost = [tp for tp in balance.all if tp not in balance.owned]
+    await ledger.until(lambda: ledger.read >= ledger.total // 2)
+    process.kill()
+    await process.wait()
+    await listening  # what it had written before
+    console.print(
+        f"member {MEMBERS[-1]} (process {process.pid}) was killed after {ledger.read:,} records "
+        f"read; it held {names(lost)}"
+    )
+    committed = await survivors[0].committed(lost)
+    for tp in lost:
+        stored = committed.get(tp)
+        ledger.may_repeat[tp.partition] = 0 if stored is None else stored.offset
+    began = time.perf_counter()
+    await balance.reached(PARTITIONS)
+    taken = (
+        f"member {name} {names([tp for tp in lost if tp in each.assignment()])}"
+        for name, each in zip(MEMBERS, survivors, strict=False)
+        if any(tp in each.assignment() for tp in lost)
+    )
+    seconds = time.perf_counter() - began
+    console.print(f"after {seconds:.1f} s the others took over: {', '.join(taken)}")
+
+
+async def lose_a_broker(
+    cluster: EmbeddedCluster, balance: Balance, ledger: Ledger, console: Console
+) -> None:
+    """Stop broker 1 when half of the records were sent; start it again at three quarters."""
+
+    def leaders() -> dict[TopicPartition, int]:
+        return {tp: cluster.leader(*tp) for tp in balance.all}
+
     await ledger.until(lambda: ledger.sent >= ledger.total // 2)
+    led = [tp for tp, leader in leaders().items() if leader == 1]
     await asyncio.to_thread(cluster.stop, 1)
-    console.print(f"broker 1 stopped after {ledger.sent:,} records sent")
+    moved = ", ".join(f"{tp.partition} to broker {leaders()[tp]}" for tp in led)
+    console.print(f"broker 1 stopped after {ledger.sent:,} records sent; partitions moved: {moved}")
     await ledger.until(lambda: ledger.sent >= ledger.total * 3 // 4)
     await asyncio.to_thread(cluster.start, 1)
     console.print(f"broker 1 started again after {ledger.sent:,} records sent")
+
+
+def names(partitions: Iterable[TopicPartition]) -> str:
+    """The partitions by their numbers."""
+    numbers = ", ".join(str(tp.partition) for tp in sorted(partitions))
+    return f"partitions {numbers}" if "," in numbers else f"partition {numbers or 'none'}"
+
+
+async def describe(
+    bootstrap: str, topic: str, process: asyncio.subprocess.Process, console: Console
+) -> None:
+    """Name the brokers, the partitions with their leaders, and the members with their share."""
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        cluster = await admin.describe_cluster()
+        partitions = (await admin.describe_topics([topic]))[topic].partitions
+        members = (await admin.describe_groups([topic]))[topic].members
+    brokers = Table("broker", "address", f"leads of topic {topic}")
+    for broker in cluster.brokers:
+        led = [TopicPartition(topic, p.index) for p in partitions if p.leader == broker.node_id]
+        brokers.add_row(str(broker.node_id), f"{broker.host}:{broker.port}", names(led))
+    readers = Table("member", "where", f"reads of topic {topic}")
+    for each in sorted(members, key=lambda each: each.client_id):
+        apart = each.client_id == MEMBERS[-1]
+        where = f"process {process.pid}, to be killed" if apart else f"process {os.getpid()}"
+        readers.add_row(each.client_id, where, names(each.partitions))
+    console.print(brokers, readers)
 
 
 async def show(ledger: Ledger, console: Console) -> None:
@@ -242,7 +307,7 @@ async def show(ledger: Ledger, console: Console) -> None:
 async def read_to_the_end(
     topic: str, readers: list[Consumer[bytes, bytes]], ledger: Ledger
 ) -> None:
-    """Waits until all that the log holds was read, then stops the readers."""
+    """Wait until all that the log holds was read, then stop the readers."""
     tps = [TopicPartition(topic, p) for p in range(PARTITIONS)]
     ends = await readers[0].end_offsets(tps)
     await ledger.until(lambda: all(ledger.next_offset[tp.partition] >= ends[tp] for tp in tps))
@@ -257,7 +322,10 @@ async def start_readers(
     command = (sys.executable, __file__, "--reader", bootstrap, topic)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     stack.callback(lambda: process.returncode is None and process.kill())
-    readers = [await stack.enter_async_context(member(bootstrap, topic, balance)) for _ in range(2)]
+    readers = [
+        await stack.enter_async_context(member(bootstrap, topic, name, balance))
+        for name in MEMBERS[:-1]
+    ]
     await balance.reached(PARTITIONS * 2 // 3)
     return readers, process
 
@@ -266,25 +334,26 @@ async def job(
     bootstrap: str, topic: str, ledger: Ledger, cluster: EmbeddedCluster | None, drop: int | None
 ) -> dict[str, object]:
     console = Console()
-    balance = Balance()
+    balance = Balance(topic)
     async with AsyncExitStack() as stack:
         producer: Producer[bytes, bytes] = await stack.enter_async_context(
             Producer(bootstrap_servers=bootstrap, linger_ms=20, buffer_memory=4 << 20)
         )
+        console.print(f"members {', '.join(MEMBERS)} of group {topic} are joining ...")
         readers, process = await start_readers(stack, bootstrap, topic, balance)
-        lost = [TopicPartition(topic, p) for p in range(PARTITIONS)]
-        lost = [tp for tp in lost if tp not in balance.owned]
+        await describe(bootstrap, topic, process, console)
+        console.print(f"{WRITERS} writers send {ledger.total:,} records")
         async with asyncio.TaskGroup() as tasks:
             progress = tasks.create_task(show(ledger, console))
             listening = tasks.create_task(listen(process, ledger))
             reading = [tasks.create_task(read(reader, ledger)) for reader in readers]
             chaos: list[asyncio.Task[Any]] = [
                 tasks.create_task(
-                    lose_a_reader(process, listening, readers[0], lost, ledger, console)
+                    lose_a_reader(process, listening, balance, readers, ledger, console)
                 )
             ]
             if cluster is not None:
-                chaos.append(tasks.create_task(lose_a_broker(cluster, ledger, console)))
+                chaos.append(tasks.create_task(lose_a_broker(cluster, balance, ledger, console)))
             async with asyncio.TaskGroup() as writers:
                 for writer in range(WRITERS):
                     writers.create_task(write(producer, topic, writer, ledger, drop))
@@ -328,10 +397,12 @@ async def run(records: int, drop_one: bool) -> int:
     began = time.perf_counter()
     bootstrap = os.environ.get("BOOTSTRAP")
     if bootstrap is None:
+        Console().print("starting an embedded cluster of 3 brokers ...")
         with EmbeddedCluster(brokers=3, topics={"demo": PARTITIONS}) as cluster:
             metrics = await job(cluster.bootstrap_servers, "demo", ledger, cluster, drop)
     else:
         topic = f"aiokclient-demo-{os.getpid()}"
+        Console().print(f"creating topic {topic} on {bootstrap} ...")
         async with Admin(bootstrap_servers=bootstrap) as admin:
             created = await admin.create_topics([NewTopic(topic, PARTITIONS)])
             created.raise_for_errors()
@@ -341,11 +412,25 @@ async def run(records: int, drop_one: bool) -> int:
                 await admin.delete_topics([topic])
                 await admin.delete_groups([topic])
     summary(ledger, time.perf_counter() - began, metrics)
-    print(
-        "every record was written once and read, in order" if ledger.flawless else "FAILED",
-        flush=True,
+    if ledger.flawless:
+        verdict("PASSED", "every record was written once and read, in order")
+        return 0
+    verdict("FAILED", "the summary shows what is wrong")
+    return 1
+
+
+def verdict(word: str, reason: str) -> None:
+    """Print a word in letters that can be read across the room."""
+    console = Console()
+    block = "\u2588" if "utf" in console.encoding.lower() else "#"
+    wide = 2 if console.width >= 80 else 1
+    rows = (" ".join(LETTERS[letter][row] for letter in word) for row in range(5))
+    letters = "\n".join(
+        "".join(wide * (block if cell == "#" else " ") for cell in row) for row in rows
     )
-    return 0 if ledger.flawless else 1
+    color = "green" if word == "PASSED" else "red"
+    text = Group("", Align.center(letters), "", Align.center(f"{word}: {reason}"), "")
+    console.print(Panel(text, style=f"bold {color}"))
 
 
 def main() -> int:
@@ -356,13 +441,19 @@ def main() -> int:
     parser.add_argument("--drop-one", action="store_true", help="leave one record out on purpose")
     parser.add_argument("--reader", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.records < WRITERS:
+        parser.error(f"--records must be at least {WRITERS}")
     if options.reader is not None:
         asyncio.run(read_for_another(*options.reader))
         return 0
     try:
         return asyncio.run(asyncio.wait_for(run(options.records, options.drop_one), timeout=85))
     except TimeoutError:
-        print("FAILED: not done within 85 s", file=sys.stderr)
+        verdict("FAILED", "not done within 85 s")
+        return 1
+    except Exception:
+        traceback.print_exc()
+        verdict("FAILED", "the error above ended the demo")
         return 1
 
 

@@ -124,6 +124,18 @@ def test_the_variables_are_read() -> None:
         assert f'"{name}"' in text
 
 
+def test_the_first_paragraph_names_what_is_missing() -> None:
+    first = README.split("\n\n")[1].replace("\n", " ")
+    rows = re.findall(r"^\| ([^|]+?)(?: \(KIP-\d+\))? \| not yet \|", README, re.M)
+    assert rows == ["SASL", "transactions", "share groups", "schema registry", "command line"]
+    assert [row for row in rows if row not in first] == []
+
+
+def test_the_project_has_addresses_in_its_metadata() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert {"Homepage", "Documentation", "Source", "Issues", "Changelog"} <= set(urls)
+
+
 def test_the_extras_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = re.findall(r"\.\[(\w+)\]", README)

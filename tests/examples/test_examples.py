@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -97,12 +98,25 @@ def test_notebook() -> None:
     assert json.dumps(code[3].outputs).count("1001") >= 1
 
 
+def verdict(printed: str) -> str:
+    """Return the word that the last lines show in large letters, after checking that they do."""
+    lines = printed.rstrip().splitlines()[-10:]
+    large = [line for line in lines if line.count("\u2588") >= 12]
+    assert len(large) == 5, printed
+    return lines[-3].strip(" \u2502").partition(":")[0]
+
+
 def test_demo_finds_nothing_wrong() -> None:
     done = run("examples/demo.py", "--records", "60000")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every record was written once and read, in order" in done.stdout
     assert "stopped after" in done.stdout
     assert "killed after" in done.stdout
+    # Brokers, members and partitions are named, and so is who takes over.
+    assert len(re.findall(r"127\.0\.0\.1:\d+ .* partitions \d, \d", done.stdout)) == 3
+    assert len(re.findall(r"[ABC] .* process \d+.* partitions \d, \d", done.stdout)) == 3
+    assert re.search(r"the others took over: member [AB] partition", done.stdout)
+    assert verdict(done.stdout) == "PASSED"
 
 
 def test_demo_finds_the_record_that_was_left_out() -> None:
@@ -110,3 +124,10 @@ def test_demo_finds_the_record_that_was_left_out() -> None:
     assert done.returncode == 1
     assert "FAILED" in done.stdout
     assert "missing" in done.stdout
+    assert verdict(done.stdout) == "FAILED"
+
+
+def test_demo_ends_with_its_verdict_when_it_cannot_start() -> None:
+    done = run("examples/demo.py", "--records", "1000", BOOTSTRAP="localhost:99999")
+    assert done.returncode == 1
+    assert verdict(done.stdout) == "FAILED"
