@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
 SEEDS = [int(ONE)] if ONE else range(WANTED or 200)
-INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 100)
+INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 60)
 
 
 @pytest.mark.fault(1, 2, 3, 11, 15, 16, 17)
