@@ -103,6 +103,11 @@ class Brokers:
                 self._identify(server, places)
         self._retired = [pool for pool in self._retired if pool.busy]
 
+    def leave(self) -> None:
+        """Make all connections anew: the open ones may be to the brokers of another cluster."""
+        for node_id in list(self._pools):
+            self._drop(node_id)
+
     def _identify(self, server: int, places: Mapping[tuple[str, int], int]) -> None:
         """Give the pool of a bootstrap server to the broker that it has turned out to be."""
         pool = self._pools[server]

@@ -13,7 +13,7 @@ from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.bootstrap import Bootstrap, servers_of, within
 from aiokclient.cluster.brokers import Brokers, one_line, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
-from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.metadata import ClusterMetadata, differ
 from aiokclient.cluster.outages import Outages
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.routing import Router
@@ -211,6 +211,8 @@ class ClusterClient:
         )
 
     def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        if differ(old.cluster_id, new.cluster_id):
+            self.brokers.leave()
         self.brokers.update(new.brokers)
         if old.brokers is not new.brokers:
             self._traffic.keep({*new.brokers})

@@ -33,6 +33,7 @@ __all__ = [
     "ClusterMetadata",
     "PartitionInfo",
     "TopicInfo",
+    "differ",
     "hinted",
     "learned",
     "merged",
@@ -127,6 +128,11 @@ class ClusterMetadata:
         return -1 if info is None else info.leader_epoch
 
 
+def differ(one: str | None, other: str | None) -> bool:
+    """Return whether two ids of clusters are known and differ."""
+    return one is not None and other is not None and one != other
+
+
 def merged(old: ClusterMetadata, answer: MetadataResponse, *, complete: bool) -> ClusterMetadata:
     """The snapshot after an answer; `old` itself if that says nothing new.
 
@@ -141,9 +147,7 @@ def merged(old: ClusterMetadata, answer: MetadataResponse, *, complete: bool) ->
     if not brokers:
         return old
     topics: dict[str, TopicInfo] = {} if complete else dict(old.topics)
-    elsewhere = None not in (old.cluster_id, answer.cluster_id) and (
-        old.cluster_id != answer.cluster_id
-    )
+    elsewhere = differ(old.cluster_id, answer.cluster_id)
     for entry in answer.topics or ():
         name = entry.name if entry.name is not None else old.names.get(entry.topic_id)
         if name is not None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aiokclient.cluster.metadata import ABSENT, ClusterMetadata
+from aiokclient.cluster.metadata import ABSENT, ClusterMetadata, differ
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -48,8 +48,7 @@ class TopicIds:
 
         They are to be asked for again.
         """
-        named = None not in (known.cluster_id, answer.cluster_id)
-        if named and known.cluster_id != answer.cluster_id:
+        if differ(known.cluster_id, answer.cluster_id):
             self._rivals.clear()
             return []
         disputed = [entry for entry in answer.topics or () if self._disputed(known, entry)]

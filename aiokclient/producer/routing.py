@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokclient.cluster.metadata import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import Decision, Scope, decide
 from aiokclient.producer.accumulator import Accumulator
@@ -39,11 +40,6 @@ WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 ABSENT_S = 1.0
 """Seconds between two looks for partitions that a topic had and does not have any more."""
-
-
-def _differ(one: str | None, other: str | None) -> bool:
-    """Return whether two ids of clusters are known and differ."""
-    return one is not None and other is not None and one != other
 
 
 def no_such_partition(topic_partition: TopicPartition, count: int) -> KafkaError:
@@ -121,7 +117,7 @@ class Routing:
 
     def updated(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         """There is a new picture of the cluster."""
-        moved = _differ(old.cluster_id, new.cluster_id)
+        moved = differ(old.cluster_id, new.cluster_id)
         self._cluster_id = new.cluster_id
         if moved:
             self._renew()
@@ -155,7 +151,7 @@ class Routing:
 
         Where the brokers have no topic ids, only the id of the cluster tells.
         """
-        moved = _differ(topic.cluster_id, self._cluster_id)
+        moved = differ(topic.cluster_id, self._cluster_id)
         known, found = topic.known_id, info.topic_id
         if not found.int and not moved:
             found = known

@@ -138,6 +138,26 @@ def test_the_producer_id_stays_when_one_of_several_brokers_restarts() -> None:
     simulate(scenario, brokers=3, topics={"t": 3})
 
 
+@pytest.mark.parametrize("version", [NEWEST, BY_NAME])
+def test_connections_are_made_anew_when_the_cluster_has_another_id(version: int) -> None:
+    """The address leads to another cluster; a connection to the old one may still be open."""
+
+    async def scenario(world: World) -> None:
+        limit(world, version)
+        async with world.producer(linger_ms=0) as producer:
+            await producer.send("t", b"0")
+            world.cluster._state.cluster_id = "another"
+            before = world.network.connections_made
+            await refreshed(producer)
+            await producer.send("t", b"1")
+            assert world.network.connections_made == before + 2, "for control and produce requests"
+            assert len(world.network.connections) == 2
+        (first, *_), (second, *_) = numbers(world)
+        assert first != second
+
+    simulate(scenario)
+
+
 # The leader's state is not this producer's.
 
 
