@@ -1,9 +1,10 @@
 """Writing a frame of several segments to a transport, so that the transport's limit holds.
 
 The selector transport of Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 never calls `pause_writing`
-from `writelines` (CVE-2024-12254): what it cannot send is buffered without a limit. There the last
-segment goes through `write`, which checks the limit for all that is buffered. This needs no private
-function and is right for every other transport as well (TLS, uvloop, the simulation's).
+from `writelines` (CVE-2024-12254): what it cannot send is buffered without a limit. There, once
+something is buffered, the last segment goes through `write`, which checks the limit for all of it.
+This needs no private function and is right for every other transport as well (TLS, uvloop, the
+simulation's).
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ NEVER_PAUSES = _never_pauses(sys.version_info[:3])
 def write_segments(transport: asyncio.WriteTransport, segments: Sequence[Buffer]) -> None:
     """Write segments in their order; large ones are not copied.
 
-    The segments must not be changed until the transport has sent them. Where more is buffered
-    than the transport's limit allows afterwards, the protocol's `pause_writing` has been called.
+    The segments must not be changed until the transport has sent them. If more is buffered than
+    the transport's limit allows, the protocol's `pause_writing` is called by the next call at the
+    latest.
     """
     if len(segments) == 1:
         transport.write(segments[0])
     elif sum(map(len, segments)) <= max(JOINED, len(segments) * PIECE):
         transport.write(b"".join(segments))
-    elif NEVER_PAUSES:
+    elif NEVER_PAUSES and transport.get_write_buffer_size():
         _write_with_limit(transport, segments)
     else:
         transport.writelines(segments)

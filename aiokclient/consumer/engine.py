@@ -101,6 +101,8 @@ class Engine:
                 calls=self.reader.turnstile.listener_calls,
             )
         self._spawn = spawn
+        self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
+        """A start is not to end by its deadline only because positions are waited for."""
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
         self._gauges = ConsumerGauges(
@@ -130,7 +132,7 @@ class Engine:
             await self._start_follower(self._follower)
         if self.group is not None:
             self.group.start()
-        until = asyncio.get_running_loop().time() + SETTLE_S
+        until = asyncio.get_running_loop().time() + self._settle_s
         while not (self._settled() or self._died()) and await self.moved.wait(until):
             pass
 

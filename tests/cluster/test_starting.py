@@ -294,3 +294,20 @@ async def test_start_succeeds_when_the_application_occupies_the_default_executor
     finally:
         over.set()
         await asyncio.gather(*waits)
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_start_succeeds_by_a_short_deadline_when_a_leader_is_unreachable(group: bool) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.move_leader("t", 0, to=2)
+        options = world.options(default_api_timeout_ms=1000, bootstrap_servers=world.place(1))
+        world.network.part(["client"], [world.place(2)])
+        if group:
+            options["group_id"] = "g"
+        consumer: Consumer[Any, Any] = Consumer("t", **options)
+        await consumer.start()
+        assert world.now < 1
+        await consumer.close(1)
+        world.network.heal()
+
+    simulate(scenario, brokers=2)

@@ -111,14 +111,17 @@ def test_the_pythons_without_a_limit_are_known(
 
 @pytest.mark.parametrize("parts", [[b"a" * 20_000, b"b" * 20_000, b""], [b"", b"a" * 50_000]])
 @pytest.mark.parametrize("never_pauses", [False, True])
+@pytest.mark.parametrize("buffered", [0, 1])
 async def test_all_segments_are_written_in_order_when_some_are_empty(
     connect: Callable[..., tuple[BrokerConnection, MemoryTransport]],
     monkeypatch: pytest.MonkeyPatch,
     parts: list[bytes],
     never_pauses: bool,
+    buffered: int,
 ) -> None:
     monkeypatch.setattr(segments, "NEVER_PAUSES", never_pauses)
     connection, transport = connect()
+    transport.unwritten = buffered
     segments.write_segments(transport, parts)
     assert transport.sent == b"".join(parts)
     connection.close()
