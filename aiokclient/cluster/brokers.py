@@ -271,9 +271,7 @@ class Brokers:
     def outcomes(self) -> list[tuple[str, str]]:
         """Return the address of each broker and what came of connecting to it."""
         return [
-            (_address(broker), _outcome(self._pools.get(broker.node_id)))
-            for broker in self._all()
-            if broker.node_id >= 0
+            (_address(broker), _outcome(self._pools.get(broker.node_id))) for broker in self._all()
         ]
 
     def _all(self) -> list[BrokerInfo | ConnectionPool]:

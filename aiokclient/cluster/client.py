@@ -131,8 +131,11 @@ class ClusterClient:
                     try:
                         await self._connect_any()
                     except KafkaError:
-                        if not any(map(self._may_pass, self.brokers.errors())):
+                        errors = self.brokers.errors()
+                        if errors and not any(map(self._may_pass, errors)):
                             raise
+                    if not self.brokers.any_connected:
+                        # What is connected may be a bootstrap server that is to name the brokers.
                         await asyncio.sleep(self._backoff.delay(tries, self.clock.rng))
                         tries += 1
         except TimeoutError:

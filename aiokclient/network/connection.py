@@ -184,8 +184,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[Any]:
         """Sends a request; the future gets its response.
 
-        The future fails with ApiTimeoutError when no response came within `timeout_s` (seconds;
-        if the request had been written the connection closes), DisconnectedError when the
+        The future fails with ApiTimeoutError when the request was not written within `timeout_s`
+        seconds, or no response came within as many after that (then the connection closes, and
+        what a throttle delays at the broker has longer), with DisconnectedError when the
         connection closed first, ProtocolError when the response cannot be read, and
         UnsupportedVersionError. Cancelling it abandons the response, not the request. With
         `expect_response=False` it is done, with None, as soon as the request is with the

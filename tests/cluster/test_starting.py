@@ -311,3 +311,21 @@ def test_start_succeeds_by_a_short_deadline_when_a_leader_is_unreachable(group: 
         world.network.heal()
 
     simulate(scenario, brokers=2)
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_start_raises_by_its_deadline_when_the_shared_client_bootstraps_anew(
+    answers: bool,
+) -> None:
+    async def scenario(world: World) -> None:
+        options = {"metadata_recovery_rebootstrap_trigger_ms": 0, "default_api_timeout_ms": 20_000}
+        async with world.client(**options) as client:
+            with world.cluster.delay(ApiKey.METADATA, 1e6):
+                world.cluster.stop(1)
+                await asyncio.sleep(10)
+                if answers:
+                    world.cluster.start(1)
+                error = await start_failure(world, Producer(client=client), 20)
+                assert world.place(1) in dict(error.attempts)
+
+    simulate(scenario)
