@@ -142,11 +142,17 @@ class Tables:
         """
         from aiokclient.record.arrow import TableBuilder
 
+        rows = size = 0
+        native = True
+        for batch in batches:
+            rows += batch.count
+            size += batch.size
+            native = native and batch.magic > 1
         builder = TableBuilder(
             *tp,
-            native=all(batch.magic > 1 for batch in batches),
-            rows=min(sum(max(batch.count, 1) for batch in batches), MOST_ROWS),
-            size=sum(batch.size for batch in batches),
+            native=native,
+            rows=max(min(rows, size, MOST_ROWS), 0),
+            size=size,
             most=self._max_bytes,
             check_crcs=self._check_crcs,
             pool=self._pool,
@@ -185,11 +191,12 @@ class _Filling:
         self._builder = builder
         self._offset = offset
         self._epoch = -1
+        self._count = 0
         self._light = light
         self._rest: RecordStream | None = None
 
     def converted(self, count: int) -> Converted:
-        table = self._builder.table() if self._builder.count else None
+        table = self._builder.table() if self._count else None
         return Converted(table, count, self._offset, self._epoch, self._rest)
 
     def add(self, batch: RecordBatch, stream: RecordStream | None) -> bool:
@@ -197,7 +204,7 @@ class _Filling:
         if batch.is_control:
             if self._check_crcs and not batch.check_crc():
                 raise CorruptRecordError("the checksum of a control batch is wrong")
-        elif not (stream is None and self._add_whole(batch)):
+        elif stream is not None or not self._add_whole(batch):
             if self._is_full:
                 return False
             if stream is None:
@@ -212,28 +219,27 @@ class _Filling:
 
     @property
     def _is_full(self) -> bool:
-        builder = self._builder
-        return builder.count > 0 and (self._room <= 0 or builder.count >= MOST_ROWS)
+        return self._count > 0 and (self._room <= 0 or self._count >= MOST_ROWS)
 
     def _add_whole(self, batch: RecordBatch) -> bool:
         """Add a batch that is not too large; return whether it was."""
-        limit = self._limit
+        light, limit = self._light, self._limit
         if batch.magic > 1:
-            limit = min(limit, WHOLE, max(self._room, 0))
-            if self._light is not None:
-                limit = min(limit, self._light)
-            if not batch.is_compressed and batch.size > limit and self._light is None:
+            if light is None:
+                light = WHOLE
+                if batch.size > min(light, self._room) and not batch.is_compressed:
+                    return False
+            limit = min(limit, light, max(self._room, 0))
+            if self._count + batch.count > MOST_ROWS:
                 return False
-            if self._builder.count + batch.count > MOST_ROWS:
-                return False
-        before = self._builder.count
         try:
-            self._builder.add(batch, self._offset, limit)
+            count = self._builder.add(batch, self._offset, limit)
         except ContentLimitError:
             if self._light is not None or batch.magic <= 1:
                 raise
             return False
-        if self._builder.count > before:
+        if count > self._count:
+            self._count = count
             self._room -= batch.content_size
         return True
 
@@ -241,10 +247,10 @@ class _Filling:
         builder = self._builder
         while not self._is_full:
             size = max(min(self._room, PIECE), 1)
-            piece = stream.take(size, first=builder.count == 0)
+            piece = stream.take(size, first=self._count == 0)
             if piece is None:
                 return
-            before = builder.count
             stream.expect(builder.add_part(batch, piece, self._offset))
-            if builder.count > before:
+            if builder.count > self._count:
+                self._count = builder.count
                 self._room -= len(piece.content)

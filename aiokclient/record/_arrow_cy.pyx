@@ -207,7 +207,9 @@ cdef class Columns:
     # -- records
 
     def add(self, RecordBatch batch not None, start_offset, bint check_crcs, limit):
-        """The records of a batch from `start_offset` on. Raises as its `rows` does."""
+        """The records of a batch from `start_offset` on; how many rows there are then.
+
+        Raises as its `rows` does."""
         if check_crcs and not batch.check_crc():
             raise corrupt(batch, "its checksum is wrong")
         try:
@@ -216,6 +218,7 @@ cdef class Columns:
             raise
         except KafkaError as error:
             raise corrupt(batch, error.message) from error
+        return self._to.rows
 
     def add_part(
         self, RecordBatch batch not None, part, int32_t count, int64_t expected, start_offset

@@ -107,12 +107,16 @@ class TableBuilder:
         """How many rows there are."""
         return len(self._rows) if self._columns is None else int(self._columns.count)
 
-    def add(self, batch: RecordBatch, start_offset: int, limit: int) -> None:
-        """Add the records of a batch from `start_offset` on. Raises as `RecordBatch.rows` does."""
+    def add(self, batch: RecordBatch, start_offset: int, limit: int) -> int:
+        """Add the records of a batch from `start_offset` on; return how many rows there are.
+
+        Raises as `RecordBatch.rows` does.
+        """
         if self._columns is not None:
-            self._columns.add(batch, start_offset, self._check_crcs, limit)
-            return
+            count: int = self._columns.add(batch, start_offset, self._check_crcs, limit)
+            return count
         self._add_rows(batch, batch.rows(start_offset, check_crcs=self._check_crcs, limit=limit))
+        return len(self._rows)
 
     def add_part(self, batch: RecordBatch, piece: Piece, start_offset: int) -> int:
         """Add some records of a batch; return the least offset delta that the next may have."""
