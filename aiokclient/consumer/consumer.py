@@ -305,8 +305,8 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         max_records: int = 500,
         max_wait: float = 0.0,
         by_partition: bool = False,
-        until_end: bool = False,
         max_bytes: int = MAX_BYTES,
+        until_end: bool = False,
     ) -> RecordBatches[K, V]:
         """The records in lists that are never empty: `async for records in consumer.batches()`.
 
@@ -349,10 +349,13 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         """Count everything that was delivered so far as processed, without requesting more.
 
         Automatic commits then cover it, and a revocation does not wait for it. This includes
-        records of `tracked` that are not done. Synchronous; ignored after the consumer's end.
+        records of `tracked` that are not done. Synchronous; allowed while the consumer closes,
+        which waits for what is being processed.
         """
         if self._engine is not None:
             self._engine.reader.mark_processed()
+        if self._closing is None or self._state is State.CLOSED:
+            self._check_known()
 
     def arrow_batches(self, max_bytes: int = MAX_BYTES) -> ArrowBatches:
         """The records as `pyarrow.RecordBatch`es: `async for table in consumer.arrow_batches()`.

@@ -4,9 +4,11 @@ import asyncio
 import re
 from typing import Any
 
+import pytest
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
+from aiokclient.errors import ClosedError
 
 T0 = TopicPartition("t", 0)
 
@@ -91,6 +93,8 @@ def test_mark_processed_lets_a_revocation_continue() -> None:
                 assert world.now - begun < 1
                 break
         assert committed(world) == 1
+        with pytest.raises(ClosedError):
+            consumer.mark_processed()
 
     simulate(scenario)
 
