@@ -121,6 +121,16 @@ class ClassicMembership:
         return self._engine.joins or not self._ready
 
     @property
+    def rebalancing_since(self) -> float | None:
+        """Since when it waits for its group."""
+        return self._engine.rebalancing_since
+
+    @property
+    def answered_at(self) -> float:
+        """When the last request was sent that shows that the group has this member."""
+        return self._engine.last_answer_at
+
+    @property
     def settled(self) -> bool:
         """Whether it has taken over what it was given."""
         return self._engine.state is MemberState.STABLE

@@ -114,8 +114,8 @@ class Engine:
     async def start(self) -> None:
         """Begins; returns when the partitions are known, and where to begin in them.
 
-        Positions that no broker tells (there is no leader, or it does not answer) are waited for
-        only shortly.
+        Raises the error by which a group refuses this consumer. Positions that no broker tells
+        (there is no leader, or it does not answer) are waited for only shortly.
         """
         subscription = self._subscription
         for state in subscription.partitions.values():
@@ -135,6 +135,10 @@ class Engine:
         until = asyncio.get_running_loop().time() + self._settle_s
         while not (self._settled() or self._died()) and await self.moved.wait(until):
             pass
+        refusal = None if self.group is None else self.group.refused()
+        if refusal is not None:
+            self.reader.reports.clear()
+            raise refusal
 
     async def _start_follower(self, follower: TopicFollower) -> None:
         self._spawn(follower.run, name="topics")
@@ -203,6 +207,8 @@ class Engine:
                 found.append(f"{state.tp} cannot be read: it has no leader")
         if self.group is not None:
             found = [*self.group.troubles(), *found]
+        if self.reader.turnstile.trouble is not None and not self.reader.stopped:
+            found.insert(0, self.reader.turnstile.trouble)
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:

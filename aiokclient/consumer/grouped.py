@@ -23,6 +23,7 @@ from aiokclient.consumer.known_topics import KnownTopics
 from aiokclient.consumer.membership import Membership, MembershipParts
 from aiokclient.consumer.poll_watch import PollWatch
 from aiokclient.consumer.rebalance import Rebalancer
+from aiokclient.consumer.rebalance_watch import RebalanceWatch
 from aiokclient.consumer.rewind import Rewinds
 from aiokclient.consumer.signal import Signal
 from aiokclient.consumer.starts import Starts
@@ -68,7 +69,8 @@ class Grouped:
         self._spawn = spawn
         self._changes = Signal()
         self._left_behind = False
-
+        self._refusal: tuple[Exception, float] | None = None
+        self._cluster = cluster
         self.topics = KnownTopics(cluster, config, report=self._report)
         self.commits = Commits(
             cluster,
@@ -111,7 +113,7 @@ class Grouped:
             subscription,
             self.topics,
             reconciler=self.rebalancer,
-            report=self._report,
+            report=self._membership_refused,
             changed=self._renamed,
             spawn=spawn,
             callbacks=callbacks,
@@ -121,7 +123,11 @@ class Grouped:
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
         self._poll_watch = PollWatch(reader.turnstile, in_hand, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
-        self._cluster = cluster
+        self._rebalance_watch = RebalanceWatch(cluster, config, self.membership, self._owner)
+
+    def _membership_refused(self, error: Exception) -> None:
+        self._refusal = error, self._cluster.clock.monotonic()
+        self._report(error)
 
     def _report(self, error: Exception) -> None:
         self._reader.report(error)
@@ -142,6 +148,7 @@ class Grouped:
             (self._auto_commit.run, "automatic commits"),
             (self._poll_watch.run, "poll interval"),
             (self._loop_watch.run, "event loop"),
+            (self._rebalance_watch.run, "rebalances"),
         ):
             self._spawn(run, name=name)
 
@@ -173,8 +180,20 @@ class Grouped:
 
     def troubles(self) -> list[str]:
         """What is wrong about the membership, for people to read. Plain."""
-        trouble = self._poll_watch.trouble
-        return [trouble] if trouble is not None and self._subscription.subscription else []
+        found = self.commits.troubles()
+        if self._subscription.subscription:
+            if self._refusal is not None and self._refusal[1] > self.membership.answered_at:
+                found.append(f"the group refuses this consumer: {self._refusal[0]}")
+            mine = [self._poll_watch.trouble, *self.rebalancer.troubles()]
+            found += [text for text in (*mine, self._rebalance_watch.trouble) if text is not None]
+        return found
+
+    def refused(self) -> Exception | None:
+        """Return why the group refuses this consumer, if it is not a member. Synchronous."""
+        refusal = self._refusal
+        if refusal is None or refusal[1] <= self.membership.answered_at:
+            return None
+        return refusal[0]
 
     async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
         """Has all owners go back to these offsets; see `rewind_group`."""

@@ -58,6 +58,9 @@ __all__ = ["Kip848Membership"]
 FAREWELLS = 3
 """So many attempts are made to tell the coordinator that the member leaves."""
 
+MOVING = (State.JOINING, State.RECONCILING, State.FENCED)
+"""The states in which it waits for its group, or for partitions to be released or assigned."""
+
 FREE = 5
 """So many heartbeats in a row are sent at once because there is something to say."""
 
@@ -99,6 +102,7 @@ class Kip848Membership:
         self._session_s = config.session_timeout_ms / 1000
         self._knows_session = False
         self._usual_s = self._interval_s = config.heartbeat_interval_ms / 1000
+        self._moving_since: float | None = None
         self._early = 0
         """Heartbeats in a row that had something to say."""
         self._plain_log = cluster.log("consumer", config.group_id)
@@ -134,6 +138,14 @@ class Kip848Membership:
         return not self._ended and self.state not in (State.STALE, State.FAILED)
 
     @property
+    def rebalancing_since(self) -> float | None:
+        return None if self.settled else self._moving_since
+
+    @property
+    def answered_at(self) -> float:
+        return self._answered_at
+
+    @property
     def settled(self) -> bool:
         return self.state in (State.STABLE, State.ACKNOWLEDGING)
 
@@ -163,6 +175,10 @@ class Kip848Membership:
 
     def _apply(self, event: Event) -> None:
         before, self.state = self.state, after(self.state, event)
+        if self.state not in MOVING:
+            self._moving_since = None
+        elif self._moving_since is None:
+            self._moving_since = self._clock.monotonic()
         if self.state is not before:
             names, extra = (self.state.name, event.name), {"event": "group_state"}
             self._plain_log.debug("The member is %s after %s", *names, extra=extra)

@@ -94,6 +94,16 @@ class Membership(Protocol):
         ...
 
     @property
+    def rebalancing_since(self) -> float | None:
+        """Since when, on the monotonic clock, this member waits for its group; None if not."""
+        ...
+
+    @property
+    def answered_at(self) -> float:
+        """When the last request was sent that shows that the group has this member."""
+        ...
+
+    @property
     def settled(self) -> bool:
         """Whether this is a member and has taken over what the group gave it, be it nothing."""
         ...
@@ -145,7 +155,7 @@ class MembershipParts:
     """What is subscribed to; read when `subscribed` is called."""
     reconciler: Reconciler
     report: Callable[[Exception], None]
-    """Has an error raised at the program's next request for records, once."""
+    """The group refuses something: raises an error at the next request for records, once."""
     changed: Callable[[], None]
     """`metadata` or `confirmed_until` are different: commits and the reader look again."""
     spawn: Callable[..., None]

@@ -26,6 +26,7 @@ import anyio
 
 from aiokclient.consumer.listener import ListenerCalls, tell
 from aiokclient.consumer.positions import PartitionState, Withheld
+from aiokclient.consumer.rebalance_watch import SHOWN_S, named
 from aiokclient.errors import KafkaError
 from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Decision, Scope, decide
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from aiokclient.consumer.subscription import SubscriptionState
 
 __all__ = ["Rebalancer"]
+
+
+LOGGED = 20
+"""Number of partitions that a line in the log names."""
 
 
 class Rebalancer:
@@ -72,6 +77,8 @@ class Rebalancer:
         self._bound = math.inf
         self._closed = False
         self._refused = False
+        self._calling: tuple[str, float] | None = None
+        self._releasing: tuple[Sequence[PartitionState], float] | None = None
         self._told_idle: Any = self
         """The listener that knows that nothing is owned; this object itself for none."""
         metrics = cluster.metrics
@@ -83,6 +90,21 @@ class Rebalancer:
     def owned(self) -> list[TopicPartition]:
         """The partitions that the group has given to this consumer. Plain."""
         return self._subscription.subscribed()
+
+    def troubles(self) -> list[str]:
+        """Return what holds a rebalance up in this consumer, as text. Synchronous."""
+        now = asyncio.get_running_loop().time()
+        found = []
+        if self._calling is not None and now - self._calling[1] >= SHOWN_S:
+            method, since = self._calling
+            found.append(f"{method} of the listener has not returned for {now - since:.0f} s")
+        if self._releasing is not None and now - self._releasing[1] >= SHOWN_S:
+            states, since = self._releasing
+            found.append(
+                f"to be revoked for {now - since:.0f} s: {named([s.tp for s in states])}, of which "
+                "the application processes records, and requests no others"
+            )
+        return found
 
     # -- what a membership asks for
 
@@ -158,10 +180,10 @@ class Rebalancer:
     # -- steps
 
     def _say(self, how: str, tps: Sequence[TopicPartition]) -> None:
-        named = _named(tps)
+        names = named(tps, LOGGED)
         event = f"partitions_{how}"
         text = "Partitions were %s: %s"
-        self._log.write(logging.INFO, (how, named), text, how, named, extra={"event": event})
+        self._log.write(logging.INFO, (how, names), text, how, names, extra={"event": event})
 
     def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
         owned = dict.fromkeys(self.owned())
@@ -174,12 +196,16 @@ class Rebalancer:
         """Waits until nothing of these is in hand; False when the time is up first."""
         self._subscription.settle()
         loop = asyncio.get_running_loop()
-        while self._in_hand.holds(states):
-            bound = min(until, self._bound)
-            if loop.time() >= bound:
-                return False
-            await self._in_hand.relieved.wait(bound)
-            self._subscription.settle()
+        self._releasing = states, loop.time()
+        try:
+            while self._in_hand.holds(states):
+                bound = min(until, self._bound)
+                if loop.time() >= bound:
+                    return False
+                await self._in_hand.relieved.wait(bound)
+                self._subscription.settle()
+        finally:
+            self._releasing = None
         return True
 
     async def _commit(self, states: Sequence[PartitionState], deadline: float) -> bool:
@@ -236,6 +262,7 @@ class Rebalancer:
         listener = self._subscription.listener
         if self._refused or listener is None:
             return
+        self._calling = method, asyncio.get_running_loop().time()
         with self._calls.entered():
             try:
                 await tell(listener, method, tps)
@@ -243,8 +270,5 @@ class Rebalancer:
                 # The consumer fails with it, and does not ask for the same again while it closes.
                 self._refused = True
                 raise
-
-
-def _named(tps: Sequence[TopicPartition]) -> str:
-    more = f" and {len(tps) - 20} more" if len(tps) > 20 else ""
-    return ", ".join(map(str, tps[:20])) + more
+            finally:
+                self._calling = None

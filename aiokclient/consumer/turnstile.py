@@ -13,6 +13,9 @@ from aiokclient.errors import ConcurrentReadError, IllegalStateError
 
 __all__ = ["Cursor", "Turnstile"]
 
+CANCELLED_S = 3.0
+"""A reader that is cancelled is often followed by another one."""
+
 
 class Cursor(Protocol):
     """An iteration over a consumer, as the reader knows it."""
@@ -80,6 +83,26 @@ class Turnstile:
         if holder is None or holder is cursor:
             return False
         return self._task is not None and self._task is not task and not self._task.done()
+
+    @property
+    def trouble(self) -> str | None:
+        """Return that the task which read last has died, until another one reads."""
+        task, since = self._task, self.away_since
+        if task is None or since is None or not task.done():
+            return None
+        away_s = self._time() - since
+        # Not by exception(): asyncio would no longer log one that nobody retrieves.
+        error = None if task.cancelled() else getattr(task, "_exception", None)
+        if task.cancelled() and away_s >= CANCELLED_S:
+            how = "was cancelled"
+        elif error is not None:
+            how = f"has failed with {error!r}"
+        else:
+            return None
+        return (
+            f"the task {task.get_name()!r}, which read from this consumer, {how}. Nothing has "
+            f"requested records for {away_s:.0f} s"
+        )
 
     def is_asked(self) -> bool:
         """Whether the program waits here."""

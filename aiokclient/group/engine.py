@@ -35,6 +35,9 @@ ID_S = 5.0
 """So long a member that is to leave waits for the id that it has just asked for. Brokers give it at
 once, those before Kafka 2.2 with the generation, the first of which they hold back for 3 s."""
 
+WAITING = (MemberState.PREPARING, MemberState.JOINING, MemberState.SYNCING)
+"""The states between two generations."""
+
 STEADY_S = 5.0
 """A generation that has lasted so long shows that joining works: the next failure is the first."""
 
@@ -65,6 +68,8 @@ class GroupEngine:
     ) -> None:
         self.settings = settings
         self.state = MemberState.OUT
+        self.rebalancing_since: float | None = None
+        """Since when, on the loop's clock, it waits for the next generation."""
         self.rebalance_deadline = math.inf
         """Until when, on the loop's clock, `before_rejoin` has to be done."""
         self._cluster = cluster
@@ -233,6 +238,10 @@ class GroupEngine:
             row.state.value,
             extra={"event": "group_state"},
         )
+        if row.state not in WAITING:
+            self.rebalancing_since = None
+        elif self.rebalancing_since is None:
+            self.rebalancing_since = asyncio.get_running_loop().time()
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
             self._leaver = self._member
             self._rendezvous.be(self._rendezvous.nobody)

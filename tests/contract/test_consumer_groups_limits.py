@@ -204,9 +204,10 @@ class TestRefused:
 
     def test_a_session_timeout_out_of_the_brokers_range(self) -> None:
         async def scenario(world: World) -> None:
-            async with member(world, session_timeout_ms=100_000_000) as consumer:
-                with pytest.raises(InvalidSessionTimeoutError):
-                    await consumer.poll(timeout=10)
+            consumer = member(world, session_timeout_ms=100_000_000)
+            with pytest.raises(InvalidSessionTimeoutError, match="session_timeout_ms is 100000000"):
+                await consumer.start()
+            assert consumer.state is State.NEW
 
         simulate(scenario)
 
@@ -214,9 +215,8 @@ class TestRefused:
         async def scenario(world: World) -> None:
             async with member(world, partition_assignment_strategy="range"):
                 other = member(world, partition_assignment_strategy="roundrobin")
-                async with other:
-                    with pytest.raises(InconsistentGroupProtocolError, match="range"):
-                        await other.poll(timeout=10)
+                with pytest.raises(InconsistentGroupProtocolError, match="range"):
+                    await other.start()
 
         simulate(scenario)
 
@@ -238,9 +238,8 @@ class TestRefused:
                 return {m: MemberAssignment((TopicPartition(*wrong),)) for m in members}
 
         async def scenario(world: World) -> None:
-            async with member(world, partition_assignment_strategy=Mine()) as consumer:
-                with pytest.raises(AssignmentFailedError, match="'mine'"):
-                    await consumer.poll(timeout=10)
+            with pytest.raises(AssignmentFailedError, match="'mine'"):
+                await member(world, partition_assignment_strategy=Mine()).start()
 
         simulate(scenario)
 
@@ -262,8 +261,9 @@ class TestRefused:
             fill(world, 3)
             async with member(world, partition_assignment_strategy=Mine()) as one:
                 await one.poll(timeout=0)
-                Mine.broken = True
                 async with member(world, partition_assignment_strategy=Mine()) as two:
+                    Mine.broken = True
+                    world.cluster.rebalance("g")
                     seen: list[Exception] = []
                     async with asyncio.timeout(100):
                         while {type(e) for e in seen} != {MineError, AssignmentFailedError}:

@@ -1,0 +1,232 @@
+"""What `health()`, `state` and `start()` show of a consumer's group."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from group_world import Diary, fill, member, until
+from world import World, simulate
+
+from aiokclient import State, TopicPartition
+from aiokclient.errors import (
+    BootstrapError,
+    CoordinatorLoadInProgressError,
+    GroupAuthorizationError,
+    InvalidSessionTimeoutError,
+    TopicAuthorizationError,
+)
+from aiokclient.protocol import ApiKey
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {"partition_assignment_strategy": "range"},
+    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
+    "kip848": {
+        "group_protocol": "consumer",
+        "session_timeout_ms": 45_000,
+        "heartbeat_interval_ms": 3000,
+    },
+}
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def shown(consumer: Any, *parts: str) -> bool:
+    """Whether one reason has all these parts, and the state says that something is wrong."""
+    health = consumer.health()
+    return consumer.state is State.DEGRADED and any(
+        all(part in reason for part in parts) for reason in health.reasons
+    )
+
+
+async def well(consumer: Any) -> None:
+    await until(lambda: consumer.state is State.RUNNING and not consumer.health().reasons, 60)
+
+
+@every_protocol
+def test_start_raises_what_the_first_join_is_refused_with(protocol: str) -> None:
+    async def scenario(world: World) -> None:
+        api = ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.JOIN_GROUP
+        consumer = member(world, **PROTOCOLS[protocol])
+        with world.cluster.fail(api, GroupAuthorizationError):
+            began = world.now
+            with pytest.raises(GroupAuthorizationError):
+                await consumer.start()
+            assert world.now - began < 1
+        assert consumer.state is State.NEW
+        await consumer.start()  # It has been granted meanwhile.
+        await consumer.close()
+
+    simulate(scenario)
+
+
+@every_protocol
+def test_start_ends_by_its_deadline_when_the_advertised_address_is_unreachable(
+    protocol: str,
+) -> None:
+    def elsewhere(request: Any, response: Any) -> Any:
+        for broker in response.brokers:
+            broker.host, broker.port = "nowhere", 9999
+        return response
+
+    async def scenario(world: World) -> None:
+        options = {**PROTOCOLS[protocol], "default_api_timeout_ms": 5000}
+        with world.cluster.alter(ApiKey.METADATA, elsewhere):
+            consumer = member(world, **options)
+            began = world.now
+            with pytest.raises(BootstrapError, match="nowhere:9999"):
+                await consumer.start()
+            assert world.now - began < 6
+
+    simulate(scenario)
+
+
+@every_protocol
+def test_health_shows_a_join_that_is_refused_until_it_is_not(protocol: str) -> None:
+    async def scenario(world: World) -> None:
+        kip848 = protocol == "kip848"
+        diary = Diary()
+        async with member(world, diary, place="m", **PROTOCOLS[protocol]) as consumer:
+            api = ApiKey.CONSUMER_GROUP_HEARTBEAT if kip848 else ApiKey.HEARTBEAT
+            with world.cluster.fail(api, GroupAuthorizationError):
+                await until(lambda: shown(consumer, "refuses", "GROUP_AUTHORIZATION_FAILED"), 30)
+            with pytest.raises(GroupAuthorizationError):
+                await consumer.poll(timeout=5)
+            await well(consumer)
+
+    simulate(scenario)
+
+
+def test_health_shows_a_session_timeout_that_the_broker_refuses() -> None:
+    async def scenario(world: World) -> None:
+        diary = Diary()
+        async with member(world, diary) as consumer:
+            await diary.until(lambda: diary.owned)
+            with world.cluster.fail(ApiKey.JOIN_GROUP, InvalidSessionTimeoutError):
+                world.cluster.rebalance("g")
+                await until(lambda: shown(consumer, "refuses", "session_timeout_ms is 6000"), 30)
+            for _ in range(3):
+                try:
+                    await consumer.poll(timeout=5)
+                except InvalidSessionTimeoutError:
+                    continue
+            await well(consumer)
+
+    simulate(scenario)
+
+
+@every_protocol
+@pytest.mark.parametrize("automatic", [True, False])
+def test_health_shows_a_commit_that_is_refused_until_one_is_not(
+    protocol: str, automatic: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        options = {"auto_commit_interval_ms": 1000, "enable_auto_commit": automatic}
+        async with member(world, **PROTOCOLS[protocol], **options) as consumer:
+            await consumer.poll(timeout=10, max_records=5)
+            with world.cluster.fail(ApiKey.OFFSET_COMMIT, TopicAuthorizationError):
+                await consumer.poll(timeout=10, max_records=1)
+                if not automatic:
+                    with pytest.raises(TopicAuthorizationError):
+                        await consumer.commit()
+                await until(lambda: shown(consumer, "commits of t-0", "TOPIC_AUTHORIZATION"), 30)
+            if not automatic:
+                await consumer.commit()
+            await well(consumer)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("protocol", ["eager", "kip848"])
+def test_health_names_the_member_for_which_a_rebalance_waits(protocol: str) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10, 2)
+        diary, options = Diary(), {**PROTOCOLS[protocol], "max_poll_interval_ms": 300_000}
+        async with member(world, diary, client_id="slow", **options) as slow:
+            assert await slow.poll(timeout=10)  # It processes these for a while.
+            await asyncio.sleep(5)
+            async with member(world, place="new", **options) as new:
+                one = slow.group_metadata().member_id
+                held = "t-0, t-1" if protocol == "eager" else "t-"
+                await until(
+                    lambda: shown(
+                        new, "rebalancing for ", " s, waits for", one, "client slow", held
+                    ),
+                    60,
+                )
+                # The one that it waits for shows what it waits for.
+                assert shown(slow, "revoked", "t-")
+                reading = asyncio.create_task(keep_reading(slow))
+                await well(new)
+                await well(slow)
+                reading.cancel()
+                await asyncio.wait([reading])
+
+    simulate(scenario, topics={"t": 2})
+
+
+async def keep_reading(consumer: Any) -> None:
+    while True:
+        await consumer.poll(timeout=0.5)
+
+
+@every_protocol
+def test_health_shows_a_listener_that_does_not_return(protocol: str) -> None:
+    class Hangs(Diary):
+        async def on_assigned(self, tps: Sequence[TopicPartition]) -> None:  # type: ignore[override]
+            await go_on.wait()
+            super().on_assigned(tps)
+
+    async def scenario(world: World) -> None:
+        diary = Hangs()
+        async with member(world, diary, **PROTOCOLS[protocol]) as consumer:
+            await until(lambda: shown(consumer, "on_assigned", "has not returned for 5 s"), 30)
+            go_on.set()
+            await diary.until(lambda: diary.owned)
+            await well(consumer)
+
+    go_on = asyncio.Event()
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("how", ["has failed", "was cancelled"])
+def test_health_shows_a_reading_task_that_has_died(grouped: bool, how: str) -> None:
+    async def run(consumer: Any) -> None:
+        async for record in consumer:
+            if record.offset == 3:
+                if how == "has failed":
+                    raise ValueError("cannot handle it")
+                await asyncio.sleep(1000)
+
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        consumer = member(world) if grouped else world.consumer("t")
+        async with consumer:
+            reading = asyncio.create_task(run(consumer), name="billing")
+            await asyncio.sleep(5)
+            if how == "was cancelled":
+                assert consumer.state is State.RUNNING
+                reading.cancel()
+            await until(lambda: shown(consumer, "billing", how), 30)
+            with pytest.raises((ValueError, asyncio.CancelledError)):
+                await reading
+            assert await consumer.poll(timeout=5)
+            await well(consumer)
+
+    simulate(scenario)
+
+
+@every_protocol
+def test_health_shows_for_how_long_a_member_has_been_joining(protocol: str) -> None:
+    async def scenario(world: World) -> None:
+        api = ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.JOIN_GROUP
+        with world.cluster.fail(api, CoordinatorLoadInProgressError):
+            began = world.now
+            consumer = await member(world, **PROTOCOLS[protocol])
+            assert world.now - began == pytest.approx(3.0, abs=0.5)  # It goes on meanwhile.
+            await until(lambda: shown(consumer, "rebalancing for 12 s"), 60)
+        await well(consumer)
+        await consumer.close()
+
+    simulate(scenario)
