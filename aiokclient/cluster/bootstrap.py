@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -30,11 +31,13 @@ from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.brokers import Brokers
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["Bootstrap", "servers_of", "within"]
+__all__ = ["Bootstrap", "connect_first", "servers_of"]
 
 STAGGER_S = 1.0
+NONE_CONNECTED = "None of the brokers could be reached at the address that it advertises."
 
 
 class Bootstrap:
@@ -73,7 +76,7 @@ class Bootstrap:
         if len(self._hopeless) == len(self._pools):
             raise next(iter(self._hopeless.values()))
         attempts = [(_place(pool), self._outcome(pool)) for pool in self._pools]
-        raise BootstrapError(within(self._clock.monotonic() - began), attempts=attempts)
+        raise BootstrapError(_within(self._clock.monotonic() - began), attempts=attempts)
 
     def _outcome(self, pool: ConnectionPool) -> str:
         error = self._outcomes.get(_place(pool))
@@ -172,8 +175,43 @@ async def _canonical(host: str, port: int, connector: Connector) -> list[tuple[s
     return [(name, port) for name, _ in names] or [(host, port)]
 
 
-def within(seconds: float) -> str:
-    """Begin a BootstrapError's account of the attempts."""
+async def connect_first(
+    brokers: Callable[[], Brokers],
+    clock: Clock,
+    backoff: Backoff,
+    deadline: float,
+    attempts: Sequence[tuple[str, str]],
+) -> None:
+    """Connect to any of the brokers that the cluster names; see `ClusterClient.reach`.
+
+    `brokers()` raises when the client is closed.
+    """
+    began, tries = clock.monotonic(), 0
+    try:
+        async with asyncio.timeout_at(deadline):
+            while not brokers().any_connected:
+                try:
+                    await brokers().connect_any()
+                except KafkaError:
+                    errors = brokers().errors()
+                    if errors and not any(_may_pass(error, clock) for error in errors):
+                        raise
+                if not brokers().any_connected:
+                    # What is connected may be a bootstrap server that is to name the brokers.
+                    await asyncio.sleep(backoff.delay(tries, clock.rng))
+                    tries += 1
+    except TimeoutError:
+        found = (*attempts, *brokers().outcomes())
+        lasted = _within(clock.monotonic() - began)
+        raise BootstrapError(lasted, attempts=found, needed=NONE_CONNECTED) from None
+
+
+def _may_pass(error: KafkaError | None, clock: Clock) -> bool:
+    """Return whether connecting may succeed after this error, or was not tried."""
+    return error is None or decide(error, Scope.CONNECTION, 0, 1.0, clock.rng).again
+
+
+def _within(seconds: float) -> str:
     return f"Within {seconds:.1f} s:"
 
 

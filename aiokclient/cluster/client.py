@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
 from aiokclient.clock import Clock, SystemClock
-from aiokclient.cluster.bootstrap import Bootstrap, servers_of, within
+from aiokclient.cluster.bootstrap import Bootstrap, connect_first, servers_of
 from aiokclient.cluster.brokers import Brokers, one_line, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
 from aiokclient.cluster.metadata import ClusterMetadata, differ
@@ -49,7 +49,6 @@ __all__ = ["ClusterClient"]
 R = TypeVar("R", bound="Response")
 
 NAMES_BROKERS = "answered, and named the brokers"
-NONE_CONNECTED = "None of the brokers could be reached at the address that it advertises."
 
 MOVED_AWAY = (RebootstrapRequiredError.code,)
 """What a broker answers that wants its clients to begin anew with the bootstrap servers."""
@@ -124,28 +123,8 @@ class ClusterClient:
         `attempts` are those given and the addresses of the brokers, and immediately what waiting
         would not mend for any of them. With a connection it does nothing.
         """
-        began, tries = self.clock.monotonic(), 0
-        try:
-            async with asyncio.timeout_at(deadline):
-                while not self.brokers.any_connected:
-                    try:
-                        await self._connect_any()
-                    except KafkaError:
-                        errors = self.brokers.errors()
-                        if errors and not any(map(self._may_pass, errors)):
-                            raise
-                    if not self.brokers.any_connected:
-                        # What is connected may be a bootstrap server that is to name the brokers.
-                        await asyncio.sleep(self._backoff.delay(tries, self.clock.rng))
-                        tries += 1
-        except TimeoutError:
-            lasted = within(self.clock.monotonic() - began)
-            attempts = (*attempts, *self.brokers.outcomes())
-            raise BootstrapError(lasted, attempts=attempts, needed=NONE_CONNECTED) from None
-
-    def _may_pass(self, error: KafkaError | None) -> bool:
-        """Return whether connecting may succeed after this error, or was not tried."""
-        return error is None or decide(error, Scope.CONNECTION, 0, 1.0, self.clock.rng).again
+        if not self.brokers.any_connected:
+            await connect_first(lambda: self.brokers, self.clock, self._backoff, deadline, attempts)
 
     async def open_by(self, deadline: float, opening: Callable[[], Awaitable[None]]) -> None:
         """Open what stands on this client, by a deadline on the monotonic clock.
