@@ -71,10 +71,19 @@ class Code(IntEnum):
     REBOOTSTRAP_REQUIRED = 129
 
 
+_MESSAGE = 1_000
+
+
+def brief(message: str) -> str:
+    """Return a message that fits into a response, whatever names of the request it quotes."""
+    return message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}..."
+
+
 class Refused(Exception):
     """What a broker refuses with this code."""
 
     def __init__(self, code: Code, message: str) -> None:
+        message = brief(message)
         super().__init__(message)
         self.code = code
         self.message = message

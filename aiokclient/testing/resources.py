@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from aiokclient.testing.call import Call
-from aiokclient.testing.codes import Code
+from aiokclient.testing.codes import Code, brief
 from aiokclient.testing.configs import ConfigError, ConfigRequestError, Configs
 from aiokclient.testing.state import ClusterState, Refused
 from aiokclient.types import is_topic_name
@@ -21,8 +21,13 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-def find_configs(cluster: ClusterState, resource_type: int, name: str) -> Configs:
-    """The configs of a resource; raises Refused for one that is not there."""
+def find_configs(
+    cluster: ClusterState, resource_type: int, name: str, *, keep: bool = False
+) -> Configs:
+    """Return the configs of a resource; raise Refused if it does not exist.
+
+    `keep` is for configs that will be changed: a group has none until then.
+    """
     if resource_type == ResourceType.TOPIC:
         if not is_topic_name(name):
             raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
@@ -31,7 +36,7 @@ def find_configs(cluster: ClusterState, resource_type: int, name: str) -> Config
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return topic.configs
     if resource_type == ResourceType.GROUP and name:
-        return cluster.groups.configs_of(name)
+        return cluster.groups.configs_of(name, keep=keep)
     if resource_type != ResourceType.BROKER:
         raise Refused(Code.INVALID_REQUEST, f"resources of type {resource_type} have no configs")
     if not name:
@@ -67,7 +72,7 @@ def change_configs(
     except Refused as refused:
         return refused.code, refused.message
     except ConfigError as error:
-        return error.code, str(error)
+        return error.code, brief(str(error))
     return Code.NONE, None
 
 
@@ -76,7 +81,7 @@ def _changeable(call: Call, resource_type: int, name: str) -> Configs:
         raise Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
     if resource_type == ResourceType.TOPIC and not name:
         raise Refused(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
-    return find_configs(call.cluster, resource_type, name)
+    return find_configs(call.cluster, resource_type, name, keep=True)
 
 
 def _resource(request: Any) -> list[tuple[int, str]]:

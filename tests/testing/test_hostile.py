@@ -111,6 +111,19 @@ def test_values_at_the_edges(small, wire_to, api):
             connection = wire.to(sender.rng.choice((1, 2)))
 
 
+@pytest.mark.parametrize("api", announced(), ids=lambda api: ApiKey(api).name)
+def test_names_of_the_greatest_length_are_answered(small, wire_to, api):
+    wire = wire_to(small)
+    sender = Sender(small, wire, f"long {api}")
+    sender.scalar = lambda kind: (
+        "\u00e9" * 16_383 if kind == "string" else Sender.scalar(sender, kind)
+    )
+    connection = wire.to(1)
+    for _ in range(20):
+        if not sender.send(api, connection):
+            connection = wire.to(sender.rng.choice((1, 2)))
+
+
 def test_bytes_of_any_kind(small, wire_to):
     wire, rng = wire_to(small), random.Random(5)
     for _ in range(300):

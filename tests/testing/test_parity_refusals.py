@@ -8,6 +8,7 @@ from parity import Scenarios, named
 
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.messages import fetch as fetching
+from aiokclient.protocol.messages import metadata as metadata_
 from aiokclient.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from aiokclient.record.batch import Compression, walk
@@ -133,6 +134,58 @@ def stored_codecs(place):
             seen.append((*header, each.max_timestamp, each.producer_id, each.base_sequence))
         seen.append(place.wire.values(place.connection.fetch(topic)))
     return seen
+
+
+@scenario
+def repeated_parts(place):
+    """A topic or a partition that a request names more than once."""
+    topic, topic_id = place.topic(2)
+
+    def metadata(version, *names, **fields):
+        topics = [metadata_.MetadataRequestTopic(name=name, **fields) for name in names]
+        response = place.request(messages.MetadataRequest(topics=topics), version)
+        return sorted((each.name == topic, named(each.error_code)) for each in response.topics)
+
+    def list_offsets(*indexes):
+        topics = [
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsPartition(
+                        partition_index=each, timestamp=-1, current_leader_epoch=-1
+                    )
+                ],
+            )
+            for each in indexes
+        ]
+        response = place.request(messages.ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+        return [
+            (len(each.partitions), part.partition_index, named(part.error_code), part.offset)
+            for each in response.topics
+            for part in sorted(each.partitions, key=lambda part: part.partition_index)
+        ]
+
+    def produce(*indexes):
+        data = [
+            TopicProduceData(
+                name=topic,
+                partition_data=[
+                    PartitionProduceData(index=each, records=place.wire.batch(b"%d" % number))
+                ],
+            )
+            for number, each in enumerate(indexes)
+        ]
+        request = messages.ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=data)
+        return sorted(
+            (part.index, named(part.error_code), part.base_offset)
+            for each in place.request(request, 12).responses
+            for part in each.partition_responses
+        )
+
+    seen = [metadata(version, topic, topic, NO_SUCH, NO_SUCH) for version in (1, 9, 13)]
+    seen.append(metadata(12, None, None, topic_id=topic_id))
+    seen += [produce(0, 0, 1, 0), list_offsets(0, 0), list_offsets(0, 1), list_offsets(0, 1, 0)]
+    return [*seen, *(place.wire.values(place.connection.fetch(topic)) for _ in range(2))]
 
 
 @scenario

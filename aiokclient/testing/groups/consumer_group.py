@@ -134,7 +134,7 @@ class ConsumerGroup(Group):
 
     def option(self, name: str) -> int:
         """The group's number for `consumer.` and the name, or the cluster's."""
-        own = self.cluster.groups.configs_of(self.group_id)
+        own = self.cluster.groups.configs_of(self.group_id, keep=False)
         if f"consumer.{name}" in own.options:
             return own.number(f"consumer.{name}")
         return self.cluster.configs.number(f"group.consumer.{name}")

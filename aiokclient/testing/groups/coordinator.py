@@ -8,7 +8,7 @@ test holds a group in loading, its coordinator has not got it yet.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.testing.codes import Code
 from aiokclient.testing.configs import GROUP_OPTIONS, Configs, ConfigSource
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker import Broker
     from aiokclient.testing.call import Call
     from aiokclient.testing.state import ClusterState
+
+
+_MOST_ITEMS = 100_000
+_ARRAYS = ("protocols", "members", "assignments", "subscribed_topic_names")
 
 
 class GroupCoordinator:
@@ -45,7 +49,12 @@ class GroupCoordinator:
     # -- requests --------------------------------------------------------------------------
 
     def check(self, call: Call, group_id: str, *, named: bool = True) -> int:
-        """The error that a test asked for, or `reachable`."""
+        """Return the error that a test asked for, or `reachable`.
+
+        INVALID_REQUEST for more members, protocols or topics than any group could have.
+        """
+        if _items(call.request) > _MOST_ITEMS:
+            return Code.INVALID_REQUEST
         return call.refused() or self.reachable(call, group_id, named=named)
 
     def reachable(self, call: Call, group_id: str, *, named: bool = True) -> int:
@@ -72,12 +81,14 @@ class GroupCoordinator:
         self.settle()
         return [group for group in self if group.node == broker.node_id]
 
-    def configs_of(self, group_id: str) -> Configs:
-        """The configs of a group, which need not exist."""
-        if group_id not in self._configs:
-            parent = self._cluster.configs
-            self._configs[group_id] = Configs(GROUP_OPTIONS, ConfigSource.GROUP, parent)
-        return self._configs[group_id]
+    def configs_of(self, group_id: str, *, keep: bool) -> Configs:
+        """Return the configs of a group, which need not exist; with `keep`, to be changed."""
+        configs = self._configs.get(group_id)
+        if configs is None:
+            configs = Configs(GROUP_OPTIONS, ConfigSource.GROUP, self._cluster.configs)
+            if keep:
+                self._configs[group_id] = configs
+        return configs
 
     def is_loading(self, broker: Broker) -> bool:
         """Whether there are groups of this broker that it has not read yet."""
@@ -179,3 +190,10 @@ class GroupCoordinator:
             if group.node is not None:
                 group.unload()
                 group.node = None
+
+
+def _items(request: Any) -> int:
+    """Return the size of the largest array of a group's request."""
+    arrays = (getattr(request, name, None) or () for name in _ARRAYS)
+    placed = getattr(request, "topic_partitions", None) or ()
+    return max(*map(len, arrays), len(placed), sum(len(each.partitions) for each in placed))

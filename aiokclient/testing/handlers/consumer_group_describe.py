@@ -22,7 +22,7 @@ from aiokclient.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from aiokclient.testing.call import Answer, Call
-from aiokclient.testing.codes import Code
+from aiokclient.testing.codes import Code, brief
 from aiokclient.testing.groups import consumer_member
 from aiokclient.testing.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.operations import ON_GROUPS
@@ -46,7 +46,7 @@ def _described(call: Call, group_id: str) -> DescribedGroup:
     if not isinstance(group, ConsumerGroup):
         return DescribedGroup(
             error_code=Code.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} not found.",
+            error_message=brief(f"Group {group_id} not found."),
             group_id=group_id,
         )
     described = DescribedGroup(

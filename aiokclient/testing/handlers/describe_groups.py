@@ -9,7 +9,7 @@ from __future__ import annotations
 from aiokclient.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from aiokclient.protocol.messages.describe_groups import DescribedGroup
 from aiokclient.testing.call import Answer, Call
-from aiokclient.testing.codes import Code
+from aiokclient.testing.codes import Code, brief
 from aiokclient.testing.operations import ON_GROUPS
 
 _NOT_FOUND = 6
@@ -34,7 +34,7 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
         if call.version >= _NOT_FOUND:
             found.error_code = Code.GROUP_ID_NOT_FOUND
             what = "not found" if group is None else "not a classic group"
-            found.error_message = f"Group {group_id} is {what}."
+            found.error_message = brief(f"Group {group_id} is {what}.")
     if call.request.include_authorized_operations and not found.error_code:
         found.authorized_operations = ON_GROUPS
     return found

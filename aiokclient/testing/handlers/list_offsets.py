@@ -8,6 +8,7 @@
 * A timestamp: the first record that is as late or later, -1 if there is none that the reader
   may see.
 * An unknown isolation level is UNKNOWN_SERVER_ERROR, as in Kafka.
+* A partition that comes twice is INVALID_REQUEST.
 * Only the leader answers, in the epoch that the client knows (version 4 on).
 """
 
@@ -41,15 +42,21 @@ _ISOLATION_LEVELS = (0, _READ_COMMITTED)
 
 async def handle(call: Call) -> Answer:
     request: ListOffsetsRequest = call.request
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    async for topic in call.each(request.topics):
+        answers = topics.setdefault(topic.name, {})
+        async for asked in call.each(topic.partitions):
+            index = asked.partition_index
+            if index in answers:
+                answers[index] = ListOffsetsPartitionResponse(
+                    partition_index=index, error_code=Code.INVALID_REQUEST
+                )
+            else:
+                answers[index] = _partition(call, topic.name, asked)
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _partition(call, topic.name, each) async for each in call.each(topic.partitions)
-                ],
-            )
-            async for topic in call.each(request.topics)
+            ListOffsetsTopicResponse(name=name, partitions=list(answers.values()))
+            async for name, answers in call.each(topics.items())
         ]
     )
 

@@ -6,6 +6,7 @@
 * From version 10 on topics have ids, from 12 on they may be asked for by id; an id that is not
   known is UNKNOWN_TOPIC_ID. A request that has an id is taken to be about ids alone: topics in
   it that have a name only are left out.
+* A topic that is named more than once is answered once.
 * A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, or made, where both the cluster
   (`auto.create.topics.enable`, off by default) and the request allow it; the first answer is
   UNKNOWN_TOPIC_OR_PARTITION even then, as in Kafka. A name that is not legal is
@@ -67,12 +68,10 @@ async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse
         known = list(call.cluster.view(call.broker.node_id).topics.values())
         return [await _known(call, topic) async for topic in call.each(known)]
     if any(each.topic_id != _NO_ID for each in wanted):
-        return [
-            await _by_id(call, each.topic_id)
-            async for each in call.each(wanted)
-            if each.topic_id != _NO_ID
-        ]
-    return [await _by_name(call, each.name or "") async for each in call.each(wanted)]
+        ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != _NO_ID)
+        return [await _by_id(call, each) async for each in call.each(ids)]
+    names = dict.fromkeys(each.name or "" for each in wanted)
+    return [await _by_name(call, each) async for each in call.each(names)]
 
 
 async def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:

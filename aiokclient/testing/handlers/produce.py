@@ -4,6 +4,7 @@
 * One batch of magic 2 for each partition; it is checked by its header and checksum, and record
   by record where keys or timestamps may be refused (`validation.py`): from version 8 on the
   answer names those that are. The log decides on sequence numbers.
+* A partition that comes more than once is appended to once, with the last of its batches.
 * A batch that is one of its producer's last five is answered with the offset that it has.
 * acks 0 is not answered (an error closes the connection), 1 as soon as it is in the log, -1
   once all in-sync replicas have it: REQUEST_TIMED_OUT after `timeout_ms`, NOT_ENOUGH_REPLICAS
@@ -20,7 +21,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from aiokclient.protocol.messages import ProduceRequest, ProduceResponse
@@ -44,10 +46,13 @@ if TYPE_CHECKING:
 
 ANNOUNCED_FROM = 0
 _ALL = -1
+_BY_ID = 13
 _NO_ID = UUID(int=0)
 _ADMIN_CLIENT = "__admin_client"
 _ATTRIBUTES_AT = ATTRIBUTES_AT + 1
 """The byte of the attributes that has the flags."""
+
+_Data: TypeAlias = tuple[TopicProduceData, dict[int, PartitionProduceData]]
 
 
 async def handle(call: Call) -> Answer:
@@ -55,8 +60,9 @@ async def handle(call: Call) -> Answer:
     produce = _Produce(call)
     if request.transactional_id is None and await _has_transactional(call):
         produce.refusal = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    topics = await _distinct(call)
     response = ProduceResponse(
-        responses=[await produce.topic(each) async for each in call.each(request.topic_data)]
+        responses=[await produce.topic(*each) async for each in call.each(topics)]
     )
     response.node_endpoints = produce.endpoints()
     if request.acks == 0:
@@ -71,6 +77,17 @@ async def handle(call: Call) -> Answer:
     for partition, answer, _ in produce.waiting:
         _timed_out(partition, answer)
     return response
+
+
+async def _distinct(call: Call) -> Iterable[_Data]:
+    """Return the topics to append to: of a partition that comes more than once, the last batch."""
+    topics: dict[str | UUID, _Data] = {}
+    async for topic in call.each(call.request.topic_data):
+        key: str | UUID = topic.topic_id if call.version >= _BY_ID else topic.name
+        _, partitions = topics.setdefault(key, (topic, {}))
+        async for each in call.each(topic.partition_data):
+            partitions[each.index] = each
+    return topics.values()
 
 
 async def _has_transactional(call: Call) -> bool:
@@ -99,9 +116,11 @@ class _Produce:
         self.waiting: list[tuple[Partition, PartitionProduceResponse, int]] = []
         self._hints: dict[int, None] = {}
 
-    async def topic(self, data: TopicProduceData) -> TopicProduceResponse:
+    async def topic(
+        self, data: TopicProduceData, partitions: dict[int, PartitionProduceData]
+    ) -> TopicProduceResponse:
         cluster = self.call.cluster
-        if self.call.version >= 13:
+        if self.call.version >= _BY_ID:
             topic, unknown = cluster.topics_by_id.get(data.topic_id), Code.UNKNOWN_TOPIC_ID
         else:
             topic, unknown = cluster.topics.get(data.name), Code.UNKNOWN_TOPIC_OR_PARTITION
@@ -110,7 +129,7 @@ class _Produce:
             topic_id=data.topic_id,
             partition_responses=[
                 self._partition(topic, data, each, unknown)
-                async for each in self.call.each(data.partition_data)
+                async for each in self.call.each(partitions.values())
             ],
         )
 
