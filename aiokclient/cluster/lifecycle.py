@@ -118,6 +118,8 @@ class Lifecycle:
         self._state = State.NEW
         self._usable = False
         self._failure: BaseException | None = None
+        self._failure_seen = False
+        """Whether a call has raised what has failed this: its end does not raise it again."""
         self._unsubscribe: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -246,7 +248,7 @@ class Lifecycle:
             await self._close(graceful=False, timeout=self._config.close_timeout_ms / 1000)
             return
         await self._close(graceful=True, timeout=self._grace_s())
-        unseen = self._failure or self._unretrieved()
+        unseen = (not self._failure_seen and self._failure) or self._unretrieved()
         if unseen is not None:
             raise unseen
 
@@ -265,6 +267,7 @@ class Lifecycle:
     def _refuse(self) -> None:
         name = type(self).__name__
         if self._failure is not None:
+            self._failure_seen = True
             raise self._failure
         if self._state is State.CLOSED:
             raise ClosedError(f"this {name} is closed; make a new one")
@@ -304,7 +307,7 @@ class Lifecycle:
         """From here on every call raises `error`. Plain; the first one counts."""
         if self._failure is not None or self._state is State.CLOSED:
             return
-        self._failure = error
+        self._failure, self._failure_seen = error, False
         if self._state is State.RUNNING:
             self._state, self._usable = State.FAILED, False
         self._failed(error)

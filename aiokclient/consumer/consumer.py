@@ -138,11 +138,16 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
             self._subscription,
             self._deserializers,
             self._supervisor,
-            lambda: self._failure,
+            self._died,
         )
         if self._stopped:
             self._engine.reader.mark_stopped()
         await self._engine.start()
+
+    def _died(self, raised: bool = False) -> BaseException | None:
+        """Return what has failed it; `raised` if the caller raises that in a user's call."""
+        self._failure_seen |= raised and self._failure is not None
+        return self._failure
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
         # Whoever closes does not come back for more records.

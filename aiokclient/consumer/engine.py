@@ -51,7 +51,7 @@ class Engine:
         subscription: SubscriptionState,
         deserializers: Deserializers,
         supervisor: Supervisor,
-        died: Callable[[], BaseException | None],
+        died: Callable[..., BaseException | None],
     ) -> None:
         self.cluster = cluster
         self._subscription = subscription
@@ -214,7 +214,7 @@ class Engine:
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
         """Waits for a position; False when `until` passes first. Raises why none will come."""
         while not self._subscription[tp].located:
-            if (ended := self._over or self._died()) is not None:
+            if (ended := self._over or self._died(raised=True)) is not None:
                 raise ended.with_traceback(None)
             state = self._subscription[tp]
             if state.error is not None:

@@ -55,7 +55,7 @@ class Reader:
         unpacker: Unpacker,
         arrived: Signal,
         metrics: Metrics,
-        died: Callable[[], BaseException | None],
+        died: Callable[..., BaseException | None],
     ) -> None:
         self._subscription = subscription
         self._buffer = buffer
@@ -265,7 +265,7 @@ class Reader:
         self._subscription.changed()
 
     def _raise_failures(self) -> None:
-        if (died := self._died()) is not None:
+        if (died := self._died(raised=True)) is not None:
             raise died
         if self.reports:
             raise self.reports.pop(next(iter(self.reports)))

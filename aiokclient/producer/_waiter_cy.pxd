@@ -30,8 +30,10 @@ cdef class Owner:
     cdef Line line
     # Callbacks that have not run yet, those that the loop is about to run included.
     cdef Py_ssize_t calls
-    # The loop is about to run what was in the line. What is added meanwhile comes after it.
+    # The loop is about to run what was in the line, or has begun to.
     cdef bint running
+    # What it is about to run; None once it has begun: what is added then comes after it.
+    cdef list woken
     # The callbacks in the line, by the index of their record.
     cdef dict _callbacks
     # Add a waiter or a callback at the end of the line.

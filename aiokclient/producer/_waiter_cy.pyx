@@ -50,9 +50,11 @@ cdef class Owner:
 
     cdef int run(self, object loop) except -1:
         cdef Waiter waiter
-        cdef list woken = []
-        if self.running or self.line.first == NULL:
+        cdef list woken = self.woken
+        if self.line.first == NULL or (self.running and woken is None):
             return 0
+        if woken is None:
+            woken = []
         while self.line.first != NULL:
             waiter = <Waiter>self.line.first
             waiter.leave()
@@ -60,8 +62,9 @@ cdef class Owner:
                 waiter.stage = WOKEN
                 woken.append(waiter)
         self._callbacks = None
-        if woken:
+        if woken and not self.running:
             self.running = True
+            self.woken = woken
             loop.call_soon(resume, loop, woken, self)
         return 0
 
@@ -156,7 +159,7 @@ cdef class Waiter:
         return True
 
     def __await__(self):
-        if self.stage == WAITING:
+        if self.stage == WAITING or self.stage == WOKEN:
             yield self
         return self.result()
 
@@ -174,6 +177,8 @@ def resume(loop, list waiters, Owner owner):
     cdef Waiter waiter
     cdef Py_ssize_t at = 0, count = len(waiters)
     cdef double until = monotonic() + slice_s
+    if owner is not None:
+        owner.woken = None
     try:
         while at < count:
             waiter = waiters[at]

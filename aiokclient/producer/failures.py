@@ -1,7 +1,12 @@
-"""What failed, who was told, and what nobody looked at.
+"""Failed deliveries: reporting them, and those that were never retrieved.
 
-A failed batch stays here while some of its failures were not retrieved, at most `KEPT` batches;
-beyond that only their number is kept, so that a producer whose every record fails stays small.
+What is known of a failed batch stays here while some of its failures were not retrieved, at most
+for `KEPT` batches; beyond that only their number is kept, so that a producer whose every record
+fails stays small.
+
+Without `on_delivery_error` a failure is logged once nobody can retrieve it any more: when the last
+delivery of its batch is gone, as asyncio does with exceptions of futures. What is awaited sooner or
+later is never logged.
 """
 
 from __future__ import annotations
@@ -31,6 +36,33 @@ LOG_KEYS = 1000
 Watcher = Callable[[KafkaError | None], None]
 
 
+class FailedBatch:
+    """What is known of a failed batch, also when the batch is gone."""
+
+    __slots__ = ("error", "final", "topic", "unretrieved")
+
+    def __init__(self, topic: str, error: KafkaError, unretrieved: int, final: bool) -> None:
+        self.topic = topic
+        self.error = error
+        self.unretrieved = unretrieved
+        self.final = final
+        """Whether it failed with the producer."""
+
+
+class Report:
+    """A part of a failed batch that tells when the batch is gone."""
+
+    __slots__ = ("failed", "gone")
+
+    def __init__(self, failed: FailedBatch, gone: Callable[[FailedBatch], None]) -> None:
+        self.failed = failed
+        self.gone = gone
+
+    def __del__(self) -> None:
+        if self.failed.unretrieved:
+            self.gone(self.failed)
+
+
 class Failures:
     """Reports each failure, and remembers those that nobody has retrieved."""
 
@@ -51,7 +83,13 @@ class Failures:
         self._clock = clock
         self._client_log = log
         self._callback = on_delivery_error
-        self._batches: dict[DeliveryBatch, None] = {}
+        self.final = False
+        """Whether what fails from now on fails with the producer."""
+        self.on_final_seen: Callable[[], object] = lambda: None
+        """Called when what failed the producer is raised, or retrieved from a delivery."""
+        self.on_failed: Callable[[DeliveryBatch], object] = lambda batch: None
+        """Called with each batch that fails."""
+        self._batches: dict[FailedBatch, None] = {}
         self._last: KafkaError | None = None
         self._reports: deque[tuple[DeliveryBatch, int]] = deque()
         self._scheduled = False
@@ -61,13 +99,16 @@ class Failures:
         """Take note of a batch that has just failed, and have its failures reported."""
         self.unretrieved += batch.unretrieved
         self.total += batch.unretrieved
+        assert batch.error is not None
         self._last = batch.error
+        failed = FailedBatch(batch.topic, batch.error, batch.unretrieved, self.final)
         if len(self._batches) < KEPT:
-            self._batches[batch] = None
+            self._batches[failed] = None
+        batch.report = Report(failed, self._gone)
+        self.on_failed(batch)
         for watcher in list(self._watchers):
             watcher(None)
         if self._callback is None:
-            self._log(batch)
             return
         self._reports.append((batch, batch.moved))
         if not self._scheduled:
@@ -90,28 +131,33 @@ class Failures:
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """The user has seen so many more failures of this batch."""
+        failed: FailedBatch = batch.report.failed
+        if failed.final:
+            self.on_final_seen()
+        count = min(count, failed.unretrieved)  # they may have been raised by `take`
         self.unretrieved -= count
-        if not batch.unretrieved:
-            self._batches.pop(batch, None)
+        failed.unretrieved -= count
+        if not failed.unretrieved:
+            self._batches.pop(failed, None)
 
-    def group(self) -> DeliveryErrors | None:
-        """What was never retrieved, as one exception; None when there is nothing."""
+    def take(self) -> DeliveryErrors | None:
+        """Return what was never retrieved as one exception, which retrieves it; or None."""
         if not self.unretrieved or self._last is None:
             return None
         shown: list[Exception] = []
-        for batch in self._batches:
-            error = batch.error
-            for index in range(batch.moved, batch.count):
-                if error is not None and not batch.is_retrieved(index):
-                    shown.append(error)
-                if len(shown) == SHOWN:
-                    break
-            if len(shown) == SHOWN:
-                break
-        count = self.unretrieved
+        for failed in list(self._batches):
+            shown += [failed.error] * min(failed.unretrieved, SHOWN - len(shown))
+            failed.unretrieved = 0
+        self._batches.clear()
+        count, self.unretrieved = self.unretrieved, 0
         plural = "delivery" if count == 1 else "deliveries"
         text = f"{count} failed {plural} that nobody retrieved"
         return DeliveryErrors(text, shown or [self._last], count)
+
+    def _gone(self, failed: FailedBatch) -> None:
+        """Nobody can retrieve the rest of it any more. Called in any thread."""
+        if self._callback is None:
+            self._log(failed)
 
     async def reported(self) -> None:
         """Until each failure so far was given to the callback. Cancelling leaves the rest."""
@@ -140,11 +186,11 @@ class Failures:
                 context = {"message": "on_delivery_error raised", "exception": error}
                 self._loop.call_exception_handler(context)
 
-    def _log(self, batch: DeliveryBatch) -> None:
-        key = (batch.topic, type(batch.error).__name__)
+    def _log(self, failed: FailedBatch) -> None:
+        key = (failed.topic, type(failed.error).__name__)
         now = self._clock.monotonic()
         logged, held_back = self._logged.get(key, (-LOG_EVERY_S, 0))
-        count = batch.unretrieved + held_back
+        count = failed.unretrieved + held_back
         if now - logged < LOG_EVERY_S:
             self._logged[key] = (logged, count)
             return
@@ -155,7 +201,7 @@ class Failures:
         self._client_log.error(
             "%d record(s) for topic %s were not delivered: %s",
             count,
-            batch.topic,
-            batch.error,
-            extra={"event": "deliveries_failed", "topic": batch.topic, "count": count},
+            failed.topic,
+            failed.error,
+            extra={"event": "deliveries_failed", "topic": failed.topic, "count": count},
         )

@@ -47,6 +47,7 @@ async def while_open(failures: Failures, work: Awaitable[object]) -> None:
         with failures.watched(look):
             await work
     if scope.cancelled_caught:
+        failures.on_final_seen()
         raise ended[0].with_traceback(None)
 
 

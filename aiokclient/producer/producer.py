@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import weakref
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
 from functools import partial
@@ -20,7 +21,7 @@ from aiokclient.errors import (
 from aiokclient.producer import pace
 from aiokclient.producer._send_py import K, V
 from aiokclient.producer.deliveries import gather
-from aiokclient.producer.delivery import Delivery
+from aiokclient.producer.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.engine import Engine
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.send_all import SendAll
@@ -199,8 +200,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     async def _open(self) -> None:
         callback = cast(Callable[[Delivery], Any] | None, self._options.on_delivery_error)
         engine = Engine(self._options, self._cluster, self._supervisor, callback)
+        engine.failures.on_failed = weakly(self._forget)
+        engine.failures.on_final_seen = weakly(self._note_seen)
         self._send_through(engine)
         engine.start()
+
+    def _forget(self, batch: DeliveryBatch) -> None:
+        """Keep no delivery of a failed batch: it is logged when the last one is gone."""
+        if self._last is not None and self._last.located()[0] is batch:
+            self._last = None
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
@@ -219,14 +227,31 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         if failure is not error:
             failure.__cause__ = error
         self._engine.failures.end(failure)
+        self._engine.failures.final = True
         self._engine.fail_all(failure)
         self._engine.stop()
 
     def _subject(self) -> dict[str, str | None]:
         return {"topics": None if self._engine is None else some(self._engine.routing.topics)}
 
+    def _note_seen(self) -> None:
+        """What has failed the producer was raised from a delivery or a wait."""
+        self._failure_seen = self._failure is not None
+
     def _unretrieved(self) -> BaseException | None:
-        return None if self._engine is None else self._engine.failures.group()
+        return None if self._engine is None else self._engine.failures.take()
 
     def _grace_s(self) -> float:
         return (self._options.delivery_timeout_ms + self._config.close_timeout_ms) / 1000
+
+
+def weakly(method: Callable[..., object]) -> Callable[..., None]:
+    """Return a function that calls a method, and does not keep its object alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> None:
+        bound = reference()
+        if bound is not None:
+            bound(*args)
+
+    return call

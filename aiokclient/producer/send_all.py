@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,21 @@ class SendAll:
         """What was sent and not found delivered, in order."""
         self._seen_failures = engine.failures.total
         self._end: KafkaError | None = None
+        self._told = False
+        """Whether the failure of a delivery is being raised."""
         self._count = 0
 
     async def run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """See `Producer.send_all`."""
+        try:
+            return await self._run(items)
+        except KafkaError:
+            if self._told:
+                for run in self._waiting:
+                    retrieve(run)  # The caller has no deliveries: this error stands for all.
+            raise
+
+    async def _run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         if isinstance(items, AsyncIterable):
             await self._stream(items)
         elif isinstance(items, Iterable):
@@ -65,16 +77,24 @@ class SendAll:
                 async for item in items:
                     await self._send_one(item)
         if scope.cancelled_caught and self._end is not None:
+            self._failures.on_final_seen()
             raise self._end.with_traceback(None)
 
     def _failure(self) -> KafkaError | None:
         """The first failure among what was sent."""
         try:
             for run in self._waiting:
-                delivered(run)
+                self._delivered(run)
         except KafkaError as error:
             return error
         return None
+
+    def _delivered(self, run: Run) -> bool:
+        try:
+            return delivered(run)
+        except KafkaError:
+            self._told = True
+            raise
 
     async def _send_chunk(self, chunk: list[Any]) -> None:
         if len(chunk) == 1:
@@ -112,29 +132,48 @@ class SendAll:
         if self._failures.total != self._seen_failures:
             self._seen_failures = self._failures.total
             for run in self._waiting:
-                delivered(run)
-        while self._waiting and delivered(self._waiting[0]):
+                self._delivered(run)
+        while self._waiting and self._delivered(self._waiting[0]):
             self._waiting.popleft()
 
     async def _front(self) -> None:
         """Until the oldest that was sent is delivered."""
         run = self._waiting[0]
-        if delivered(run):
+        if self._delivered(run):
             self._waiting.popleft()
             return
         await settled(run.batch)
 
 
+def parts_of(run: Run) -> list[Run]:
+    """The same records, in the batches that they are in now."""
+    batch, first, size, timestamp = run
+    if first >= batch.moved:
+        return [run]
+    return [Run(*batch.locate(index), 1, timestamp) for index in range(first, first + size)]
+
+
 def delivered(run: Run) -> bool:
     """Whether all of a run is delivered; raises the first failure in it."""
-    batch, first, size, _ = run
-    if first >= batch.moved:
-        parts = [(batch, first, size)] if batch.done else []
-    else:
-        parts = [(*batch.locate(index), 1) for index in range(first, first + size)]
-        parts = parts if all(part.done for part, _, _ in parts) else []
-    for part, index, count in parts:
-        error = part.retrieve_run(index, count)
+    parts = parts_of(run)
+    if not all(part.batch.done for part in parts):
+        return False
+    for batch, first, size, _ in parts:
+        error = batch.retrieve_run(first, size)
         if error is not None:
             raise error.with_traceback(None)
-    return bool(parts)
+    return True
+
+
+def retrieve(run: Run) -> None:
+    """Count what fails of a run as retrieved, now or later."""
+    for part in parts_of(run):
+        batch, first, size, timestamp = part
+        if batch.done:
+            batch.retrieve_run(first, size)
+        else:
+            Delivery(batch, first, timestamp).add_done_callback(partial(_retrieve_later, part))
+
+
+def _retrieve_later(run: Run, _: Delivery) -> None:
+    retrieve(run)

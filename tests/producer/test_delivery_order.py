@@ -254,6 +254,7 @@ def test_a_callback_that_raises_stops_no_other(run: Any) -> None:
         batch.succeed(7)
         await delivery
         assert (order.seen, reported) == (["next"], [error])
+        await asyncio.sleep(0)
         assert not hooks.calling
 
     run(main())
@@ -369,6 +370,7 @@ def test_asyncio_wait_works_on_deliveries(run: Any, return_when: str) -> None:
         if return_when != asyncio.ALL_COMPLETED:
             batches[1].succeed(7)
         await other
+        await asyncio.sleep(0)
         assert not hooks.calling
 
     run(main())

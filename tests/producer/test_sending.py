@@ -345,13 +345,16 @@ def test_without_a_callback_failures_are_logged_at_a_bounded_rate(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(world: World) -> None:
-        async with world.producer(linger_ms=0) as producer:
-            with world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError):
-                for _ in range(50):
-                    await producer.gather([producer.send("t", b"x")], return_exceptions=True)
-                assert len(caplog.records) == 1
-                await asyncio.sleep(11)
-                await producer.gather([producer.send("t", b"x")], return_exceptions=True)
+        producer = await world.producer(linger_ms=0)
+        with world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError):
+            for _ in range(50):
+                producer.send("t", b"x")
+                await producer.flush()
+            assert len(caplog.records) == 1
+            await asyncio.sleep(11)
+            producer.send("t", b"x")
+            await producer.flush()
+        await producer.close()
         first, second = [record.getMessage() for record in caplog.records]
         assert first.startswith(
             "client aiokclient: 1 record(s) for topic t were not delivered: TOPIC"

@@ -1,8 +1,9 @@
 """Failures: who has seen them, who is told, and what leaving raises."""
 
 import asyncio
+import gc
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -91,6 +92,16 @@ async def by_a_wait_that_was_cancelled(producer: Producer[Any, Any], each: Any) 
 
 
 UNSEEN = [by_nothing, by_a_callback, by_a_glance, by_a_wait_that_was_cancelled]
+
+
+async def result_of(delivery: Any) -> Any:
+    return await delivery
+
+
+async def failures_of(deliveries: list[Any]) -> int:
+    """Await each delivery, and return how many have failed."""
+    results = [await asyncio.gather(each, return_exceptions=True) for each in deliveries]
+    return sum(isinstance(result, KafkaError) for (result,) in results)
 
 
 class TestRetrieval:
@@ -238,19 +249,142 @@ class TestOnDeliveryError:
     def test_the_default_logs_by_topic_and_error(self, caplog: pytest.LogCaptureFixture) -> None:
         async def scenario(world: World) -> None:
             world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
-            async with world.producer() as producer:
-                for _ in range(20):
-                    for each in ("one", "two"):
-                        with pytest.raises(TopicAuthorizationError):
-                            await producer.send(each, b"v")
+            producer = await world.producer()
+            for _ in range(20):
+                for each in ("one", "two"):
+                    producer.send(each, b"v")
+                    await producer.flush()
+            lines = [record.getMessage() for record in caplog.records]
+            assert len(lines) == 2
+            assert "topic one " in lines[0]
+            assert "topic two " in lines[1]
+            assert all("TOPIC_AUTHORIZATION_FAILED" in line for line in lines)
+            await producer.close()
 
         with caplog.at_level(logging.ERROR, "aiokclient"):
             simulate(scenario, topics={"one": 1, "two": 4})
-        lines = [record.getMessage() for record in caplog.records]
-        assert len(lines) == 2
-        assert "topic one " in lines[0]
-        assert "topic two " in lines[1]
-        assert all("TOPIC_AUTHORIZATION_FAILED" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        "way", ["await", "later", "task", "gather", "own gather", "wait", "callback"]
+    )
+    def test_what_is_retrieved_is_neither_logged_nor_raised_at_the_end(
+        self, caplog: pytest.LogCaptureFixture, way: str
+    ) -> None:
+        async def scenario(world: World) -> None:
+            async with world.producer() as producer:
+                with world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError):
+                    deliveries = [producer.send("t", b"v") for _ in range(20)]
+                    if way == "await":
+                        for delivery in deliveries:
+                            with pytest.raises(TopicAuthorizationError):
+                                await delivery
+                    elif way == "later":
+                        await producer.flush()
+                        await asyncio.sleep(100)
+                        assert await failures_of(deliveries) == 20
+                    elif way == "task":
+                        tasks = [asyncio.create_task(result_of(each)) for each in deliveries]
+                        await asyncio.gather(*tasks, return_exceptions=True)
+                    elif way == "gather":
+                        with pytest.raises(TopicAuthorizationError):
+                            await asyncio.gather(*deliveries)
+                        await asyncio.sleep(1)
+                    elif way == "own gather":
+                        with pytest.raises(TopicAuthorizationError):
+                            await producer.gather(deliveries)
+                    elif way == "wait":
+                        done, _ = await asyncio.wait(deliveries)
+                        assert all(each.exception() for each in done)
+                    else:
+                        for each in deliveries:
+                            each.add_done_callback(lambda delivery: delivery.exception())
+                        await producer.flush()
+                deliveries.clear()
+                assert (await producer.send("t", b"w")).offset == 0
+            gc.collect()
+
+        with caplog.at_level(logging.WARNING, "aiokclient"):
+            simulate(scenario)
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+    def test_what_nobody_can_retrieve_is_logged_when_the_last_delivery_is_gone(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def scenario(world: World) -> None:
+            producer = await world.producer()
+            world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+            kept = [producer.send("t", b"v") for _ in range(5)]
+            await producer.flush()
+            assert kept[0].exception() is not None
+            assert not caplog.records
+            kept.clear()
+            await asyncio.sleep(0)
+            (record,) = caplog.records
+            assert "4 record(s) for topic t" in record.getMessage()
+            await producer.close()
+
+        with caplog.at_level(logging.ERROR, "aiokclient"):
+            simulate(scenario)
+
+    def test_send_all_raises_for_all_that_it_has_sent(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def endless() -> AsyncIterator[bytes]:
+            while True:
+                yield bytes(1000)
+
+        async def scenario(world: World) -> None:
+            async with world.producer(batch_size=4000, buffer_memory=50_000) as producer:
+                world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+                for items in ([bytes(1000)] * 5000, endless()):
+                    with pytest.raises(TopicAuthorizationError):
+                        await producer.send_all("t", items)
+
+        with caplog.at_level(logging.ERROR, "aiokclient"):
+            simulate(scenario)
+        assert not caplog.records
+
+    @pytest.mark.parametrize("seen", ["send", "delivery", "flush", "no"])
+    def test_what_failed_the_producer_is_raised_at_the_end_unless_a_call_has_raised_it(
+        self, seen: str
+    ) -> None:
+        class Broken(KafkaError):
+            pass
+
+        async def scenario(world: World) -> None:
+            producer = await world.producer()
+            world.cluster.pause(1)
+            delivery = producer.send("t", b"v")
+            producer._supervisor.fail(Broken("mine"), "a task")
+            if seen == "send":
+                with pytest.raises(Broken):
+                    producer.send("t", b"v")
+            elif seen == "flush":
+                with pytest.raises(Broken):
+                    await producer.flush()
+            if seen in ("delivery", "send", "flush"):
+                with pytest.raises(Broken):
+                    await delivery
+                await left_normally(producer)
+            else:
+                with pytest.raises(Broken):
+                    await left_normally(producer)
+
+        simulate(scenario)
+
+    def test_delivery_errors_that_were_raised_are_not_raised_again_by_the_client(self) -> None:
+        async def scenario(world: World) -> None:
+            async with world.client() as client:
+                world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+                producer = await Producer(client=client)
+                kept = producer.send("t", b"v")
+                with pytest.raises(DeliveryErrors) as caught:
+                    await left_normally(producer)
+                assert caught.value.count == 1
+                await left_normally(producer)
+                assert kept.exception() is not None
+
+        simulate(scenario)
 
 
 class TestKinds:
