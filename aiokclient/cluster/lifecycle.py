@@ -118,8 +118,7 @@ class Lifecycle:
         self._state = State.NEW
         self._usable = False
         self._failure: BaseException | None = None
-        self._failure_seen = False
-        """Whether a call has raised what has failed this: its end does not raise it again."""
+        self._failure_seen = False  # whether a call has raised it
         self._unsubscribe: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -485,10 +484,7 @@ class Lifecycle:
 
 
 async def _ended(task: asyncio.Task[None], at_most: float = math.inf) -> None:
-    """Waits for the end of a task, whatever is cancelled meanwhile.
-
-    The end is sure to come, unless the task waits for the caller: so `at_most` seconds.
-    """
+    """Wait at most so many seconds for the end of a task, whatever is cancelled meanwhile."""
     loop = asyncio.get_running_loop()
     until = loop.time() + at_most
     with anyio.CancelScope(shield=True):
