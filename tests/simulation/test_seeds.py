@@ -25,7 +25,7 @@ def test_a_seed(seed: int) -> None:
     assert outcome.seed == seed
 
 
-@pytest.mark.fault(2, 4, 8, 9, 24)
+@pytest.mark.fault(2, 4, 8, 9, 24, 57, 58)
 @pytest.mark.parametrize("seed", INCARNATIONS)
 def test_nothing_acknowledged_is_lost_when_topics_and_clusters_do_not_last(seed: int) -> None:
     outcome = incarnations.run(seed)
