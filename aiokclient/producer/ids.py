@@ -68,7 +68,7 @@ class ProducerIds:
     def number(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
         """Give a batch that is about to be sent its numbers; False if that has to wait.
 
-        `by_name`: the request will name the topic by its name.
+        `by_name`: requests to the leader name topics by their names.
         """
         sequences = queue.sequences
         restarting = sequences.state is State.RESTARTING
@@ -78,7 +78,9 @@ class ProducerIds:
             return True
         old = sequences.generation != self.generation
         if batch.numbers is not None:
-            return not (old and by_name) or self._checked(queue.topic)
+            if not old or (queue.topic.topic_id.int and not by_name):
+                return True
+            return self._checked(queue.topic)
         if sequences.void and not old:
             self.expire()
             old = True

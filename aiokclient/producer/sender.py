@@ -212,8 +212,7 @@ class Sender:
             return None
         if not self._accumulator.prepare(batch):
             return None
-        by_name = self._by_name or not queue.topic.topic_id.int
-        return batch if self._ids.number(queue, batch, by_name=by_name) else None
+        return batch if self._ids.number(queue, batch, by_name=self._by_name) else None
 
     def _transmit(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         exchange = self._exchanges.make(batches, connection.version_of(ProduceRequest))
