@@ -137,7 +137,8 @@ class Outcomes:
         if numbers is None or self._scope is not Scope.PRODUCE:
             return None if event is Event.FOREIGN else event
         if event is Event.REFUSED and batch.queue.sent[0] is batch:
-            explained = batch.whole is not None or sequences.explains(numbers)
+            by_name = batch.by_name
+            explained = batch.whole is not None or sequences.explains(numbers, by_name=by_name)
             return event if explained else Event.FOREIGN
         if event is Event.WRITTEN and not (batch.uncertain or sequences.trusted):
             return Event.FOREIGN  # What was never sent cannot be there.

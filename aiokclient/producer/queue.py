@@ -190,7 +190,9 @@ class PartitionQueue(Account):
             self._answered(batch)
             self.sent.remove(batch)
             if written and batch.numbers is not None:
-                self.sequences.written(batch.numbers, batch.count, base_offset)
+                # A topic's id shows already that the log is the same.
+                at = base_offset if batch.by_name else -1
+                self.sequences.written(batch.numbers, batch.count, at)
             self.sequences.step(Event.WRITTEN if written else Event.LOST)
             self.settle()
         elif batch in self.closed:

@@ -28,7 +28,8 @@ makes the sequence state *void*, and the partition takes a new producer id (see 
 - OUT_OF_ORDER_SEQUENCE_NUMBER that nothing explains (see `PartitionSequences.explains`);
 - DUPLICATE_SEQUENCE_NUMBER for a batch that was never sent before, from a leader that has not yet
   acknowledged anything on this connection;
-- an acknowledgement whose offset is lower than that of an earlier one.
+- an acknowledgement whose offset is lower than that of an earlier one, where requests name topics
+  by their names.
 
 If the lowest batch was not refused, the partition goes on: its batches are sent again in order,
 with their numbers. If all that was numbered is lost, and the last of it was not acknowledged, the
@@ -197,7 +198,10 @@ class PartitionSequences:
         return numbers
 
     def written(self, numbers: Numbers, count: int, base_offset: int = -1) -> None:
-        """The leader has the batch with these numbers, at `base_offset` unless that is -1."""
+        """The leader has the batch with these numbers.
+
+        A `base_offset` other than -1 is compared with that of the batches before.
+        """
         if numbers.producer_id != self.producer_id or numbers.epoch != self.epoch:
             return
         self.proven = self.trusted = True
@@ -211,15 +215,16 @@ class PartitionSequences:
                 self.void = True
             self.end_offset = base_offset + count
 
-    def explains(self, numbers: Numbers) -> bool:
-        """Return whether these numbers may be out of order for the leader of this producer's state.
+    def explains(self, numbers: Numbers, *, by_name: bool) -> bool:
+        """Return whether these numbers may be out of order for a leader of this producer's state.
 
-        That is so when an earlier batch was lost, or when the leader has acknowledged a batch on
-        this connection and its log was cut since. It is never so for sequence 0 of an epoch.
+        That is so when an earlier batch was lost, or when the log was cut and the state is known
+        to be this producer's: the request named the topic by its id (not `by_name`), or the leader
+        has acknowledged a batch on this connection. It is never so for sequence 0 of an epoch.
         """
         if numbers.sequence != self.acknowledged:
             return True
-        return self.trusted and numbers.sequence != 0
+        return (self.trusted or not by_name) and numbers.sequence != 0
 
     def calm(self, *, left: bool, head_refused: bool) -> State:
         """Nothing is under way any more; decide how to go on.

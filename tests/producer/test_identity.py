@@ -232,8 +232,14 @@ def test_an_unexplained_gap_leads_to_the_next_epoch_when_the_leader_is_proven() 
     simulate(scenario)
 
 
-def test_an_unexplained_gap_leads_to_a_new_producer_id_when_the_connection_is_new() -> None:
+@pytest.mark.parametrize("version", [NEWEST, BY_NAME])
+def test_an_unexplained_gap_leads_to_a_new_producer_id_when_it_may_be_another_topics(
+    version: int,
+) -> None:
+    """On a new connection, only the topic's id in the request shows that the topic is the same."""
+
     async def scenario(world: World) -> None:
+        limit(world, version)
         async with world.producer(linger_ms=0) as producer:
             for partition in range(3):
                 await producer.send("t", b"0", partition=partition)
@@ -241,11 +247,32 @@ def test_an_unexplained_gap_leads_to_a_new_producer_id_when_the_connection_is_ne
             await asyncio.sleep(0.1)
             with world.cluster.fail(ApiKey.PRODUCE, OutOfOrderSequenceError, times=1):
                 await producer.send("t", b"1", partition=0)
-        first, second = numbers(world)
-        assert second[0] != first[0]
-        assert second[1:] == (0, 0)
+        (old, epoch, _), second = numbers(world)
+        if version == NEWEST:
+            assert second == (old, epoch + 1, 0)
+        else:
+            assert second[0] != old
+            assert second[1:] == (0, 0)
 
     simulate(scenario, brokers=3, topics={"t": 3})
+
+
+def test_an_unclean_election_leads_to_the_next_epoch_of_the_same_producer_id() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(linger_ms=0) as producer:
+            for number in range(3):
+                await producer.send("t", b"%d" % number)
+            follower = next(n for n in world.cluster.isr("t") if n != world.cluster.leader("t"))
+            with world.cluster.hold_replication("t", broker=follower, in_sync=False):
+                for number in range(3, 6):
+                    await producer.send("t", b"%d" % number)
+                world.cluster.move_leader("t", to=follower)
+            assert (await producer.send("t", b"6")).offset == 3
+            await producer.send("t", b"7")
+        first, *_, last = numbers(world)
+        assert last == (first[0], first[1] + 1, 1)
+
+    simulate(scenario, brokers=3)
 
 
 def test_a_duplicate_is_no_success_when_it_was_never_sent() -> None:

@@ -111,16 +111,19 @@ def test_a_restart_is_the_next_epoch_from_zero() -> None:
     assert sequences.exhausted
 
 
-def test_explains_is_false_when_an_unproven_leader_refuses_the_next_sequence() -> None:
+@pytest.mark.parametrize("by_name", [False, True])
+def test_explains_is_false_when_an_unproven_leader_refuses_the_next_sequence(
+    by_name: bool,
+) -> None:
     sequences = PartitionSequences()
     sequences.adopt(7, 0)
     first, lost, third = sequences.assign(1), sequences.assign(1), sequences.assign(1)
-    assert not sequences.explains(first), "every leader takes sequence 0 of a new epoch"
+    assert not sequences.explains(first, by_name=by_name), "every leader takes sequence 0"
     sequences.written(first, 1)
-    assert sequences.explains(lost), "the leader is this producer's, so its log was cut"
+    assert sequences.explains(lost, by_name=by_name), "the log was cut on this connection"
     sequences.trusted = False
-    assert not sequences.explains(lost)
-    assert sequences.explains(third), "the one before is missing"
+    assert sequences.explains(lost, by_name=by_name) is not by_name
+    assert sequences.explains(third, by_name=by_name), "the one before is missing"
 
 
 def test_written_voids_the_state_when_offsets_go_back() -> None:
