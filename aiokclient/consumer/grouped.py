@@ -123,7 +123,7 @@ class Grouped:
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
         self._poll_watch = PollWatch(reader.turnstile, in_hand, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
-        self._rebalance_watch = RebalanceWatch(cluster, config, self.membership, self._owner)
+        self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
 
     def _membership_refused(self, error: Exception) -> None:
         self._refusal = error, self._cluster.clock.monotonic()
@@ -184,6 +184,13 @@ class Grouped:
         if self._subscription.subscription:
             if self._refusal is not None and self._refusal[1] > self.membership.answered_at:
                 found.append(f"the group refuses this consumer: {self._refusal[0]}")
+            silence = self._cluster.clock.monotonic() - self.membership.confirmed_until
+            if self.rebalancer.owned() and 0 <= silence < math.inf:
+                found.append(
+                    f"the coordinator of group {self.commits.group_id} has not answered for the "
+                    f"session timeout and {silence:.0f} s more; no records of the group's "
+                    "partitions are delivered until it does"
+                )
             mine = [self._poll_watch.trouble, *self.rebalancer.troubles()]
             found += [text for text in (*mine, self._rebalance_watch.trouble) if text is not None]
         return found

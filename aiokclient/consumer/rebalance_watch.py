@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.assignors import decode_assignment
 from aiokclient.errors import KafkaError, error_for
-from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Scope
 from aiokclient.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -29,11 +28,10 @@ from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.membership import Membership
+    from aiokclient.consumer.subscription import SubscriptionState
     from aiokclient.protocol.schema import Request
 
 __all__ = ["SHOWN_S", "RebalanceWatch", "named"]
@@ -41,11 +39,10 @@ __all__ = ["SHOWN_S", "RebalanceWatch", "named"]
 SHOWN_S: Final = 3.0
 """A rebalance, a listener or a revocation that has lasted so long is shown."""
 LOOK_S: Final = 1.0
-ANSWER_S: Final = 5.0
 ASKING: Final = Backoff(5.0, 30.0)
 """How often the coordinator is asked while a rebalance lasts."""
-SPREAD_S: Final = 5.0
-"""The members of a stable group ask within so many seconds, not all together."""
+SPREAD_S: Final = (1.0, 5.0)
+"""When the members of a new generation ask, in seconds after it began: not all together."""
 NAMED: Final = 3
 
 STABLE: Final = "Stable"
@@ -70,20 +67,24 @@ class Described(NamedTuple):
 
 
 class RebalanceWatch:
-    """Looks at one consumer's group; `membership` is the consumer's, `owner` its connection's."""
+    """Looks at one consumer's group; `membership` is the consumer's.
+
+    It does not use the connection of the heartbeats, which nothing may delay.
+    """
 
     def __init__(
         self,
         cluster: ClusterClient,
         config: ConsumerConfig,
+        subscription: SubscriptionState,
         membership: Membership,
-        owner: Callable[[], Hashable],
     ) -> None:
         assert config.group_id is not None
         self._cluster = cluster
         self._group_id = config.group_id
         self._membership = membership
-        self._owner = owner
+        self._subscription = subscription
+        self._timeout_s = config.request_timeout_ms / 1000
         self._newer = config.group_protocol != "classic"
         self._describe = self._describe_newer if self._newer else self._describe_classic
         self._generation = -1
@@ -126,10 +127,13 @@ class RebalanceWatch:
         membership = self._membership
         since, generation = membership.rebalancing_since, membership.metadata.generation_id
         first = self._began == math.inf
+        is_member = generation >= 0 or since is not None
+        if not self._subscription.subscription or not (first or is_member):
+            return False
         if generation != self._generation or first:
             self._generation, self._began = generation, now
             self._stable, self._asked = False, 0
-            self._next = now if first else now + SHOWN_S + rng.uniform(0, SPREAD_S)
+            self._next = now if first else now + rng.uniform(*SPREAD_S)
         if since is None:
             if self._stable:
                 return False
@@ -190,11 +194,9 @@ class RebalanceWatch:
         response = await self._cluster.request(
             request,
             Coordinator("group", self._group_id),
-            timeout=ANSWER_S,
+            timeout=self._timeout_s,
             scope=Scope.ADMIN,
             check=_refusal,
-            purpose=Purpose.GROUP,
-            owner=self._owner(),
         )
         return response.groups[0]
 

@@ -16,6 +16,9 @@ from aiokclient.group.states import MemberState
 
 __all__ = ["MemberHandler", "MemberLife"]
 
+SHOWN_S = 3.0
+"""A rebalance that has lasted so long is shown."""
+
 LEAVING_S = 1.0
 """How much of a close is kept for leaving the group when what is held is not given up."""
 
@@ -110,6 +113,14 @@ class MemberLife(Lifecycle):
             return found
         if engine.state is MemberState.OUT:
             found.append(f"not in the group {group}: {handler.last_error or 'left'}")
-        elif engine.metadata.member_id and not engine.confirmed:
+        since = engine.rebalancing_since
+        if since is not None and self._cluster.clock.monotonic() - since >= SHOWN_S:
+            lasted = self._cluster.clock.monotonic() - since
+            found.append(f"group {group} has been rebalancing for {lasted:.0f} s")
+        if (
+            engine.state is not MemberState.OUT
+            and engine.metadata.member_id
+            and not engine.confirmed
+        ):
             found.append(f"the coordinator of the group {group} does not answer")
         return found

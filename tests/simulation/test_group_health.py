@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from group_world import Diary, fill, member, until
+from group_world import Diary, fill, member, part, until
 from world import World, simulate
 
-from aiokclient import State, TopicPartition
+from aiokclient import GroupMember, State, TopicPartition
 from aiokclient.errors import (
     BootstrapError,
     CoordinatorLoadInProgressError,
@@ -228,5 +228,57 @@ def test_health_shows_for_how_long_a_member_has_been_joining(protocol: str) -> N
             await until(lambda: shown(consumer, "rebalancing for 12 s"), 60)
         await well(consumer)
         await consumer.close()
+
+    simulate(scenario)
+
+
+@every_protocol
+def test_health_shows_that_nothing_is_delivered_when_the_coordinator_is_silent(
+    protocol: str,
+) -> None:
+    async def scenario(world: World) -> None:
+        diary = Diary()
+        async with member(world, diary, place="m", **PROTOCOLS[protocol]) as consumer:
+            await diary.until(lambda: diary.owned)
+            part(world, "m")
+            await until(lambda: shown(consumer, "coordinator of group g", "and 5 s more"), 90)
+            world.network.heal()
+            await well(consumer)
+
+    simulate(scenario)
+
+
+def test_health_of_a_group_member_shows_a_rebalance_that_lasts() -> None:
+    class Leases:
+        name = "leases"
+
+        def metadata(self) -> bytes:
+            return b""
+
+        def assign(self, members: Any) -> Any:
+            return dict.fromkeys(members, b"")
+
+    def made(world: World) -> GroupMember:
+        return GroupMember("w", protocol_type="leases", protocols=[Leases()], **world.options())
+
+    async def scenario(world: World) -> None:
+        async with made(world) as one, await anext(one.generations()), made(world) as two:
+            # The body of the first one does not leave its generation.
+            await until(lambda: shown(one, "group w has been rebalancing for "), 30)
+            await until(lambda: shown(two, "group w has been rebalancing for "), 30)
+
+    simulate(scenario)
+
+
+def test_a_consumer_that_only_assigns_does_not_ask_about_its_group() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 1)
+        consumer = world.consumer(group_id="g")
+        async with consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            assert await consumer.get(timeout=5)
+            await asyncio.sleep(100)
+            assert consumer.state is State.RUNNING
+        assert not world.requests(ApiKey.DESCRIBE_GROUPS)
 
     simulate(scenario)
