@@ -1,0 +1,60 @@
+"""What the options, methods and classes of other clients are called here, or why there are none.
+
+The tables have the documented options of Kafka's own Java clients (`java`), of librdkafka and so of
+confluent-kafka (`librdkafka`), and of aiokafka and kafka-python (`python`). Names are written with
+`_` for `.`. An option that has the same name and meaning here is in none of them. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from aiokclient.hints import java, librdkafka, python
+from aiokclient.hints.names import ATTRIBUTES, CLASSES, serializer_hint
+
+__all__ = ["ABSENT", "RENAMED", "attribute_hint", "import_hint", "option_hint", "serializer_hint"]
+
+RENAMED: Mapping[str, str] = MappingProxyType(
+    {**librdkafka.RENAMED, **python.RENAMED, **java.RENAMED}
+)
+"""The names of options elsewhere, and the names here."""
+
+ABSENT: Mapping[str, str] = MappingProxyType(
+    {**librdkafka.ABSENT, **python.ABSENT, **java.ABSENT}
+)
+"""The names of options that there are not here, and why, or what to use instead."""
+
+SASL = "SASL is not available in this version of aiokclient"
+
+
+def option_hint(name: str, *, dotted: bool = False) -> str | None:
+    """Return what to say of an option of another client, or None if no table has it.
+
+    With `dotted`, options are written as properties files have them.
+    """
+    plain = name.replace(".", "_")
+    renamed = RENAMED.get(plain)
+    if renamed is not None:
+        here = renamed.replace("_", ".") if dotted else renamed
+        return f"{name} is called {here} here"
+    absent = ABSENT.get(plain)
+    if absent is not None:
+        return f"{name} is not an option here: {absent}"
+    if plain.startswith("sasl_"):
+        return f"{name}: {SASL}"
+    return None
+
+
+def attribute_hint(classes: Iterable[str], name: str) -> str | None:
+    """Return what to use instead of a method of another client, for an object of these classes."""
+    for one in classes:
+        hint = ATTRIBUTES.get(one, {}).get(name)
+        if hint is not None:
+            return hint
+    return None
+
+
+def import_hint(name: str) -> str | None:
+    """Return what to import instead of a class of another client."""
+    return CLASSES.get(name)
