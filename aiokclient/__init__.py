@@ -127,6 +127,11 @@ _MODULES = ("errors", "protocol")
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
+        from aiokclient.hints import import_hint
+
+        hint = import_hint(name)
+        if hint is not None:  # `from aiokclient import ...` would hide an AttributeError's text.
+            raise ImportError(hint, name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "native":
         globals()[name] = in_use = import_module(f"{__name__}._native").in_use()

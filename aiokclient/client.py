@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
 
 from aiokclient.cluster.parent import Parent
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.targets import TARGETS, Target
 from aiokclient.config import ClientConfig, ClientOptions
+from aiokclient.option_errors import refuse_positional
 from aiokclient.protocol.schema import Request
 from aiokclient.types import seconds
 
@@ -33,7 +34,8 @@ class Client(Parent):
     ConfigError.
     """
 
-    def __init__(self, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, *wrong: Never, **options: Unpack[ClientOptions]) -> None:
+        refuse_positional("Client", wrong)
         super().__init__(ClientConfig.build(options))
 
     async def request(self, message: Request[R], to: Target, *, timeout: float | None = None) -> R:

@@ -10,10 +10,10 @@ option and what it allows.
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import os
 import re
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypedDict, TypeVar
 
 from aiokclient.clock import Clock
@@ -38,7 +38,16 @@ from aiokclient.option import (
     OffsetReset,
     option,
 )
-from aiokclient.security import Plaintext, Security, Tls
+from aiokclient.option_errors import Problems, together, unknown
+from aiokclient.option_rules import (
+    check_delivery_timeout,
+    fold_security,
+    order_backoffs,
+    settle_compression,
+    settle_idempotence,
+)
+from aiokclient.properties import read_properties
+from aiokclient.security import Plaintext, Security
 from aiokclient.types import Deserializer, Serializer
 
 if TYPE_CHECKING:
@@ -62,21 +71,6 @@ Strategy: TypeAlias = "str | type[Assignor] | Assignor"
 
 MILLISECONDS = Integer(0)
 POSITIVE = Integer(1)
-PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
-
-ELSEWHERE = {
-    "retries": "retries go on until delivery_timeout_ms (producer) or the timeout of the call",
-    "send_buffer_bytes": "the operating system sizes the buffers of sockets",
-    "receive_buffer_bytes": "the operating system sizes the buffers of sockets",
-    "interceptor_classes": "there are no interceptors",
-    "metric_reporters": "x.metrics() gives the metrics",
-    "ssl_keystore_password": "keys are read as PEM; ssl_key_password opens an encrypted one",
-    "ssl_truststore_password": "trusted certificates are read as PEM, which has no password",
-    "ssl_keystore_key": "name a file in ssl_keystore_location, or pass security=",
-    "ssl_keystore_certificate_chain": "name a file in ssl_keystore_location, or pass security=",
-}
-"""Options of Kafka's own clients that these clients do not have, and why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -124,58 +118,75 @@ class ClientConfig:
     clock: Clock | None = option(CLOCK, None)
 
     def __post_init__(self) -> None:
+        problems = Problems()
         for field in dataclasses.fields(self):
-            _set(self, field.name, _checked(field, getattr(self, field.name), field.name))
+            with problems:
+                _set(self, field.name, _checked(field, getattr(self, field.name), field.name))
+        problems.raise_any()
         self._check_together()
 
     def _check_together(self) -> None:
-        _fold_security(self)
-        for low, high in (
-            ("retry_backoff_ms", "retry_backoff_max_ms"),
-            ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
-            ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
-        ):
-            if getattr(self, low) > getattr(self, high):
-                # As in Kafka: a first wait above the limit is the limit.
-                _set(self, high, getattr(self, low))
+        together(self, fold_security, order_backoffs)
 
     @classmethod
     def build(cls, options: Mapping[str, Any], *, client: ClientConfig | None = None) -> Self:
-        """From keyword options; what belongs to the connections comes from `client` if given.
+        """Return the configuration of keyword options; `client` has those of the connections.
 
-        Raises ConfigError for an unknown name, a value not allowed, and an option of the
-        connections beside `client`.
+        Raises ConfigError, which lists all unknown names, values that are not allowed, and options
+        of the connections beside `client`.
         """
-        known = _fields(cls)
-        for name in options:
+        known, shared = _fields(cls), {}
+        if client is not None:
+            shared = {name: getattr(client, name) for name in _fields(ClientConfig)}
+        problems = Problems()
+        good: dict[str, Any] = {}
+        for name, value in options.items():
             if name not in known:
-                raise _unknown(name, known)
-        if client is None:
-            return cls(**options)
-        shared = {name: getattr(client, name) for name in _fields(ClientConfig)}
-        for name in options:
-            if name in shared and name not in PER_CHILD:
-                raise ConfigError(f"{name} is an option of the client that is passed as client=")
-        return cls(**{**shared, **options})
+                problems.add(unknown(name, known, _others(), _kind(cls)))
+            elif name in shared and name not in PER_CHILD:
+                problems.add(f"{name} is an option of the client that is passed as client=")
+            else:
+                with problems:
+                    good[name] = _checked(known[name], value, name)
+        problems.raise_any()
+        return cls(**{**shared, **good})
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, Any], **options: Any) -> Self:
-        """From Kafka's dotted names with texts as values; `options` adds what no text can say.
+    def from_properties(
+        cls, source: Mapping[str, Any] | str | os.PathLike[str], **options: Any
+    ) -> Self:
+        """Return the configuration of Kafka's dotted names with texts as values.
 
-        Raises ConfigError for an unknown name and for a text that is not allowed.
+        `source` is a mapping, or the path of a properties file; `options` adds what no text can
+        say. Raises ConfigError, which lists all unknown names and all texts that are not allowed.
         """
         fields = {name.replace("_", "."): field for name, field in _fields(cls).items()}
-        for name, text in properties.items():
-            if name not in fields:
-                raise _unknown(name, fields)
-            field = fields[name]
-            options.setdefault(field.name, _checked(field, text, name, reading=True))
+        problems = Problems()
+        for name, text in _properties(source).items():
+            field = fields.get(name)
+            if field is None:
+                problems.add(unknown(name, fields, _others(), _kind(cls)))
+                continue
+            with problems:
+                options.setdefault(field.name, _checked(field, text, name, reading=True))
+        problems.raise_any()
         try:
             return cls.build(options)
         except ConfigError as error:
             # What contradicts something else is named as the properties name it.
             known = re.compile(rf"\b({'|'.join(_fields(cls))})\b")
-            raise ConfigError(known.sub(lambda m: m[0].replace("_", "."), str(error))) from None
+            for said in error.problems or (str(error),):
+                problems.add(known.sub(lambda m: m[0].replace("_", "."), said))
+        problems.raise_any()
+        raise AssertionError  # One of them was raised.
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are not the defaults."""
+        return {
+            field.name: value
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        }
 
     def __repr__(self) -> str:
         shown = (
@@ -225,9 +236,13 @@ class ProducerConfig(ClientConfig):
     on_delivery_error: Callable[[Any], object] | None = option(FUNCTION, None)
 
     def _check_together(self) -> None:
-        ClientConfig._check_together(self)
-        _settle_idempotence(self)
-        _settle_compression(self)
+        together(
+            self,
+            ClientConfig._check_together,
+            settle_idempotence,
+            settle_compression,
+            check_delivery_timeout,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -273,8 +288,7 @@ class ConsumerConfig(ClientConfig):
         return OffsetReset.duration_ms(self.auto_offset_reset)
 
     def _check_together(self) -> None:
-        ClientConfig._check_together(self)
-        check_group(self)
+        together(self, ClientConfig._check_together, check_group)
         given: Any = self.enable_auto_commit
         if given is None:
             own = commits_by_itself(self.partition_assignment_strategy)
@@ -294,6 +308,25 @@ def _fields(cls: type[ClientConfig]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls)}
 
 
+def _kind(cls: type[ClientConfig]) -> str:
+    """Return what the options are for, such as "Producer"."""
+    return cls.__name__.removesuffix("Config")
+
+
+def _others() -> list[tuple[str, Collection[str]]]:
+    return [(_kind(one), _fields(one)) for one in (ProducerConfig, ConsumerConfig)]
+
+
+def _properties(source: Any) -> Mapping[str, Any]:
+    if isinstance(source, str | os.PathLike):
+        return read_properties(source)
+    if not isinstance(source, Mapping) or not all(isinstance(name, str) for name in source):
+        raise TypeError(
+            f"{source!r} is neither a mapping of Kafka's dotted names nor the path of a file"
+        )
+    return source
+
+
 def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bool = False) -> Any:
     kind: Kind = field.metadata["kind"]
     try:
@@ -304,102 +337,6 @@ def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: b
         shown = "this value" if field.metadata["secret"] else repr(value)
         reason = str(error) or f"it must be {kind.allowed}"
         raise ConfigError(f"{name}: {shown} is not allowed; {reason}") from None
-
-
-def _unknown(name: str, known: Iterable[str]) -> ConfigError:
-    plain = name.replace(".", "_")
-    if plain in ELSEWHERE:
-        return ConfigError(f"{name} is not an option here: {ELSEWHERE[plain]}")
-    if plain.startswith("sasl_"):
-        return ConfigError(f"{name}: SASL is not available in this version of aiokclient")
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    advice = f"; did you mean {nearest[0]}?" if nearest else ""
-    return ConfigError(f"{name} is not an option{advice}")
-
-
-def _fold_security(config: ClientConfig) -> None:
-    # Kafka's single options become one object, so that only `security` is looked at later.
-    security: Any = config.security
-    if isinstance(security, ssl.SSLContext):
-        security = Tls(context=security)
-    if not isinstance(security, Plaintext | Tls):
-        raise ConfigError(
-            f"security: a {type(security).__name__} is not allowed; it must be Plaintext(), "
-            "Tls(...) or an ssl.SSLContext (what is said by a text goes to security_protocol)"
-        )
-    given = [name for name in _fields(ClientConfig) if _is_tls_option(config, name)]
-    protocol = _protocol(config.security_protocol)
-    if protocol == "ssl":
-        if security != Plaintext():
-            raise ConfigError("security_protocol: give either security or Kafka's options")
-        security = _tls(config)
-    elif given:
-        raise ConfigError(f"{given[0]} needs security_protocol=SSL")
-    elif protocol == "plaintext" and security != Plaintext():
-        raise ConfigError("security_protocol: PLAINTEXT contradicts security")
-    _set(config, "security", security)
-    for name in ("security_protocol", *given):
-        _set(config, name, None)
-
-
-def _is_tls_option(config: ClientConfig, name: str) -> bool:
-    return name.startswith("ssl_") and getattr(config, name) is not None
-
-
-def _protocol(given: str | None) -> str | None:
-    if given is None:
-        return None
-    protocol = given.lower()
-    if protocol.startswith("sasl_") and protocol in PROTOCOLS:
-        raise ConfigError(f"security_protocol: {given} is not available in this version")
-    if protocol not in PROTOCOLS:
-        raise ConfigError(f"security_protocol: {given!r} is not allowed; it is PLAINTEXT or SSL")
-    return protocol
-
-
-def _tls(config: ClientConfig) -> Tls:
-    for name in ("ssl_truststore_type", "ssl_keystore_type"):
-        if (getattr(config, name) or "PEM").upper() != "PEM":
-            raise ConfigError(f"{name}: only PEM is read; convert the store with keytool, openssl")
-    return Tls(
-        cafile=config.ssl_truststore_location,
-        cadata=config.ssl_truststore_certificates,
-        certfile=config.ssl_keystore_location,
-        password=config.ssl_key_password,
-        check_hostname=config.ssl_endpoint_identification_algorithm != "",
-    )
-
-
-def _settle_idempotence(config: ProducerConfig) -> None:
-    reasons = []
-    if config.acks != -1:
-        reasons.append("acks='all'")
-    if config.max_in_flight_requests_per_connection > 5:
-        reasons.append("max_in_flight_requests_per_connection of at most 5")
-    if config.transactional_id is not None and config.enable_idempotence is False:
-        raise ConfigError("enable_idempotence: a transactional_id needs it, so it cannot be False")
-    given: Any = config.enable_idempotence
-    if reasons and (given or config.transactional_id is not None):
-        raise ConfigError(f"enable_idempotence: it needs {' and '.join(reasons)}")
-    if given is None:
-        _set(config, "enable_idempotence", not reasons)
-
-
-def _settle_compression(config: ProducerConfig) -> None:
-    codec, level = config.compression_type, config.compression_level
-    if level is None:
-        level = getattr(config, f"compression_{codec}_level", None)
-    elif codec not in LEVELS:
-        raise ConfigError(f"compression_level: {codec} has no levels")
-    if level is not None and codec == "gzip" and level == -1:
-        level = None
-    if level is not None and level not in LEVELS[codec]:
-        levels = LEVELS[codec]
-        raise ConfigError(
-            f"compression_level: {level} is not a level of {codec}; it must be "
-            f"from {levels.start} to {levels.stop - 1}"
-        )
-    _set(config, "compression_level", level)
 
 
 class ClientOptions(TypedDict, total=False):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokclient.errors import ConfigError
+from aiokclient.option_errors import Problems
 from aiokclient.types import is_topic_name
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ CLASSIC_ONLY: Final = {
 
 def check_group(config: ConsumerConfig) -> None:
     """Raises ConfigError, which names the option and what to do."""
+    problems = Problems()
     for option, what in _mistakes(config):
-        raise ConfigError(f"{option}: {what}")
+        problems.add(f"{option}: {what}")
+    problems.raise_any()
 
 
 def _mistakes(config: ConsumerConfig) -> Iterator[tuple[str, str]]:

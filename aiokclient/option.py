@@ -74,6 +74,8 @@ class Integer:
     def check(self, value: Any) -> int | None:
         if value is None and self.optional:
             return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError
         if not self.least <= value <= self.most:
@@ -224,6 +226,8 @@ class Given:
         return f"{self.what}, given as an argument of the program, not as a text"
 
     def check(self, value: Any) -> Any:
+        if isinstance(value, str):
+            self._check_text(value)
         fits = hasattr(value, self.method) or (self.or_function and callable(value))
         if value is not None and not fits:
             raise ValueError
@@ -235,7 +239,16 @@ class Given:
         return value
 
     def read(self, text: str) -> Any:
+        self._check_text(text)
         raise ValueError
+
+    def _check_text(self, text: str) -> None:
+        """Raise ValueError for the name of a Java class, which says what stands for it here."""
+        from aiokclient.hints.names import serializer_hint
+
+        hint = serializer_hint(text)
+        if hint is not None:
+            raise ValueError(f"it must be {self.what}: {hint}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

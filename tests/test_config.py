@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from aiokclient import config as module
+from aiokclient import hints
 from aiokclient.config import (
     AdminConfig,
     AdminOptions,
@@ -322,4 +322,6 @@ def test_repr_shows_what_differs_from_the_defaults() -> None:
 
 def test_every_option_elsewhere_is_none_of_ours() -> None:
     ours = {field.name for kind in CONFIGS for field in dataclasses.fields(kind)}
-    assert not ours & set(module.ELSEWHERE)
+    assert not ours & {*hints.RENAMED, *hints.ABSENT}
+    assert ours >= set(hints.RENAMED.values())
+    assert not hints.RENAMED.keys() & hints.ABSENT.keys()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import ClassVar, Never, Unpack
 
 from aiokclient.admin.cluster import ClusterSubject
 from aiokclient.admin.configs import Configs
@@ -12,6 +12,7 @@ from aiokclient.admin.records import Records
 from aiokclient.admin.topics import Topics
 from aiokclient.cluster.lifecycle import ClientLike, config_of
 from aiokclient.config import AdminConfig, AdminOptions
+from aiokclient.option_errors import refuse_positional
 
 __all__ = ["Admin"]
 
@@ -33,7 +34,8 @@ class Admin(Topics, Partitions, Records, ClusterSubject, Configs, GroupOffsets):
     config_type: ClassVar[type[AdminConfig]] = AdminConfig
 
     def __init__(
-        self, *, client: ClientLike | None = None, **options: Unpack[AdminOptions]
+        self, *wrong: Never, client: ClientLike | None = None, **options: Unpack[AdminOptions]
     ) -> None:
+        refuse_positional("Admin", wrong)
         shared = config_of(client)
         super().__init__(AdminConfig.build(options, client=shared), client)

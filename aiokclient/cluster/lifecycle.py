@@ -13,8 +13,8 @@ raises after the end.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
+import os
 import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping
@@ -36,6 +36,7 @@ from aiokclient.errors import (
     WrongLoopError,
     WrongThreadError,
 )
+from aiokclient.hints.names import missing_attribute
 from aiokclient.log import ClientLog
 from aiokclient.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -93,19 +94,19 @@ class Lifecycle:
     config_type: ClassVar[type[ClientConfig]] = ClientConfig
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, Any], **options: Any) -> Self:
-        """From Kafka's dotted names with texts as values; `options` adds what no text can say.
+    def from_properties(
+        cls, source: Mapping[str, Any] | str | os.PathLike[str], **options: Any
+    ) -> Self:
+        """Make one of Kafka's dotted names with texts as values, or of a properties file's path.
 
-        Raises ConfigError for an unknown name (it names the nearest) and for a value not allowed.
+        `options` adds what no text can say. Raises ConfigError, which lists all that is wrong.
         """
-        config = cls.config_type.from_properties(properties, **options)
-        given = {
-            field.name: value
-            for field in dataclasses.fields(config)
-            if (value := getattr(config, field.name)) != field.default
-        }
-        made: Self = cast(Any, cls)(**given)
+        config = cls.config_type.from_properties(source, **options)
+        made: Self = cast(Any, cls)(**config.given())
         return made
+
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute
 
     def __init__(self, config: ClientConfig, client: ClientLike | None = None) -> None:
         self._config = config
@@ -197,17 +198,14 @@ class Lifecycle:
     def metrics(self) -> MetricsSnapshot:
         """Return all that is counted and measured, by `name` or `name{label=value,...}`.
 
-        Synchronous. A dict that JSON can say: each value is a number, or a dict for a histogram.
-        What shares a client is measured together. `docs/metrics.md` lists the names.
+        Synchronous. A dict for JSON: each value is a number, or a dict for a histogram. What
+        shares a client is measured together.
         """
         self._check()
         return self._cluster.metrics.snapshot()
 
     def metric_values(self, prefix: str = "") -> list[MetricValue]:
-        """Return the same as tuples (name, labels, kind, unit, value), for names with a prefix.
-
-        Synchronous.
-        """
+        """Return the same as tuples, of names that begin with `prefix`. Synchronous."""
         self._check()
         return self._cluster.metrics.values(prefix)
 

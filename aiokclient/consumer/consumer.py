@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from aiokclient.consumer.lookup_calls import LookupCalls
 from aiokclient.consumer.reader import MAX_BYTES, Reader
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.resets import EARLIEST, LATEST, Reset
+from aiokclient.consumer.stopped import STOPPED
 from aiokclient.consumer.subscription import Subscription, SubscriptionState
 from aiokclient.consumer.tracked import TrackedRecords
 from aiokclient.errors import (
@@ -33,6 +35,7 @@ from aiokclient.errors import (
     ConfigError,
     IllegalStateError,
 )
+from aiokclient.option_errors import refuse_positional
 from aiokclient.types import (
     ConsumerRecord,
     OffsetAndMetadata,
@@ -96,6 +99,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         listener: Any = None,
         **options: Unpack[ConsumerOptions[K, V]],
     ) -> None:
+        refuse_positional("Consumer", [one for one in topics if isinstance(one, Mapping)])
         shared = config_of(client)
         config = ConsumerConfig.build(options, client=shared)
         super().__init__(config, client)
@@ -118,14 +122,17 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
 
     @classmethod
     def from_properties(
-        cls, properties: Mapping[str, Any], *topics: str | re.Pattern[str], **options: Any
+        cls,
+        source: Mapping[str, Any] | str | os.PathLike[str],
+        *topics: str | re.Pattern[str],
+        **options: Any,
     ) -> Self:
-        """From Kafka's dotted names with texts as values; `options` adds what no text can say.
+        """Make a consumer of these topics of dotted names, or of a properties file's path.
 
-        Raises ConfigError for an unknown name (it names the nearest) and for a value not allowed.
+        As `Lifecycle.from_properties`.
         """
         listener = options.pop("listener", None)
-        consumer = super().from_properties(properties, **options)
+        consumer = super().from_properties(source, **options)
         consumer._subscribe_all(topics, listener)
         return consumer
 
@@ -408,11 +415,12 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         """
         self._stopped = True
         if self._engine is None or self._loop is None or self._state is State.CLOSED:
-            return
+            return STOPPED
         self._engine.reader.mark_stopped()
         if threading.get_ident() == self._thread and self._closing is not None:
-            return
+            return STOPPED
         try:
             self._loop.call_soon_threadsafe(self._engine.reader.stop)
         except RuntimeError as error:
             raise ClosedError("the event loop of this consumer is closed") from error
+        return STOPPED

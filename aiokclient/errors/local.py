@@ -110,7 +110,9 @@ class BufferExhaustedError(RetriableError):
 
 
 class ConfigError(KafkaError, ValueError):
-    """An option is unknown, or its value is not allowed."""
+    """An option is unknown, or its value is not allowed; `problems` has a text for each."""
+
+    problems: tuple[str, ...] = ()
 
 
 class CommitFailedError(KafkaError):

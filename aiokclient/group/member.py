@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
@@ -59,7 +59,7 @@ class GroupMember(MemberLife):
     @classmethod
     def from_properties(
         cls,
-        properties: Mapping[str, Any],
+        source: Mapping[str, Any] | str | os.PathLike[str],
         **options: Any,
     ) -> Self:
         """From Kafka's dotted names with texts as values, `group.id` among them.
@@ -69,8 +69,8 @@ class GroupMember(MemberLife):
         """
         protocols = options.pop("protocols", ())
         client = options.pop("client", None)
-        config = GroupMemberConfig.from_properties(properties, **options)
-        return cls(protocols=protocols, client=client, **given(config))
+        config = GroupMemberConfig.from_properties(source, **options)
+        return cls(protocols=protocols, client=client, **config.given())
 
     def _make_handler(self) -> Desk:
         self._desk = Desk(self._config.protocol_type, self._protocols)
@@ -174,12 +174,3 @@ def checked(protocols: Sequence[GroupProtocol]) -> list[GroupProtocol]:
     if len(set(names)) < len(names):
         raise ConfigError(f"protocols: a name stands there twice: {', '.join(map(str, names))}")
     return found
-
-
-def given(config: GroupMemberConfig) -> dict[str, Any]:
-    """The options of a configuration that are not the defaults."""
-    return {
-        field.name: value
-        for field in dataclasses.fields(config)
-        if (value := getattr(config, field.name)) != field.default
-    }

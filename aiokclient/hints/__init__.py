@@ -7,22 +7,20 @@ confluent-kafka (`librdkafka`), and of aiokafka and kafka-python (`python`). Nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from aiokclient.hints import java, librdkafka, python
-from aiokclient.hints.names import ATTRIBUTES, CLASSES, serializer_hint
+from aiokclient.hints.names import CLASSES, serializer_hint
 
-__all__ = ["ABSENT", "RENAMED", "attribute_hint", "import_hint", "option_hint", "serializer_hint"]
+__all__ = ["ABSENT", "RENAMED", "import_hint", "option_hint", "serializer_hint"]
 
 RENAMED: Mapping[str, str] = MappingProxyType(
     {**librdkafka.RENAMED, **python.RENAMED, **java.RENAMED}
 )
 """The names of options elsewhere, and the names here."""
 
-ABSENT: Mapping[str, str] = MappingProxyType(
-    {**librdkafka.ABSENT, **python.ABSENT, **java.ABSENT}
-)
+ABSENT: Mapping[str, str] = MappingProxyType({**librdkafka.ABSENT, **python.ABSENT, **java.ABSENT})
 """The names of options that there are not here, and why, or what to use instead."""
 
 SASL = "SASL is not available in this version of aiokclient"
@@ -43,15 +41,6 @@ def option_hint(name: str, *, dotted: bool = False) -> str | None:
         return f"{name} is not an option here: {absent}"
     if plain.startswith("sasl_"):
         return f"{name}: {SASL}"
-    return None
-
-
-def attribute_hint(classes: Iterable[str], name: str) -> str | None:
-    """Return what to use instead of a method of another client, for an object of these classes."""
-    for one in classes:
-        hint = ATTRIBUTES.get(one, {}).get(name)
-        if hint is not None:
-            return hint
     return None
 
 

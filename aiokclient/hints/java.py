@@ -22,7 +22,7 @@ ABSENT: Final = {
     "send_buffer_bytes": _SYSTEM,
     "receive_buffer_bytes": _SYSTEM,
     "interceptor_classes": "there are no interceptors; wrap send() or the loop over the consumer",
-    "partitioner_class": "pass a function as partitioner=; without one Kafka's own partitioner is used "
+    "partitioner_class": "pass a function as partitioner=; the default is Kafka's own partitioner "
     "(murmur2 of the key, sticky without a key)",
     "metric_reporters": "x.metrics() gives the metrics",
     "metrics_num_samples": _SAMPLES,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NoReturn
 
-__all__ = ["ATTRIBUTES", "CLASSES", "serializer_hint"]
+__all__ = ["ATTRIBUTES", "CLASSES", "missing_attribute", "serializer_hint"]
 
 CLASSES: Final = {
     name: f"{name} is a class of {whose}; write: from aiokclient import {ours}"
@@ -154,6 +154,20 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
 _NUMBERS = {"Short": "h", "Integer": "i", "Long": "q", "Float": "f", "Double": "d", "Boolean": "?"}
 _BYTES = ("ByteArray", "Bytes", "ByteBuffer", "Void")
 _REGISTRY = ("Avro", "Protobuf", "JsonSchema", "Json")
+
+
+def missing_attribute(self: Any, name: str) -> NoReturn:
+    """Raise AttributeError, which names what to use instead of another client's method.
+
+    The `__getattr__` of a class: called for what is not there.
+    """
+    kind = type(self)
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    for one in kind.__mro__:
+        hint = ATTRIBUTES.get(one.__name__, {}).get(name)
+        if hint is not None:
+            raise AttributeError(f"{text}: {hint}", name=name, obj=self)
+    raise AttributeError(text, name=name, obj=self)
 
 
 def serializer_hint(name: str) -> str | None:

@@ -8,7 +8,7 @@ import weakref
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack, cast, overload
 
 from aiokclient.cluster.health import some
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
@@ -18,6 +18,7 @@ from aiokclient.errors import (
     ConfigError,
     KafkaError,
 )
+from aiokclient.option_errors import refuse_positional
 from aiokclient.producer import pace
 from aiokclient.producer._send_py import K, V
 from aiokclient.producer.deliveries import gather
@@ -59,8 +60,12 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     config_type: ClassVar[type[ClientConfig]] = ProducerConfig
 
     def __init__(
-        self, *, client: ClientLike | None = None, **options: Unpack[ProducerOptions[K, V]]
+        self,
+        *wrong: Never,
+        client: ClientLike | None = None,
+        **options: Unpack[ProducerOptions[K, V]],
     ) -> None:
+        refuse_positional("Producer", wrong)
         shared = config_of(client)
         config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)
         if config.transactional_id is not None:

@@ -1,0 +1,27 @@
+"""What `Consumer.stop()` returns, so that `await consumer.stop()` says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final, cast
+
+__all__ = ["STOPPED"]
+
+
+class _Stopped:
+    """Nothing, but for a program that awaits it as with aiokafka."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        raise TypeError(
+            "stop() is synchronous: it ends the iterations and returns immediately. To commit, "
+            "leave the group and disconnect, write `await consumer.close()`, or use `async with`."
+        )
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+STOPPED: Final = cast(None, _Stopped())

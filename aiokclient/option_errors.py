@@ -1,0 +1,113 @@
+"""What is wrong with the options that a program gives: all of it in one error."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable
+from types import TracebackType
+from typing import Any
+
+from aiokclient.errors import ConfigError
+from aiokclient.hints import option_hint
+
+__all__ = ["Problems", "refuse_positional", "together", "unknown"]
+
+CLOSE = 0.8
+"""How alike two names have to be, from 0 to 1, for the one to be taken for the other."""
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Problems:
+    """Collects the errors of `with problems:` blocks, and raises them as one."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+
+    def add(self, text: str) -> None:
+        """Take note of a problem."""
+        self._texts[text] = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, ConfigError):
+            return False
+        for text in getattr(error, "problems", None) or (error.message,):
+            self.add(text)
+        return True
+
+    def raise_any(self) -> None:
+        """Raise ConfigError if there is a problem; its `problems` has each of them."""
+        texts = tuple(self._texts)
+        if not texts:
+            return
+        if len(texts) == 1:
+            error = ConfigError(texts[0])
+        else:
+            error = ConfigError("\n".join([f"{len(texts)} options cannot be used:", *texts]))
+        error.problems = texts
+        raise error
+
+
+def together(config: Any, *rules: Callable[[Any], object]) -> None:
+    """Apply rules about several options; raise ConfigError with what all of them say."""
+    problems = Problems()
+    for rule in rules:
+        with problems:
+            rule(config)
+    problems.raise_any()
+
+
+def unknown(
+    name: str, known: Collection[str], others: Iterable[tuple[str, Collection[str]]], kind: str
+) -> str:
+    """Return what to say of a name that is no option of a `kind`, such as "Producer".
+
+    `others` are the options of other kinds. Names are guessed only where they are close.
+    """
+    dotted = any("." in one for one in known)
+    plain = name.replace(".", "_")
+    if not dotted and plain in known:
+        return (
+            f"{name} is not an option; write {plain}. Kafka's dotted names go to "
+            f"{kind}.from_properties()"
+        )
+    if plain.replace("_", ".") in known:
+        return f"{name} is not an option; did you mean {plain.replace('_', '.')}?"
+    hint = option_hint(name, dotted=dotted)
+    if hint is not None:
+        return hint
+    for other, options in others:
+        if plain in options and kind != other:
+            article = "an" if kind[:1] in "AEIOU" else "a"
+            return f"{name} is not an option of {article} {kind}, but of a {other}"
+    guess = _guess(name, known, "." if dotted else "_")
+    return f"{name} is not an option{'' if guess is None else f'; did you mean {guess}?'}"
+
+
+def _guess(name: str, known: Collection[str], separator: str) -> str | None:
+    snake = CAMEL.sub("_", name).lower().replace("-", "_")
+    for spelling in (snake.replace("_", separator), snake.replace(".", "_")):
+        if spelling in known:
+            return spelling
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=CLOSE)
+    if nearest:
+        return nearest[0]
+    longer = [one for one in known if one.startswith(f"{name}{separator}")]
+    return longer[0] if len(longer) == 1 else None
+
+
+def refuse_positional(kind: str, given: Collection[object]) -> None:
+    """Raise TypeError for arguments that a `kind`, such as "Producer", does not take."""
+    if given:
+        raise TypeError(
+            f"{kind}() takes options as keyword arguments: {kind}(bootstrap_servers=...). A "
+            f"mapping with Kafka's dotted names goes to {kind}.from_properties()"
+        )

@@ -1,0 +1,113 @@
+"""Java properties files: the format in which Kafka's tools and clients keep their options.
+
+A line is a key and a value, separated by `=`, `:` or white space. Lines that begin with `#` or `!`
+are comments. A line that ends with an odd number of backslashes continues on the next one, whose
+leading white space is dropped. A backslash escapes the character after it: `\\t`, `\\n`, `\\r` and
+`\\f` have their usual meaning, `\\u0041` is a character by its number in UTF-16, and any other
+character stands for itself. Of a key that occurs twice the last value counts. Pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from aiokclient.errors import ConfigError
+
+__all__ = ["parse_properties", "read_properties"]
+
+_LINES = re.compile(r"\r\n|\r|\n")
+_SPACE = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_UNICODE = re.compile(r"[0-9A-Fa-f]{4}")
+
+
+def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the properties of a file. Blocking.
+
+    It is read as UTF-8, or as Latin-1 (Java's own encoding) where it is not that. Raises
+    ConfigError for a file that cannot be read, and for a malformed escape.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"The properties file {os.fspath(path)} cannot be read: {reason}.") from (
+            error
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return parse_properties(text, os.fspath(path))
+
+
+def parse_properties(text: str, name: str = "the properties") -> dict[str, str]:
+    """Return the properties in a text; ConfigError, which names the line, if it is malformed."""
+    found: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        key, value = _split(line)
+        try:
+            found[_unescape(key)] = _unescape(value)
+        except ValueError as error:
+            raise ConfigError(f"Line {number} of {name} is malformed: {error}.") from None
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line that is not a comment, joined with those that continue it."""
+    first, parts = 0, list[str]()
+    for number, natural in enumerate(_LINES.split(text), start=1):
+        line = natural.lstrip(_SPACE)
+        if not parts:
+            if not line or line[0] in "#!":
+                continue
+            first = number
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            parts.append(line[:-1])
+            continue
+        yield first, "".join([*parts, line])
+        parts = []
+    if parts:
+        yield first, "".join(parts)
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Return key and value, their escapes untouched."""
+    end, escaped = len(line), False
+    for index, character in enumerate(line):
+        if not escaped and (character in _SPACE or character in "=:"):
+            end = index
+            break
+        escaped = character == "\\" and not escaped
+    rest = line[end:].lstrip(_SPACE)
+    if rest and rest[0] in "=:":
+        rest = rest[1:].lstrip(_SPACE)
+    return line[:end], rest
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    index = 0
+    while index < len(text):
+        character = text[index]
+        index += 1
+        if character != "\\" or index == len(text):
+            out.append(character if character != "\\" else "")
+            continue
+        character = text[index]
+        index += 1
+        if character == "u":
+            digits = text[index : index + 4]
+            if not _UNICODE.fullmatch(digits):
+                raise ValueError(f"\\u{digits} is not followed by four hexadecimal digits")
+            out.append(chr(int(digits, 16)))
+            index += 4
+        else:
+            out.append(_ESCAPES.get(character, character))
+    # Pairs of surrogates are one character each.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
