@@ -92,7 +92,7 @@ class Rebalancer:
         return self._subscription.subscribed()
 
     def troubles(self) -> list[str]:
-        """Return what holds a rebalance up in this consumer, as text. Synchronous, in any thread."""
+        """Return what holds a rebalance up in this consumer, as text. In any thread."""
         now = self._cluster.clock.monotonic()
         found = []
         if self._calling is not None and now - self._calling[1] >= SHOWN_S:
