@@ -18,7 +18,7 @@ from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.network import NameFault
 
-KINDS = ["client", "producer", "admin", "consumer", "assigned", "pattern"]
+KINDS = ["client", "producer", "admin", "consumer", "assigned", "pattern", "group", "kip848"]
 
 
 def make(kind: str, **options: Any) -> Any:
@@ -31,6 +31,10 @@ def make(kind: str, **options: Any) -> Any:
             return Admin(**options)
         case "consumer":
             return Consumer("t", **options)
+        case "group":
+            return Consumer("t", group_id="g", **options)
+        case "kip848":
+            return Consumer("t", group_id="g", group_protocol="consumer", **options)
     consumer: Consumer[Any, Any] = Consumer(**options)
     if kind == "assigned":
         consumer.assign([TopicPartition("t", 0)])
