@@ -110,9 +110,9 @@ def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
     async def scenario(world: World) -> None:
         fill(world, 10)
         async with member(world, place="m", max_poll_interval_ms=600_000, **options) as consumer:
-            assert consumer._engine is not None
-            reader = consumer._engine.reader
-            convert = reader._convert
+            batches = consumer.arrow_batches()
+            tables = batches._tables
+            convert = tables._convert
 
             async def slow(*args: Any, **kwargs: Any) -> Any:
                 converted = await convert(*args, **kwargs)
@@ -120,11 +120,10 @@ def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
                 world.sim.loop.leap(100)
                 return converted
 
-            reader._convert = slow  # type: ignore[method-assign]
-            batches = consumer.arrow_batches()
+            tables._convert = slow  # type: ignore[method-assign]
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(batches), 60)
-            reader._convert = convert  # type: ignore[method-assign]
+            tables._convert = convert  # type: ignore[method-assign]
             world.network.heal()
             table = await asyncio.wait_for(anext(batches), 60)
             assert table.num_rows == 10
