@@ -168,3 +168,31 @@ def test_new_address_is_tried_at_once_when_the_old_one_does_not_answer() -> None
                 assert world.now - began < 2.5
 
     simulate(scenario, brokers=3)
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_records_are_read_when_the_leader_moves_away_from_a_silent_broker(group: bool) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.move_leader("t", 0, to=1)
+        world.cluster.move_leader("t", 1, to=2)
+        options: dict[str, Any] = {"group_id": "g"} if group else {}
+        if group:
+            world.cluster.move_coordinator("g", to=2)
+        async with world.consumer("t", **options) as consumer:
+            world.cluster.produce("t", [b"a"], 1)
+            assert await consumer.get(timeout=5) is not None
+            with hang(world, 2):
+                world.cluster.disconnect(2)
+                await asyncio.sleep(3)
+                world.cluster.move_leader("t", 1, to=1)
+                if group:
+                    world.cluster.move_coordinator("g", to=1)
+                world.cluster.produce("t", [b"b"], 0)
+                world.cluster.produce("t", [b"c"], 1)
+                began = world.now
+                found = [await consumer.get(timeout=20) for _ in range(2)]
+                assert {record.value for record in found if record} == {b"b", b"c"}
+                assert world.now - began < 8
+            await consumer.close()
+
+    simulate(scenario, brokers=2, topics={"t": 2})
