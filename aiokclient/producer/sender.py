@@ -202,9 +202,10 @@ class Sender:
 
     def _next(self, queue: PartitionQueue) -> ProducerBatch | None:
         batch = queue.next(not self.in_flight, self._limit)
-        while batch is not None and batch.undecidable:
-            self._outcomes.undecidable(batch)
-            batch = queue.next(not self.in_flight, self._limit)
+        if batch is not None and batch.undecidable:
+            # Not here: whoever is told may send more.
+            self._turns.soon(self._outcomes.undecidable, batch)
+            return None
         if batch is None:
             waiting = queue.open
             if waiting is not None and waiting.demanded and not waiting.parked:
