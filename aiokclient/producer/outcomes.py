@@ -154,8 +154,8 @@ class Outcomes:
         """Whether the batch was written cannot be known, so it is neither sent again nor done."""
         text = (
             "The topic was recreated, or the cluster replaced, after the batch was sent and before "
-            "an acknowledgement came. The records may have been written to either topic: look there "
-            "before you send them again."
+            "an acknowledgement came. The records may have been written to either topic; look "
+            "there before you send them again."
         )
         self._accumulator.fail(batch, batch.place(KafkaError(text, api="Produce")))
         batch.queue.poke()
