@@ -46,6 +46,7 @@ EVENTS: Final = {
     "partitions_revoked": "Partitions were revoked.",
     "poll_interval_exceeded": "The program did not ask for records for max_poll_interval_ms.",
     "position_reset": "A position was reset by auto_offset_reset.",
+    "position_restored": "A topic has its former id again, and reading continues at the position.",
     "producer_unknown": "A broker does not have what this producer has written before.",
     "task_died": "A background task died, and its client with it.",
     "task_hangs": "A background task does not end when it is cancelled.",

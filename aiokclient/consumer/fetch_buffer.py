@@ -155,10 +155,20 @@ class PartitionFetch:
         """Whether nothing is left to unpack, nor to be told."""
         return self.unpacked and self.damage is None
 
-    def rest(self) -> list[int]:
-        """The indexes of the batches to unpack, those with markers included."""
-        indexes = range(self.index, len(self.batches))
-        return [i for i in indexes if self.visible[i] or self.batches[i].is_control]
+    def rest(self, size: int) -> list[int]:
+        """Return the indexes of the batches to unpack, those with markers included.
+
+        Only as many as are needed for `size` bytes, and at least one if there is any.
+        """
+        found: list[int] = []
+        for index in range(self.index, len(self.batches)):
+            batch = self.batches[index]
+            if self.visible[index] or batch.is_control:
+                found.append(index)
+                size -= batch.size
+                if size < 0:
+                    break
+        return found
 
     def damaged(self, damage: Damage) -> None:
         """Ends this part before the batch that is next: it cannot be read."""

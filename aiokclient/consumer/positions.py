@@ -34,6 +34,8 @@ __all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase", "Withheld"]
 NO_EPOCH: Final = -1
 LASTING: Final = 4
 """So many refusals in a row are no passing trouble."""
+FORMER: Final = 4
+"""So many topics of the same name have their positions kept."""
 TOLD_EVERY_S: Final = 30.0
 """Seconds between two warnings about the same partition."""
 LOSSES_S: Final = 30.0
@@ -100,6 +102,7 @@ class PartitionState:
         "error",
         "examined",
         "fetch_offset",
+        "former",
         "generation",
         "held",
         "high_watermark",
@@ -134,6 +137,8 @@ class PartitionState:
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.topic_id: UUID | None = None
+        # Position, epoch and what is processed, by the ids that the topic's name had before.
+        self.former: dict[UUID, tuple[int, int, int]] = {}
         self.phase = Phase.AWAITING
         self.generation = 0
         self.position = -1
@@ -238,6 +243,25 @@ class PartitionState:
         self.reset = reset
         self.position = self.processed = self.fetch_offset = self.origin = -1
         self.position_epoch = self.processed_epoch = NO_EPOCH
+
+    def named_anew(self, topic_id: UUID) -> bool:
+        """Take note that the name stands for another topic; return whether it has a position.
+
+        It has if it was the topic before: a lagging broker may tell the id of a deleted one.
+        """
+        if self.topic_id is not None and self.located:
+            self.former[self.topic_id] = (self.position, self.position_epoch, self.processed)
+            if len(self.former) > FORMER:
+                del self.former[next(iter(self.former))]
+        self.topic_id = topic_id
+        self.leader_epoch = NO_EPOCH
+        known = self.former.pop(topic_id, None)
+        if known is None:
+            return False
+        offset, epoch, processed = known
+        self.located_at(offset, epoch)
+        self.processed = processed
+        return True
 
     def await_start(self) -> None:
         """Leaves the position open until somebody names one."""

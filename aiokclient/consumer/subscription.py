@@ -320,11 +320,24 @@ class SubscriptionState:
 
     def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
         """Takes note of the topic's id: under another one no old offset means anything."""
-        known, state.topic_id = state.topic_id, topic_id
-        if known is not None and known != topic_id:
-            state.leader_epoch = NO_EPOCH
-            reason = "the topic was deleted and created again"
-            self.reset_visibly(state, reason, fresh)
+        if state.topic_id is None:
+            state.topic_id = topic_id
+        elif state.topic_id != topic_id:
+            self.settle()
+            if state.named_anew(topic_id):
+                self.log.write(
+                    logging.WARNING,
+                    ("topic id", state.tp),
+                    "Topic %s has the id again that it had before: %s continues at offset %d",
+                    state.tp.topic,
+                    state.tp,
+                    state.position,
+                    extra={"event": "position_restored", "topic": state.tp.topic},
+                )
+                self.changed()
+            else:
+                reason = "the topic was deleted and created again"
+                self.reset_visibly(state, reason, fresh)
 
     def pause(self, tps: Iterable[TopicPartition], paused: bool) -> None:
         """Stops or goes on handing out records of the partitions."""

@@ -69,7 +69,7 @@ class Tables:
         with reader.turnstile.enter(cursor):
             await reader.begin(cursor)
             while (fetch := await reader.part()) is not None:
-                part, jumps = fetch.rest(), fetch.state.jumps
+                part, jumps = fetch.rest(self._max_bytes), fetch.state.jumps
                 try:
                     found = await self._convert(fetch, part)
                 except BaseException:
@@ -109,13 +109,16 @@ class Tables:
     def _take(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
         """Move past what was converted, and past what the application is not to see."""
         out = found.table is not None
-        if found.used == len(part) and found.damage is None:
-            fetch.index = len(fetch.batches)
-            last = fetch.batches[-1] if fetch.batches else None
-            offset, epoch = (last.next_offset, last.leader_epoch) if last else (fetch.offset, -1)
-        else:
+        offset, epoch = found.offset, found.epoch
+        if found.used < len(part):
             fetch.index = part[found.used]
-            offset, epoch = found.offset, found.epoch
+        elif part and sum(fetch.batches[index].size for index in part) > self._max_bytes:
+            fetch.index = part[-1] + 1  # There may be more.
+        else:
+            fetch.index = len(fetch.batches)
+        if fetch.index == len(fetch.batches) and fetch.batches:
+            last = fetch.batches[-1]
+            offset, epoch = last.next_offset, last.leader_epoch
         fetch.stream = found.rest
         if offset > fetch.offset:
             fetch.offset = offset

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 from world import World, simulate
@@ -77,6 +78,40 @@ def test_a_topic_that_returns_with_another_id_is_read_from_its_first_record(topi
             assert found == [b"new"] * 4
 
     simulate(scenario, topics={"t": 2})
+
+
+@pytest.mark.parametrize("topics", [("t",), (re.compile("t.*"),)], ids=["named", "pattern"])
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_positions_survive_when_one_response_has_the_id_of_a_deleted_topic(
+    topics: Any, reset: str
+) -> None:
+    """As if the metadata's own defense against old responses did not see through it."""
+    other = UUID(int=77)
+
+    def rename(request: Any, response: Any) -> Any:
+        for topic in response.topics:
+            if topic.name == "t":
+                topic.topic_id = other
+        return response
+
+    async def scenario(world: World) -> None:
+        async with reading(world, *topics, auto_offset_reset=reset) as consumer:
+            world.cluster.produce("t", [b"0", b"1", b"2"])
+            seen: list[bytes] = []
+            while len(seen) < 3:
+                seen += [record.value for record in await consumer.poll(timeout=10)]
+            with world.cluster.alter(ApiKey.METADATA, rename):
+                await metadata_read(world, 3)
+                world.cluster.produce("t", [b"3"])
+            await metadata_read(world, 2)
+            while len(seen) < 4:
+                found = await consumer.poll(timeout=20)
+                assert found
+                seen += [record.value for record in found]
+            assert seen == [b"0", b"1", b"2", b"3"]
+            assert await consumer.poll(timeout=1) == []
+
+    simulate(scenario)
 
 
 def test_positions_are_forgotten_when_the_topic_is_unsubscribed() -> None:
