@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["EVENTS", "BrokerFetcher", "FetchEvent"]
 
 MAX_UNREAD: Final = 2
-HURRY_WAIT_MS: Final = 50
-"""How long a request of `hurry` waits for records at the broker."""
+HURRY_EVERY_S: Final = 0.05
+"""Seconds between two requests of `hurry` if the first has found nothing."""
 HURRY_S: Final = 1.0
 """How long the main request waits for the end of one of `hurry`."""
 SESSION_MISMATCH: Final = 71
@@ -77,6 +77,7 @@ class BrokerFetcher:
         self._hurrying = self._hurried_on = False
         self._second_in_flight = False
         self._hurried = Signal()
+        self._again = Signal()
         metrics = fetchers.cluster.metrics
         self._requests = metrics.counter("consumer.fetch.requests", broker=node_id)
         self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
@@ -205,6 +206,10 @@ class BrokerFetcher:
         may wait there for records. So this takes a second connection, and no session.
         """
         self._hurried_on = True
+        self._again.set()
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._in_flight and not self._hurrying and self.unread < MAX_UNREAD:
             self._hurrying = True
             self._fetchers.spawn(self._hurry, name=f"fetch from broker {self.node_id} after a seek")
@@ -240,9 +245,8 @@ class BrokerFetcher:
         version = session.version(wanted, connection.version_of(FetchRequest))
         rack_id = "" if self._fetchers.leaders_only(wanted) else None
         request = session.without_session(wanted, version, rack_id=rack_id)
-        request.max_wait_ms = min(request.max_wait_ms, HURRY_WAIT_MS)
+        request.max_wait_ms = 0  # The broker must be free for the next seek.
         self._requests.add()
-        pause = self._cluster.clock.monotonic() + HURRY_WAIT_MS / 1000
         self._second_in_flight = True
         try:
             response: FetchResponse = await connection.send(
@@ -254,7 +258,7 @@ class BrokerFetcher:
         if not response.error_code:
             self._deliver(session.answers(response), response)
         if not useful(response):
-            await asyncio.sleep(max(pause - self._cluster.clock.monotonic(), 0.0))
+            await self._again.wait(self._cluster.clock.monotonic() + HURRY_EVERY_S)
 
     # -- room
 
@@ -262,7 +266,7 @@ class BrokerFetcher:
         self.unread -= 1
         self.wake.set()
         if self._hurried_on:
-            self.hurry()
+            self._go_on()
 
     async def _failed(self, error: KafkaError) -> None:
         action = self._fetchers.decide(error, self._attempts)

@@ -114,7 +114,7 @@ cdef inline Py_ssize_t pieces(Py_ssize_t size) noexcept:
     return (size + 63) & ~63
 
 
-cdef inline Py_ssize_t bits(Py_ssize_t count) noexcept:
+cdef inline Py_ssize_t bits(Py_ssize_t count) noexcept nogil:
     return (count + 7) >> 3
 
 
@@ -294,6 +294,7 @@ cdef class Columns:
     cdef Block _more(self, AiokBinary *column, Block old, int64_t size, Py_ssize_t batch):
         """A block for so many bytes more at least, and for all of the batch if it is the first."""
         cdef int64_t least = column.size + size, wanted
+        cdef uint8_t *at
         cdef Block block
         if least > self._largest:
             raise too_large()
@@ -302,9 +303,11 @@ cdef class Columns:
             wanted = max(least, min(wanted, size * self._row_room * 5 // 4))
         column.room = max(least, min(wanted, self._most)) + AIOK_SLACK
         block = Block(self._pool, column.room)
+        at = block.at
         if column.size:
-            memcpy(block.at, column.content, column.size)
-        column.content = block.at
+            with nogil:  # It may be a lot, and other threads have work to do.
+                memcpy(at, column.content, column.size)
+        column.content = at
         return block
 
     cdef int _more_headers(self, int32_t count) except -1:
@@ -351,15 +354,16 @@ cdef class Columns:
         memset(to.timed, 0xFF, 3 * pieces(bits(rows)))
         to.header_ends[0] = to.keys.ends[0] = to.values.ends[0] = 0
         if old.rows:
-            memcpy(to.offsets, old.offsets, 8 * old.rows)
-            memcpy(to.timestamps, old.timestamps, 8 * old.rows)
-            memcpy(to.kinds, old.kinds, 4 * old.rows)
-            memcpy(to.header_ends, old.header_ends, 4 * (old.rows + 1))
-            memcpy(to.keys.ends, old.keys.ends, 4 * (old.rows + 1))
-            memcpy(to.values.ends, old.values.ends, 4 * (old.rows + 1))
-            memcpy(to.timed, old.timed, bits(old.rows))
-            memcpy(to.keys.valid, old.keys.valid, bits(old.rows))
-            memcpy(to.values.valid, old.values.valid, bits(old.rows))
+            with nogil:
+                memcpy(to.offsets, old.offsets, 8 * old.rows)
+                memcpy(to.timestamps, old.timestamps, 8 * old.rows)
+                memcpy(to.kinds, old.kinds, 4 * old.rows)
+                memcpy(to.header_ends, old.header_ends, 4 * (old.rows + 1))
+                memcpy(to.keys.ends, old.keys.ends, 4 * (old.rows + 1))
+                memcpy(to.values.ends, old.values.ends, 4 * (old.rows + 1))
+                memcpy(to.timed, old.timed, bits(old.rows))
+                memcpy(to.keys.valid, old.keys.valid, bits(old.rows))
+                memcpy(to.values.valid, old.values.valid, bits(old.rows))
         self._rows, self._row_room = block, rows
         return 0
 
