@@ -6,7 +6,8 @@ callbacks of the event loop, and anyio cannot be called there. They run in the c
 supervisor was started, not in that of the call which happened to need them.
 
 A background task or callback that raises is a bug or a fatal error: it is logged, kept as
-`failure`, and passed to the `on_failure` callbacks; the others run until the client is closed.
+`failure`, and passed to the `on_failure` callbacks; the others run until the client is closed. A
+background task that something else than its supervisor cancels has died as well.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ from typing import Any
 import anyio
 
 from aiokclient.background import Callbacks, new_task
-from aiokclient.errors import ClosedError
+from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.log import ClientLog
 
 __all__ = ["Supervisor"]
 
 STOP_S = 2.0
 """Seconds that cancelled tasks may take to end before they are abandoned, and named in the log."""
+
+
+CANCELLED = (
+    "The background task {name!r} of this client was cancelled from outside. Nothing can go on "
+    "without it. Close the client and make a new one, and cancel only tasks of the application"
+)
 
 
 class Supervisor:
@@ -127,8 +134,12 @@ class Supervisor:
                 del self._scopes[task]
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        if not task.cancelled():
+        name = self._tasks.pop(task)
+        if task.cancelled():
+            if not self._stopping and self.failure is None:
+                # The end of the loop cancels all tasks: it is told once.
+                self.fail(IllegalStateError(CANCELLED.format(name=name)), name)
+        else:
             task.exception()  # KeyboardInterrupt or SystemExit, which the loop itself has raised.
 
     def fail(self, error: Exception, name: str) -> None:

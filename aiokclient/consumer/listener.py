@@ -50,7 +50,8 @@ class ListenerCalls:
 
     def is_inside(self) -> bool:
         """Return whether the caller belongs to a call of the listener that has not returned."""
-        return any(call.running and call.of is self for call in _calls.get())
+        calls = _calls.get()
+        return bool(calls) and any(call.running and call.of is self for call in calls)
 
     def was_inside(self) -> bool:
         """Return whether the caller was started in a call of the listener, returned or not."""

@@ -13,6 +13,7 @@ from aiokclient.errors import (
     BootstrapError,
     CoordinatorLoadInProgressError,
     GroupAuthorizationError,
+    IllegalStateError,
     InvalidSessionTimeoutError,
     TopicAuthorizationError,
 )
@@ -280,5 +281,22 @@ def test_a_consumer_that_only_assigns_does_not_ask_about_its_group() -> None:
             await asyncio.sleep(100)
             assert consumer.state is State.RUNNING
         assert not world.requests(ApiKey.DESCRIBE_GROUPS)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("name", ["membership", "heartbeats", "positions", "starts"])
+def test_a_background_task_that_is_cancelled_from_outside_fails_the_consumer(name: str) -> None:
+    async def scenario(world: World) -> None:
+        diary = Diary()
+        consumer = await member(world, diary)
+        await diary.until(lambda: diary.owned)
+        (task,) = [t for t in asyncio.all_tasks() if t.get_name().endswith(f": {name}")]
+        task.cancel()
+        with pytest.raises(IllegalStateError, match=f"{name}.* was cancelled from outside"):
+            await consumer.get(timeout=10)
+        assert consumer.state is State.FAILED
+        assert name in str(consumer.health())
+        await consumer.close()
 
     simulate(scenario)
