@@ -54,7 +54,9 @@ class _Each(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        if self._call.count():
+        call = self._call
+        call.handled += 1
+        if not call.handled % _SLICE:
             await _Turn()
         for item in self._items:
             return item
@@ -65,13 +67,13 @@ class Call:
     """A request, who received it, and which faults apply to it."""
 
     __slots__ = (
-        "_handled",
         "_refusals",
         "_spoken",
         "_times",
         "api",
         "broker",
         "client_id",
+        "handled",
         "owner",
         "request",
         "version",
@@ -96,7 +98,8 @@ class Call:
         """The connection: whatever lives only as long as that can be kept by it."""
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []
-        self._handled = 0
+        self.handled = 0
+        """Items that `each` has given, in all its uses."""
         self._times: Counter[Any] | None = None
 
     @property
@@ -129,15 +132,10 @@ class Call:
             self._times = Counter(parts(self.request))
         return self._times
 
-    def count(self) -> bool:
-        """Count an item; return whether other connections are to have their turn."""
-        self._handled += 1
-        return self._handled % _SLICE == 0
-
     @property
     def yielded(self) -> bool:
         """Whether the handler has yielded to the event loop."""
-        return self._handled >= _SLICE
+        return self.handled >= _SLICE
 
     def later(self) -> asyncio.Future[Response | None]:
         """For an answer that comes later."""

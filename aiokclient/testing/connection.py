@@ -26,6 +26,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient import threads
@@ -234,8 +235,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             faults,
         )
         reply = handler_of(api)(call)
-        if isinstance(reply, Coroutine):
-            self._handling = reply
+        if isinstance(reply, CoroutineType):
             self._go_on(reply, call, received, faults)
         else:
             self._replied(reply, received, faults)
@@ -251,11 +251,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         try:
             handling.send(None)
         except StopIteration as done:
-            self._handling = None
-            self._replied(done.value, received, faults, large=call.yielded)
+            answer: Answer = done.value
         else:
+            self._handling = handling
             then = partial(self._go_on, handling, call, received, faults)
             self._timer = self.broker.cluster.loop.call_soon(self._next, then)
+            return
+        self._handling = None
+        self._replied(answer, received, faults, large=call.yielded)
 
     def _replied(
         self,

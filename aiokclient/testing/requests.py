@@ -25,6 +25,7 @@ _ENTRY = 300
 """Bytes that an entry takes besides its frame."""
 _CACHED = 1 << 20
 _STRIPPED_PARTITIONS = 1_000
+_WORTH_STRIPPING = 1_000
 
 
 class ReceivedRequest:
@@ -146,7 +147,8 @@ class RequestLog:
         )
         self._kept.append(entry)
         self._bytes += entry.size
-        if isinstance(message, ProduceRequest) and _can_be_stripped(message):
+        large = entry.size > _WORTH_STRIPPING
+        if large and isinstance(message, ProduceRequest) and _can_be_stripped(message):
             self._whole.append(entry)
         if len(self._kept) > KEPT:
             self._forget_oldest()

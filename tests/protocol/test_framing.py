@@ -71,6 +71,28 @@ def test_frames_do_not_depend_on_how_they_are_sliced(
     assert frames == payloads
 
 
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3000)), max_size=60))
+def test_readers_that_take_turns_do_not_mix_their_frames(turns: list[tuple[int, int]]) -> None:
+    """Readers share scratch buffers: what one has of an incomplete frame stays its own."""
+    payloads = [[bytes([reader]) * size for size in (700, 0, 2000, 513)] for reader in range(3)]
+    streams = [b"".join(map(framed, each)) for each in payloads]
+    readers, found = [FrameReader(MIB) for _ in range(3)], [[], [], []]
+    taken = [0, 0, 0]
+    for which, count in [*turns, (0, 1 << 20), (1, 1 << 20), (2, 1 << 20)]:
+        piece = streams[which][taken[which] : taken[which] + count]
+        taken[which] += len(piece)
+        found[which] += feed(readers[which], piece)
+    assert found == payloads
+
+
+def test_a_reader_keeps_no_buffer_when_it_has_no_incomplete_frame() -> None:
+    readers = [FrameReader(MIB) for _ in range(50)]
+    for reader in readers:
+        feed(reader, framed(bytes(1000)) + framed(bytes(300))[:200])
+    assert [reader._scratch for reader in readers] == [None] * 50
+    assert [feed(reader, framed(bytes(300))[200:]) for reader in readers] == [[bytes(300)]] * 50
+
+
 def test_a_frame_stays_as_it_is_while_more_arrives() -> None:
     reader = FrameReader(MIB)
     kept = []

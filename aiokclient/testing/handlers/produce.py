@@ -58,9 +58,9 @@ _Data: TypeAlias = tuple[TopicProduceData, dict[int, PartitionProduceData]]
 async def handle(call: Call) -> Answer:
     request: ProduceRequest = call.request
     produce = _Produce(call)
-    if request.transactional_id is None and await _has_transactional(call):
+    topics, transactional = await _distinct(call)
+    if transactional and request.transactional_id is None:
         produce.refusal = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    topics = await _distinct(call)
     response = ProduceResponse(
         responses=[await produce.topic(*each) async for each in call.each(topics)]
     )
@@ -79,24 +79,20 @@ async def handle(call: Call) -> Answer:
     return response
 
 
-async def _distinct(call: Call) -> Iterable[_Data]:
-    """Return the topics to append to: of a partition that comes more than once, the last batch."""
+async def _distinct(call: Call) -> tuple[Iterable[_Data], bool]:
+    """Return the topics to append to, and whether any batch belongs to a transaction.
+
+    Of a partition that comes more than once, the last batch is kept.
+    """
     topics: dict[str | UUID, _Data] = {}
+    transactional = False
     async for topic in call.each(call.request.topic_data):
         key: str | UUID = topic.topic_id if call.version >= _BY_ID else topic.name
         _, partitions = topics.setdefault(key, (topic, {}))
         async for each in call.each(topic.partition_data):
             partitions[each.index] = each
-    return topics.values()
-
-
-async def _has_transactional(call: Call) -> bool:
-    """Return whether any batch of the request belongs to a transaction."""
-    async for topic in call.each(call.request.topic_data):
-        async for partition in call.each(topic.partition_data):
-            if _is_transactional(partition.records or b""):
-                return True
-    return False
+            transactional = transactional or _is_transactional(each.records or b"")
+    return topics.values(), transactional
 
 
 def _is_transactional(records: bytes | memoryview) -> bool:
