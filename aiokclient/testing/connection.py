@@ -26,7 +26,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient import threads
@@ -235,7 +234,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             faults,
         )
         reply = handler_of(api)(call)
-        if isinstance(reply, CoroutineType):
+        if isinstance(reply, Coroutine):
             self._go_on(reply, call, received, faults)
         else:
             self._replied(reply, received, faults)
