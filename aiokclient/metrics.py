@@ -193,6 +193,7 @@ class Metrics:
         self._instruments: dict[tuple[str, Labels], Counter | Gauge | Histogram] = {}
         self._units: dict[str, str] = {}
         self._by_topic: dict[str, TopicCounters] = {}
+        self._sharers: dict[Labels, dict[object, None]] = {}
         self._collectors: dict[object, tuple[str, str, Callable[[], Collected]]] = {}
 
     def counter(self, name: str, *, unit: str = "", **labels: object) -> Counter:
@@ -252,6 +253,22 @@ class Metrics:
         gone = set(_labels(labels))
         for key in [key for key in self._instruments if gone.issubset(key[1])]:
             del self._instruments[key]
+
+    def share(self, **labels: object) -> Callable[[], None]:
+        """Return a function that removes what carries these labels once all sharers have called it.
+
+        For what comes and goes on a client that stays, such as the consumers of a group.
+        """
+        key, mine = _labels(labels), object()
+        self._sharers.setdefault(key, {})[mine] = None
+
+        def end() -> None:
+            sharers = self._sharers.get(key, {})
+            if sharers.pop(mine, self) is None and not sharers:
+                del self._sharers[key]
+                self.remove(**labels)
+
+        return end
 
     def discard(self, name: str, **labels: object) -> None:
         """Forget one instrument, if there is one of exactly this name and these labels."""

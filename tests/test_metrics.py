@@ -137,3 +137,15 @@ def test_a_snapshot_in_a_notebook_is_a_table_with_everything_escaped() -> None:
     assert "sent{topic=&lt;script&gt;}" in html
     assert "1,234,567" in html
     assert "count 1, mean 0.5" in html
+
+
+def test_series_that_several_share_go_away_with_the_last_of_them() -> None:
+    metrics = Metrics()
+    first, second = metrics.share(group="g"), metrics.share(group="g")
+    metrics.counter("rebalances", group="g").add()
+    metrics.counter("rebalances", group="other").add()
+    first()
+    first()
+    assert metrics.snapshot() == {"rebalances{group=g}": 1, "rebalances{group=other}": 1}
+    second()
+    assert metrics.snapshot() == {"rebalances{group=other}": 1}

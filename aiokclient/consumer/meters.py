@@ -60,6 +60,8 @@ class ConsumerGauges:
             metrics.collect("consumer.poll.age.seconds", self._age, unit="s"),
             metrics.collect("consumer.partitions", self._assigned),
         ]
+        if self._labels:
+            self._ends.append(metrics.share(**self._labels))
 
     def close(self) -> None:
         """Show nothing any more."""

@@ -288,7 +288,7 @@ class SubscriptionState:
             reset.name,
             extra={"event": "position_reset", "topic": state.tp.topic},
         )
-        self.metrics.counter("consumer.position.resets", topic=state.tp.topic).add()
+        self.metrics.by_topic("consumer.position.resets").of(state.tp.topic).add()
         self._begin(state, reset)
         self.changed()
 
@@ -314,7 +314,7 @@ class SubscriptionState:
             end_offset,
             extra={"event": "log_truncated", "topic": state.tp.topic},
         )
-        self.metrics.counter("consumer.truncations", topic=state.tp.topic).add()
+        self.metrics.by_topic("consumer.truncations").of(state.tp.topic).add()
         state.located_at(end_offset, epoch)
         self.changed()
 

@@ -282,3 +282,25 @@ def test_to_pandas_without_pandas_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         Records([record()]).to_pandas()
+
+
+def test_every_metric_is_documented() -> None:
+    import ast
+    from pathlib import Path
+
+    import aiokclient
+
+    package = Path(aiokclient.__file__).parent
+    documented = (package.parent / "docs" / "metrics.md").read_text()
+    made = ("counter", "gauge", "histogram", "by_topic", "collect")
+    names = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and node.args):
+                continue
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            first = node.args[0]
+            if called in made and isinstance(first, ast.Constant) and "." in str(first.value):
+                names.add(first.value)
+    assert len(names) > 20
+    assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
