@@ -262,7 +262,8 @@ class Brokers:
 
         The keys are ids; of bootstrap servers, which have none yet, addresses.
         """
-        return {_key(broker): _state(self._pools.get(broker.node_id)) for broker in self._all()}
+        now, pools = self.reachability.now(), self._pools
+        return {_key(broker): _state(pools.get(broker.node_id), now) for broker in self._all()}
 
     def addresses(self) -> dict[int | str, str]:
         """Return the address of each broker, by the keys of `states`."""
@@ -342,14 +343,15 @@ def _silent_for(pool: ConnectionPool) -> float:
     return 0.0 if connection is None else connection.unanswered_for()
 
 
-def _state(pool: ConnectionPool | None) -> str:
+def _state(pool: ConnectionPool | None, now: float) -> str:
     if pool is None:
         return "not connected"
     if pool.connections():
         return "connected"
     if pool.reachable or pool.last_error is None:
         return "not connected"
-    return f"unreachable: {_why(pool)}" if pool.refused else f"disconnected: {_why(pool)}"
+    what = "unreachable" if pool.refused else "disconnected"
+    return f"{what} {max(now - pool.failed_at, 0.0):.0f} s ago: {_why(pool)}"
 
 
 def _why(pool: ConnectionPool) -> str:

@@ -360,12 +360,12 @@ class ClusterClient:
 
     def troubles(self) -> list[str]:
         """Why it may not be working well, for people to read; empty if all is well. Plain."""
-        found = []
-        if self.updater.last_error is not None:
-            found.append(f"metadata cannot be refreshed: {one_line(str(self.updater.last_error))}")
         if self._brokers is not None and self._brokers.reachability.lost:
-            found.append("no broker can be reached")
-        return found
+            return ["no broker can be reached"]  # The brokers' own lines say why.
+        error = self.updater.last_error
+        if error is None:
+            return []
+        return [f"metadata cannot be refreshed: {one_line(error.message or str(error))}"]
 
     def _lost_all(self) -> None:
         # Also when nobody needs a broker now, so that it is known when one is back.

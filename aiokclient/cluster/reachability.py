@@ -58,6 +58,10 @@ class Reachability:
                 extra={"event": "brokers_back", "seconds": seconds},
             )
 
+    def now(self) -> float:
+        """Return the time on the loop's clock, in any thread."""
+        return self._loop.time()
+
     def close(self) -> None:
         """Stop waiting for the end of the grace."""
         if self._timer is not None:

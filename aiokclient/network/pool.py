@@ -115,6 +115,8 @@ class ConnectionPool:
         self.port = port
         self.last_error: KafkaError | None = None
         self.reachable = True
+        self.failed_at = 0.0
+        """When `last_error` came, on the loop's clock."""
         self.refused = False
         """Whether the last attempt to connect has failed."""
         self._settings = settings
@@ -293,7 +295,7 @@ class ConnectionPool:
             )
         self.last_error = error
         self.reachable = False
-        now = asyncio.get_running_loop().time()
+        self.failed_at = now = asyncio.get_running_loop().time()
         self._not_before = now + self._backoff.delay(self._failures, self._rng)
         self._failures += 1
         if isinstance(error, diagnosis.ClosedEarlyError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -145,3 +146,27 @@ async def test_health_after_the_brokers_are_gone_names_no_broker_twice() -> None
                 assert f"{address})" in text
             for line in text.splitlines()[2:]:
                 assert line.count("127.0.0.1") + line.count("localhost") == 1, line
+
+
+def test_health_tells_how_long_ago_a_broker_could_not_be_reached() -> None:
+    async def main(sim: Simulation) -> None:
+        async with sim.cluster(brokers=2) as cluster:
+            options = {"connector": sim.connector, "clock": sim.clock}
+            servers = cluster.bootstrap_servers
+            async with Client(bootstrap_servers=servers, **options) as client:
+                cluster.stop(1)
+                cluster.stop(2)
+                await asyncio.sleep(30)
+                assert client.health().reasons == ("no broker can be reached",)
+                cluster.start(1)
+                cluster.start(2)
+                await asyncio.sleep(100)
+                health = client.health()
+                assert (client.state, health.reasons) == (State.RUNNING, ())
+                states = sorted(health.brokers.values())
+                assert states[0] == "connected"
+                found = re.fullmatch(r"unreachable (\d+) s ago: [^\n]+", states[1])
+                assert found is None or 95 < int(found[1]) < 110
+                assert found is not None or states[1] == "connected"
+
+    Simulation(5).run(main)
