@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.reachability import Reachability
@@ -18,10 +19,16 @@ from aiokclient.network.setup import ConnectionSettings
 from aiokclient.option import written
 from aiokclient.policy import Backoff
 
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Request
+
 __all__ = ["Brokers", "patience_s"]
 
 HANGING_S = 1.0
 """A broker that has left a request unanswered for so long is asked only if there is no other."""
+
+TRIED = 10
+"""How many brokers are tried for a connection to any of them."""
 
 PATIENCE_S = 3.0
 """How long a first answer that any broker can give is waited for before another one is asked."""
@@ -204,17 +211,15 @@ class Brokers:
         pool = self._pools.get(node_id)
         return node_id in self._named if pool is None else pool.reachable
 
-    def choose(self) -> ConnectionPool:
-        """The broker for a request that any can answer.
+    def choose(self, unfit: Container[int] = ()) -> ConnectionPool:
+        """The broker for a request that any can answer, except those whose ids are `unfit`.
 
         A connected one with the least in flight, if it answers; else one that has not failed and
         to which connecting does not last; else one that is connected; else the one whose reconnect
         backoff ends first. A broker that the cluster does not name any more is none of them.
         Raises InvalidMetadataError if there is none at all.
         """
-        pools = [
-            pool for node_id, pool in self._pools.items() if node_id < 0 or node_id in self._named
-        ]
+        pools = [pool for pool in self._eligible() if pool.node_id not in unfit]
         unused = self._unused()
         if not pools and not unused:
             raise InvalidMetadataError("no broker is known")
@@ -240,22 +245,37 @@ class Brokers:
         # The reconnect backoff of one that hangs is over, though that says nothing for it.
         return min(prompt or others, key=lambda pool: pool.not_before)
 
-    async def connect_any(self) -> BrokerConnection:
+    def _eligible(self) -> list[ConnectionPool]:
+        """Return the pools of brokers that the cluster names, and of bootstrap servers."""
+        pools = self._pools.items()
+        return [pool for node_id, pool in pools if node_id < 0 or node_id in self._named]
+
+    async def connect_any(self, request: type[Request[Any]] | None = None) -> BrokerConnection:
         """Return a control connection to the broker that `choose` chooses, made if need be.
 
-        While connecting to it lasts, others are tried: one that accepts connections and does not
-        answer must not keep the client from those that do. Raises what an attempt raises. It has
-        no deadline of its own.
+        A broker that cannot be connected, or that has no version of `request`, does not keep the
+        client from the others, nor does one that accepts connections and does not answer. Raises
+        what the last one met if none is left. It has no deadline of its own.
         """
+        unfit: dict[int, KafkaError] = {}
         while True:
-            waiter = self.choose().connecting(Purpose.CONTROL)
+            pool = self.choose(unfit)
             try:
-                await asyncio.wait([waiter], timeout=HANGING_S)
-                if waiter.done():
-                    return waiter.result()
-            finally:
-                if not waiter.cancel() and not waiter.cancelled():
-                    waiter.exception()
+                connection = await _connected_soon(pool)
+                if connection is None:
+                    continue
+                if request is not None:
+                    connection.version_of(request)
+                return connection
+            except KafkaError as error:
+                unfit[pool.node_id] = error
+                if len(unfit) == TRIED or not self._any_left(unfit, error.retriable):
+                    raise
+
+    def _any_left(self, unfit: Container[int], reachable: bool) -> bool:
+        """Return whether there are brokers that are not unfit, `reachable` ones only if so."""
+        left = (pool for pool in self._eligible() if pool.node_id not in unfit)
+        return bool(self._unused()) or any(pool.reachable or not reachable for pool in left)
 
     def states(self) -> dict[int | str, str]:
         """Return what each broker is to this client, one line each, for people to read.
@@ -326,6 +346,17 @@ class Brokers:
                 for connection in connections:
                     connection.abort()
                 await asyncio.wait(waits, timeout=CLOSE_S)
+
+
+async def _connected_soon(pool: ConnectionPool) -> BrokerConnection | None:
+    """Return a control connection of the pool, None if making it lasts."""
+    waiter = pool.connecting(Purpose.CONTROL)
+    try:
+        await asyncio.wait([waiter], timeout=HANGING_S)
+        return waiter.result() if waiter.done() else None
+    finally:
+        if not waiter.cancel() and not waiter.cancelled():
+            waiter.exception()
 
 
 def patience_s(in_vain: int, longest_s: float) -> float:

@@ -283,7 +283,7 @@ class ClusterClient:
         if call.node_id is not None:
             return await self.brokers.pool(call.node_id).get(call.purpose, call.owner)
         if call.purpose is Purpose.CONTROL:
-            return await self._connect_any()
+            return await self._connect_any(type(call.message))
         return await self.brokers.choose().get(call.purpose, call.owner)
 
     async def _before_retry(self, call: _Call) -> None:
@@ -376,14 +376,14 @@ class ClusterClient:
         # before the attempt ends.
         self.updater.request_update(reason="connecting to a broker lasts")
 
-    async def _connect_any(self) -> BrokerConnection:
-        return await self.brokers.connect_any()
+    async def _connect_any(self, request: type[Request[Any]]) -> BrokerConnection:
+        return await self.brokers.connect_any(request)
 
     async def _fetch_metadata(
         self, topics: list[str] | None, auto_create: bool
     ) -> MetadataResponse:
         self._metadata_attempts += 1
-        connection = await self._connect_any()
+        connection = await self._connect_any(WantedTopicsRequest)
         wants = self.updater.wants if topics is None else None
         request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
         request_s = self.config.request_timeout_ms / 1000

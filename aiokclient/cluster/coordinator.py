@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokclient.cluster.brokers import patience_s
 from aiokclient.cluster.metadata import BrokerInfo
@@ -27,6 +27,9 @@ from aiokclient.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Request
+
 __all__ = ["CoordinatorLocator"]
 
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
@@ -37,11 +40,14 @@ Found: TypeAlias = BrokerInfo | KafkaError
 
 
 class CoordinatorLocator:
-    """Finds and remembers coordinators; `connect` gives a connection to any broker."""
+    """Finds and remembers coordinators.
+
+    `connect(request)` gives a connection to any broker that has a version of the request.
+    """
 
     def __init__(
         self,
-        connect: Callable[[], Awaitable[BrokerConnection]],
+        connect: Callable[[type[Request[Any]]], Awaitable[BrokerConnection]],
         learn: Callable[[BrokerInfo], None],
         request_timeout_s: float,
     ) -> None:
@@ -125,7 +131,7 @@ class CoordinatorLocator:
         return found
 
     async def _ask(self, kind: str, keys: list[str]) -> dict[str, Found]:
-        connection = await self._connect()
+        connection = await self._connect(FindCoordinatorRequest)
         version = connection.version_of(FindCoordinatorRequest)
         key_type = KEY_TYPES[kind]
         if version >= BATCHED_FROM:

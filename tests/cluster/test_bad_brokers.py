@@ -1,9 +1,11 @@
 """A broker that cannot be used fails what depends on it, and nothing else."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from scripted import raw_server
 
 from aiokclient import Client, Consumer, Producer
 from aiokclient.cluster.metadata import (
@@ -21,6 +23,7 @@ from aiokclient.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
+from aiokclient.network.pool import Purpose
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import EmbeddedCluster
 
@@ -192,3 +195,44 @@ async def test_lookup_is_retried_when_the_coordinator_is_named_by_a_negative_id(
             assert isinstance(found["g"], KafkaError)
             assert await client.cluster.coordinators.locate("group", "g") in (1, 2)
             assert fault.hits == 1
+
+
+@pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.LIST_GROUPS])
+@pytest.mark.parametrize("versions", [None, (90, 99)])
+async def test_other_brokers_answer_when_one_speaks_no_usable_version(
+    cluster: EmbeddedCluster, api: ApiKey, versions: tuple[int, int] | None
+) -> None:
+    cluster.limit_versions({api: versions}, broker=2)
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        await client.cluster.connect(1, Purpose.CONTROL)
+        await client.cluster.connect(2, Purpose.CONTROL)
+        for number in range(20):
+            await client.cluster.updater.refresh(timeout=5, at_once=True)
+            await client.cluster.coordinators.locate("group", f"g{number}")
+            await client.request(messages.ListGroupsRequest(), to=AnyBroker())
+        assert client.cluster.updater.last_error is None
+
+
+async def test_call_raises_when_no_broker_speaks_a_usable_version(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.limit_versions({ApiKey.LIST_GROUPS: (90, 99)})
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        with pytest.raises(UnsupportedVersionError, match="90 to 99"):
+            await client.request(messages.ListGroupsRequest(), to=AnyBroker(), timeout=5)
+
+
+async def test_metadata_comes_from_others_when_one_speaks_something_else(
+    cluster: EmbeddedCluster,
+) -> None:
+    async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with raw_server(http) as server:
+        with advertise(cluster, "127.0.0.1", server.port):
+            async with Client(bootstrap_servers=first(cluster)) as client:
+                for _ in range(10):
+                    cluster.disconnect(1)
+                    await client.cluster.updater.refresh(timeout=5, at_once=True)
+                    await client.request(messages.ListGroupsRequest(), to=AnyBroker())
