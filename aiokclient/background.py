@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+import anyio
+
 from aiokclient import threads
 
-__all__ = ["Callbacks", "new_task"]
+__all__ = ["Callbacks", "ended", "new_task"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,3 +100,22 @@ class Callbacks:
         future = threads.run(function, *args)
         future.add_done_callback(self.guard(then))
         return future
+
+
+async def ended(task: asyncio.Task[None], at_most: float = math.inf) -> None:
+    """Wait until a task has ended, whatever is cancelled in the meantime.
+
+    The end is sure to come unless the task waits for the caller: so wait at most `at_most` seconds.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + at_most
+    with anyio.CancelScope(shield=True):
+        while not task.done() and loop.time() < until:
+            try:
+                left_s = None if until == math.inf else until - loop.time()
+                await asyncio.wait([task], timeout=left_s)
+            except asyncio.CancelledError:
+                # The caller raises the first one, after the end.
+                continue
+    if task.done() and not task.cancelled():
+        task.exception()

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import anyio
 
-from aiokclient.background import new_task
+from aiokclient.background import ended, new_task
+from aiokclient.cluster.callers import wrong_caller
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.health import Health, described
+from aiokclient.cluster.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.supervisor import STOP_S, Supervisor
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config import ClientConfig
@@ -33,8 +35,6 @@ from aiokclient.errors import (
     ClosedError,
     ConfigError,
     IllegalStateError,
-    WrongLoopError,
-    WrongThreadError,
 )
 from aiokclient.hints.names import missing_attribute
 from aiokclient.log import ClientLog
@@ -64,11 +64,11 @@ class ClientLike(Protocol):
     @property
     def config(self) -> ClientConfig: ...
 
-    def adopt(self, child: Lifecycle) -> None:
-        """From here on the client closes the child when it is closed."""
+    def adopt(self, child: Anchor[Lifecycle]) -> None:
+        """From here on the client closes the child when it is closed, unless it is gone."""
         ...
 
-    def disown(self, child: Lifecycle) -> None: ...
+    def disown(self, child: Anchor[Lifecycle]) -> None: ...
 
 
 def config_of(client: ClientLike | None) -> ClientConfig | None:
@@ -91,6 +91,8 @@ class Lifecycle:
 
     closing_rank: ClassVar[int] = 0
     """A client closes those with the lowest rank first."""
+    _state = State.NEW
+    _closing: asyncio.Task[None] | None = None
     config_type: ClassVar[type[ClientConfig]] = ClientConfig
 
     @classmethod
@@ -109,6 +111,8 @@ class Lifecycle:
         __getattr__ = missing_attribute
 
     def __init__(self, config: ClientConfig, client: ClientLike | None = None) -> None:
+        self._anchor = Anchor(self)
+        """By which background work refers to this object, without keeping it alive."""
         self._config = config
         self._client = client
         self._own_cluster: ClusterClient | None = None
@@ -129,7 +133,6 @@ class Lifecycle:
         self._start_waiters = 0
         self._relied_on = False
         """Whether a start has been answered: somebody uses this, and sees to its end."""
-        self._closing: asyncio.Task[None] | None = None
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
         self._client_instance_id: uuid.UUID | None = None
@@ -275,25 +278,7 @@ class Lifecycle:
         )
 
     def _refuse_caller(self) -> None:
-        name = type(self).__name__
-        if threading.get_ident() != self._thread:
-            raise WrongThreadError(
-                f"this {name} belongs to the thread of its event loop; from another thread use "
-                "asyncio.run_coroutine_threadsafe, or send_threadsafe of a producer"
-            )
-        if self._loop is not None and self._loop.is_closed():
-            raise WrongLoopError(
-                f"the event loop that this {name} was started in is closed; make a new one"
-            )
-        if asyncio._get_running_loop() is None:
-            raise WrongLoopError(
-                f"no event loop is running here; use this {name} in coroutines of the loop that "
-                "it was started in"
-            )
-        raise WrongLoopError(
-            f"this {name} was started in another event loop; make one for each loop, or use "
-            "asyncio.run_coroutine_threadsafe with the loop that it was started in"
-        )
+        raise wrong_caller(type(self).__name__, self._loop, self._thread)
 
     def _seconds(self, timeout: float | None) -> float:
         """The timeout of a call: as given, else `default_api_timeout_ms`."""
@@ -339,7 +324,7 @@ class Lifecycle:
         except asyncio.CancelledError:
             if self._start_waiters == 1:
                 self._end_start(task)
-                await _ended(task)
+                await ended(task)
                 await self._take_back()
             raise
         finally:
@@ -361,7 +346,7 @@ class Lifecycle:
         if started and self._closing is None and not self._relied_on:
             self._state, self._usable, self._undoing = State.STARTING, False, True
             self._starting = new_task(asyncio.get_running_loop(), self._fall_back())
-            await _ended(self._starting)
+            await ended(self._starting)
 
     async def _fall_back(self) -> None:
         try:
@@ -375,13 +360,13 @@ class Lifecycle:
             await self._supervisor.start()
             deadline = asyncio.get_running_loop().time() + self._seconds(None)
             if self._client is None:
-                self._own_cluster = ClusterClient(self._config)
+                self._own_cluster = ClusterClient(for_background(self._config))
                 await self._own_cluster.start()
             else:
-                self._client.adopt(self)
+                self._client.adopt(self._anchor)
                 await self._cluster.reach(deadline)
             for supervisor in (self._supervisor, self._cluster.supervisor):
-                self._unsubscribe.append(supervisor.on_failure(self._fail))
+                self._unsubscribe.append(supervisor.on_failure(self._anchor.call("_fail")))
             await self._cluster.open_by(deadline, self._open)
             if self._failure is not None:
                 raise self._failure
@@ -430,9 +415,27 @@ class Lifecycle:
         except asyncio.CancelledError:
             bound_s = self._config.close_timeout_ms / 1000
             self._bound_close(bound_s)
-            await _ended(self._closing, at_most=bound_s + UNWINDING_S)
+            await ended(self._closing, at_most=bound_s + UNWINDING_S)
             raise
         self._closing.result()
+
+    def __del__(self) -> None:
+        if self._state not in (State.NEW, State.CLOSED) and self._closing is None:
+            try:
+                self._hold()
+            finally:
+                dropped(self, self._close_dropped)
+
+    def _hold(self) -> None:
+        """Have background work reach this object again, which is revived to be closed."""
+        self._anchor.hold(self)
+
+    def _close_dropped(self) -> None:
+        if self._closing is None and self._loop is not None:
+            self._usable = False
+            self._closing = new_task(self._loop, self._run_close(graceful=False))
+            self._closing.add_done_callback(retrieve)
+            self._bound_close(self._config.close_timeout_ms / 1000)
 
     def _bound_close(self, timeout: float) -> None:
         assert self._closing is not None
@@ -445,11 +448,12 @@ class Lifecycle:
         try:
             if self._starting is not None:
                 self._end_start(self._starting)
-                await _ended(self._starting)
+                await ended(self._starting)
             elif self._state is not State.NEW:
                 await self._undo(graceful and self._failure is None, timeout=None)
         finally:
             self._state = State.CLOSED
+            self._anchor.let_go(self)
 
     async def _undo(self, graceful: bool, timeout: float | None) -> None:
         """Shutdown within the bound, then the end of all tasks and connections."""
@@ -478,20 +482,4 @@ class Lifecycle:
             if own is not None:
                 await own.close()
             elif self._client is not None:
-                self._client.disown(self)
-
-
-async def _ended(task: asyncio.Task[None], at_most: float = math.inf) -> None:
-    """Wait at most so many seconds for the end of a task, whatever is cancelled meanwhile."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + at_most
-    with anyio.CancelScope(shield=True):
-        while not task.done() and loop.time() < until:
-            try:
-                left_s = None if until == math.inf else until - loop.time()
-                await asyncio.wait([task], timeout=left_s)
-            except asyncio.CancelledError:
-                # The caller raises the first one, after the end.
-                continue
-    if task.done() and not task.cancelled():
-        task.exception()
+                self._client.disown(self._anchor)

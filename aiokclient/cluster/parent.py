@@ -8,6 +8,7 @@ import anyio
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.ownership import Anchor
 from aiokclient.config import ClientConfig
 
 __all__ = ["Parent"]
@@ -18,7 +19,7 @@ class Parent(Lifecycle):
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)
-        self._children: dict[Lifecycle, None] = {}
+        self._adopted: dict[Anchor[Lifecycle], None] = {}
         self._ended: list[Lifecycle] = []
         """The children that it has closed itself."""
 
@@ -34,20 +35,25 @@ class Parent(Lifecycle):
             self._refuse()
         return self._cluster
 
-    def adopt(self, child: Lifecycle) -> None:
-        """A child that starts; from here on it is closed first. Raises unless open. Plain."""
+    def adopt(self, child: Anchor[Lifecycle]) -> None:
+        """Close a child that starts before this one is closed. Raises unless open. Synchronous."""
         self._check()
-        self._children[child] = None
+        self._adopted[child] = None
 
-    def disown(self, child: Lifecycle) -> None:
-        """A child that has ended by itself. Plain."""
-        self._children.pop(child, None)
+    def disown(self, child: Anchor[Lifecycle]) -> None:
+        """Forget a child that has ended by itself. Synchronous."""
+        self._adopted.pop(child, None)
+
+    @property
+    def _children(self) -> list[Lifecycle]:
+        """The children that are not gone, the oldest first."""
+        return [child for anchor in self._adopted if (child := anchor.get()) is not None]
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         # Shielded, as each child has to be closed even if there is no time left: each ends by the
         # bound that it is given.
         failed: Exception | None = None
-        youngest_first = list(self._children)[::-1]
+        youngest_first = self._children[::-1]
         with anyio.CancelScope(shield=True):
             for child in sorted(youngest_first, key=lambda child: child.closing_rank):
                 remaining = max(self._close_bound - asyncio.get_running_loop().time(), 0.0)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack,
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
 from aiokclient.config import ConsumerConfig, ConsumerOptions
 from aiokclient.consumer.arguments import (
-    as_listener,
     as_place,
     as_topics,
     require_count,
@@ -109,7 +108,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         grouped = config.group_id is not None
         self._subscription = SubscriptionState(Reset.of(config), grouped=grouped)
         self._engine: Engine | None = None
-        self._stopped = False
+        self._stopped, self._listener = False, None
         self._closers: dict[asyncio.Task[Any] | None, None] = {}
         self._subscribe_all(topics, listener)
 
@@ -145,7 +144,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
             self._subscription,
             self._deserializers,
             self._supervisor,
-            self._died,
+            self._anchor.call("_died"),
         )
         if self._stopped:
             self._engine.reader.mark_stopped()
@@ -202,7 +201,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         behind and references (InvalidRegularExpressionError). Partitions assigned by hand stay.
         """
         self._check_known()
-        self._subscription.subscribe(Subscription(as_topics(topics), as_listener(listener)))
+        self._subscription.subscribe(Subscription(as_topics(topics), self._kept(listener)))
 
     def unsubscribe(self) -> None:
         """Reads nothing any more, neither subscribed nor assigned. Plain."""
@@ -302,7 +301,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         and NoOffsetError where `auto_offset_reset` is "none", ConcurrentReadError while another
         task reads, and what the brokers refuse. A cancellation loses no record.
         """
-        return RecordIterator(self._running.reader)
+        return RecordIterator(self, self._running.reader)
 
     def until_end(self) -> RecordIterator[K, V]:
         """As `async for record in consumer`, up to the end offsets as they are when it begins.
@@ -310,7 +309,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         It begins when it is known which partitions are subscribed, or what the group has given:
         ApiTimeoutError after `default_api_timeout_ms` without that.
         """
-        return RecordIterator(self._running.reader, self._ends)
+        return RecordIterator(self, self._running.reader, self._ends)
 
     def batches(
         self,
@@ -333,7 +332,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
             raise IllegalStateError(f"max_wait has to be at least 0, not {max_wait}")
         ends = self._ends if until_end else None
         reader = self._running.reader
-        return RecordBatches(reader, max_records, max_wait, by_partition, ends, max_bytes)
+        return RecordBatches(self, reader, max_records, max_wait, by_partition, ends, max_bytes)
 
     def tracked(self, max_outstanding: int = 1000) -> TrackedRecords[K, V]:
         """The records one by one, for many handlers at a time, each ended by `done(record)`.
@@ -345,7 +344,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         record that is not done. Otherwise as the iteration over the consumer.
         """
         require_count("max_outstanding", max_outstanding)
-        return TrackedRecords(self._running.reader, max_outstanding)
+        return TrackedRecords(self, self._running.reader, max_outstanding)
 
     def done(self, record: ConsumerRecord[Any, Any]) -> None:
         """The program is done with a record that `tracked` handed out. Plain.
@@ -380,6 +379,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         """
         require_count("max_bytes", max_bytes)
         return ArrowBatches(
+            self,
             self._running.reader,
             max_bytes=max_bytes,
             limit=self._config.max_decompressed_batch_bytes,

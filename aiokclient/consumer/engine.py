@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.ownership import for_background
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.deserialize import Deserializers
@@ -53,6 +54,7 @@ class Engine:
         supervisor: Supervisor,
         died: Callable[..., BaseException | None],
     ) -> None:
+        config = for_background(config)
         self.cluster = cluster
         self._subscription = subscription
         self._died = died

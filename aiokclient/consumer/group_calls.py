@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.consumer.arguments import as_numbers, as_partitions
+from aiokclient.consumer.arguments import as_listener, as_numbers, as_partitions
 from aiokclient.consumer.commit_forms import covered, to_commit
 from aiokclient.consumer.orders import plain
 from aiokclient.errors import CommitFailedError, IllegalStateError
@@ -25,6 +25,8 @@ class GroupCalls(Lifecycle):
 
     _subscription: SubscriptionState
     _engine: Engine | None
+    _listener: Any
+    """The application's, which background work does not keep alive: it may hold this consumer."""
 
     async def commit(self, what: Any = None, timeout: float | None = None) -> None:
         """Stores for the group how far it is.
@@ -97,6 +99,16 @@ class GroupCalls(Lifecycle):
         # not wait for may go on while the consumer starts.
         if self._usable or not (self._in_listener() or self._is_started_by_listener()):
             super()._check()
+
+    def _kept(self, listener: Any) -> Any:
+        """Check a listener and keep it alive; without it, the one before is let go."""
+        self._listener = as_listener(listener)
+        return self._listener
+
+    def _hold(self) -> None:
+        super()._hold()
+        if self._listener is not None:
+            self._subscription.revive(self._listener)
 
     def _waits_for_caller(self) -> str:
         calling = self._engine is not None and self._engine.reader.turnstile.listener_calls

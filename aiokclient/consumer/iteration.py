@@ -1,4 +1,7 @@
-"""The iterations over a consumer: one by one, in lists, as Arrow record batches."""
+"""The iterations over a consumer: one by one, in lists, as Arrow record batches.
+
+Each keeps its consumer alive (`owner`): `async for record in await Consumer(...)` is all that does.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,11 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
     A record is processed once the next one is asked for. With `ends` it ends there.
     """
 
-    __slots__ = ("_ends", "_reader")
+    __slots__ = ("_ends", "_owner", "_reader")
 
-    def __init__(self, reader: Reader, ends: EndsLookup | None = None) -> None:
+    def __init__(self, owner: object, reader: Reader, ends: EndsLookup | None = None) -> None:
         super().__init__(clock_of(asyncio.get_running_loop()))
+        self._owner = owner
         self._reader = reader
         self._ends = ends
 
@@ -56,11 +60,13 @@ class RecordBatches(Generic[K, V]):
         "_max_bytes",
         "_max_records",
         "_max_wait",
+        "_owner",
         "_reader",
     )
 
     def __init__(
         self,
+        owner: object,
         reader: Reader,
         max_records: int,
         max_wait: float,
@@ -68,6 +74,7 @@ class RecordBatches(Generic[K, V]):
         ends: EndsLookup | None,
         max_bytes: int,
     ) -> None:
+        self._owner = owner
         self._reader = reader
         self._max_records = max_records
         self._max_bytes = max_bytes
@@ -102,12 +109,15 @@ class RecordBatches(Generic[K, V]):
 class ArrowBatches:
     """`async for table in consumer.arrow_batches()`: a `pyarrow.RecordBatch` each."""
 
-    __slots__ = ("__weakref__", "_tables")
+    __slots__ = ("__weakref__", "_owner", "_tables")
 
-    def __init__(self, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool) -> None:
+    def __init__(
+        self, owner: object, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool
+    ) -> None:
         from aiokclient.record.arrow import arrow_schema
 
         arrow_schema()  # Without pyarrow this says what to install, here and not in a thread.
+        self._owner = owner
         self._tables = Tables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 
     def __aiter__(self) -> Self:

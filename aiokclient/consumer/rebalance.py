@@ -20,10 +20,11 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
+from aiokclient.cluster.ownership import Weakly
 from aiokclient.consumer.listener import ListenerCalls, tell
 from aiokclient.consumer.positions import PartitionState, Withheld
 from aiokclient.consumer.rebalance_watch import SHOWN_S, named
@@ -52,6 +53,9 @@ class Rebalancer:
     are removed, `overdue(text)` when the program does not put down in time what it has in hand.
     """
 
+    _told_idle = Weakly()
+    """The listener that knows that nothing is owned; this object itself for none."""
+
     def __init__(
         self,
         cluster: ClusterClient,
@@ -79,8 +83,7 @@ class Rebalancer:
         self._refused = False
         self._calling: tuple[str, float] | None = None
         self._releasing: tuple[Sequence[PartitionState], float] | None = None
-        self._told_idle: Any = self
-        """The listener that knows that nothing is owned; this object itself for none."""
+        self._told_idle = self
         metrics = cluster.metrics
         self._counts = {
             kind: metrics.counter(f"consumer.partitions.{kind}")

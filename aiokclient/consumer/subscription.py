@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from aiokclient.cluster.health import some
+from aiokclient.cluster.ownership import Weakly
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.positions import NO_EPOCH, PartitionState, Withheld
 from aiokclient.consumer.resets import NONE, Reset
@@ -33,7 +34,8 @@ __all__ = ["Subscription", "SubscriptionState"]
 class Subscription:
     """The topics that the user asked for, by name or by pattern, and who is told about it."""
 
-    __slots__ = ("listener", "pattern", "topics")
+    listener = Weakly()
+    """The application's listener, or None. Only the consumer keeps it alive."""
 
     def __init__(
         self, topics: Collection[str] | re.Pattern[str] = (), listener: Any = None
@@ -59,6 +61,9 @@ class Subscription:
 class SubscriptionState:
     """The subscription, and the state of each assigned partition in a fixed order."""
 
+    listener = Weakly()
+    """The listener of the last `subscribe`; an end of the subscription is told to it, too."""
+
     def __init__(self, reset: Reset, *, grouped: bool = False) -> None:
         self.reset = reset
         self.grouped = grouped
@@ -72,8 +77,6 @@ class SubscriptionState:
         self.client_log = ClientLog("aiokclient.consumer", "aiokclient")
         self.log = LimitedLog(self.client_log, time.monotonic)
         self.subscription = Subscription()
-        self.listener: Any = None
-        """The listener of the last `subscribe`; an end of the subscription is told to it, too."""
         self.followed: Callable[[], Subscription] = lambda: self.subscription
         """The subscription that has been taken up, which may be an earlier one."""
         self._given_up: dict[TopicPartition, PartitionState] = {}
@@ -127,6 +130,12 @@ class SubscriptionState:
             self._given_up = {}
             for callback in list(self._listeners):
                 callback()
+
+    def revive(self, listener: Any) -> None:
+        """Refer to the listener of a consumer again that was dropped and is being closed."""
+        self.listener = listener
+        if self.subscription:
+            self.subscription.listener = listener
 
     def look(self) -> None:
         """To be called before anything is handed out: what has changed counts from now on."""

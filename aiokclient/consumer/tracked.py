@@ -29,6 +29,7 @@ class TrackedRecords(Generic[K, V]):
     __slots__ = (
         "__weakref__",
         "_limit",
+        "_owner",
         "_reader",
         "_records",
         "_room",
@@ -37,7 +38,8 @@ class TrackedRecords(Generic[K, V]):
         "_until",
     )
 
-    def __init__(self, reader: Reader, limit: int) -> None:
+    def __init__(self, owner: object, reader: Reader, limit: int) -> None:
+        self._owner = owner
         self._reader = reader
         self._limit = limit
         self._records: Iterator[Any] = iter(())

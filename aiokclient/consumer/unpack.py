@@ -16,6 +16,7 @@ from operator import length_hint
 from typing import Final
 
 from aiokclient.background import Callbacks
+from aiokclient.cluster.ownership import Anchor
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.deserialize import Deserializers, RawRecord
 from aiokclient.consumer.effort import CONTENT, is_light
@@ -38,6 +39,7 @@ PART: Final = 4 * 1024 * 1024
 """Bytes of records in such a part."""
 GROUP_PACKED: Final = 8
 """What is compressed counts so many times as much: there may be a lot in it."""
+NO_DESERIALIZERS: Final = Deserializers()
 STEP_S: Final = 0.005
 """How long a step may run user code."""
 
@@ -163,7 +165,7 @@ class Unpacker:
         config: ConsumerConfig,
     ) -> None:
         self._buffer = buffer
-        self._deserializers = deserializers
+        self._owned = Anchor(deserializers)
         self._wake = wake
         self._callbacks = callbacks
         self._check_crcs = config.check_crcs
@@ -172,6 +174,12 @@ class Unpacker:
         """Bytes of records of the batch, or the part of it, that was read last."""
         self.limits: Mapping[PartitionState, int] = {}
         """Offsets at which an iteration to the end stops."""
+
+    @property
+    def _deserializers(self) -> Deserializers:
+        """The application's; the consumer keeps them alive, and nothing else."""
+        given = self._owned.get()
+        return NO_DESERIALIZERS if given is None else given
 
     def step(self) -> Chunk | None:
         """The next chunk; it may hold no record but move the position. None: nothing is ready."""

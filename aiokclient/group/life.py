@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import anyio
@@ -45,6 +46,30 @@ class MemberHandler(GroupHandler, Protocol):
         ...
 
 
+class Membership:
+    """The task of a member, which does not keep the `MemberLife` alive."""
+
+    def __init__(
+        self, engine: GroupEngine, handler: MemberHandler, failed: Callable[[Exception], None]
+    ) -> None:
+        self._engine = engine
+        self._handler = handler
+        self._failed = failed
+        self._task: asyncio.Task[Any] | None = None
+
+    def is_current(self) -> bool:
+        """Return whether the current task is this one."""
+        return self._task is not None and asyncio.current_task() is self._task
+
+    async def run(self) -> None:
+        """Join and stay until the member leaves or is fenced, which is its failure."""
+        self._task = asyncio.current_task()
+        await self._engine.run()
+        error = self._handler.last_error
+        if self._engine.state is MemberState.FENCED and error is not None:
+            self._failed(error)
+
+
 class MemberLife(Lifecycle):
     """A member that joins when it is started and leaves when it is closed."""
 
@@ -56,7 +81,7 @@ class MemberLife(Lifecycle):
         super().__init__(config, client)
         self._handler: MemberHandler | None = None
         self._engine: GroupEngine | None = None
-        self._membership: asyncio.Task[Any] | None = None
+        self._membership: Membership | None = None
 
     def _make_handler(self) -> MemberHandler:
         raise NotImplementedError
@@ -72,18 +97,10 @@ class MemberLife(Lifecycle):
             report=handler.report,
             confirmed_changed=handler.confirmed_changed,
         )
-        self._supervisor.spawn(self._run, name="membership")
+        self._membership = Membership(self._engine, handler, self._anchor.call("_fail"))
+        self._supervisor.spawn(self._membership.run, name="membership")
         watch = LoopWatch(self._cluster.metrics, self._config.group_id, self._config.client_id)
         self._supervisor.spawn(watch.run, name="watch over the loop")
-
-    async def _run(self) -> None:
-        assert self._engine is not None
-        assert self._handler is not None
-        self._membership = asyncio.current_task()
-        await self._engine.run()
-        error = self._handler.last_error
-        if self._engine.state is MemberState.FENCED and error is not None:
-            self._fail(error)
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._handler is None or self._engine is None:
@@ -96,7 +113,7 @@ class MemberLife(Lifecycle):
         await self._engine.leave("the member is closed", max(deadline - clock.monotonic(), 0.0))
 
     def _waits_for_caller(self) -> str:
-        called_back = self._membership is not None and asyncio.current_task() is self._membership
+        called_back = self._membership is not None and self._membership.is_current()
         return "assign()" if called_back else ""
 
     def _failed(self, error: BaseException) -> None:

@@ -133,16 +133,19 @@ class Candidate(MemberLife):
 
     async def _open(self) -> None:
         await super()._open()
-        self._supervisor.spawn(self._stop_producer, name="the end of the writer")
+        self._supervisor.spawn(
+            stop_producer, self.candidacy, self._producer, name="the end of the writer"
+        )
 
     def no_writer(self) -> NotWriterError:
         """What leaving raises when it is no longer the writer."""
         return NotWriterError(resource=f"group {self._config.group_id}")
 
-    async def _stop_producer(self) -> None:
-        await self.candidacy.stopped.wait()
-        # What is not written now must not be: another may begin.
-        await self._producer.close(0)
+
+async def stop_producer(candidacy: Candidacy, producer: Producer[Any, Any]) -> None:
+    """Close the producer as soon as it may not write any more: another one may begin."""
+    await candidacy.stopped.wait()
+    await producer.close(0)
 
 
 def single_writer(

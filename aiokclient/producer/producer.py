@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import weakref
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack
 
 from aiokclient.cluster.health import some
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
+from aiokclient.cluster.ownership import Anchor, for_background
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
     ClosedError,
@@ -74,6 +74,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._options = config
         self._accept(config)
         self._turn = 0.0
+        self._on_error: Anchor[Any] | None = None
 
     # Sending
 
@@ -203,10 +204,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     # Life
 
     async def _open(self) -> None:
-        callback = cast(Callable[[Delivery], Any] | None, self._options.on_delivery_error)
-        engine = Engine(self._options, self._cluster, self._supervisor, callback)
-        engine.failures.on_failed = weakly(self._forget)
-        engine.failures.on_final_seen = weakly(self._note_seen)
+        given = cast(Callable[[Delivery], Any] | None, self._options.on_delivery_error)
+        callback: Callable[[Delivery], Any] | None = None
+        if given is not None:
+            self._on_error = Anchor(given)
+            callback = self._on_error.call()
+        options = for_background(self._options)
+        engine = Engine(options, self._cluster, self._supervisor, callback)
+        engine.failures.on_failed = self._anchor.call("_forget")
+        engine.failures.on_final_seen = self._anchor.call("_note_seen")
         self._send_through(engine)
         engine.start()
 
@@ -214,6 +220,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """Keep no delivery of a failed batch: it is logged when the last one is gone."""
         if self._last is not None and self._last.located()[0] is batch:
             self._last = None
+
+    def _hold(self) -> None:
+        super()._hold()
+        if self._on_error is not None and self._options.on_delivery_error is not None:
+            self._on_error.hold(self._options.on_delivery_error)
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
@@ -248,15 +259,3 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     def _grace_s(self) -> float:
         return (self._options.delivery_timeout_ms + self._config.close_timeout_ms) / 1000
-
-
-def weakly(method: Callable[..., object]) -> Callable[..., None]:
-    """Return a function that calls a method, and does not keep its object alive."""
-    reference = weakref.WeakMethod(method)
-
-    def call(*args: Any) -> None:
-        bound = reference()
-        if bound is not None:
-            bound(*args)
-
-    return call

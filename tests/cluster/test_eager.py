@@ -7,38 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kinds import KINDS, make
 from world import World, simulate
 
-from aiokclient import Admin, Client, Consumer, GroupMember, Producer, State
+from aiokclient import Client, Consumer, Producer, State
 
 COUNT = 100
-KINDS = ["producer", "consumer", "group", "group848", "admin", "member"]
-
-
-class Leases:
-    name = "leases"
-
-    def metadata(self) -> bytes:
-        return b""
-
-    def assign(self, members: Any) -> Any:
-        return dict.fromkeys(members, b"x")
-
-
-def make(kind: str, **options: Any) -> Any:
-    match kind:
-        case "producer":
-            return Producer(**options)
-        case "consumer":
-            return Consumer("t", auto_offset_reset="earliest", **options)
-        case "group":
-            return Consumer("t", group_id="g", **options)
-        case "group848":
-            return Consumer("t", group_id="g", group_protocol="consumer", **options)
-        case "admin":
-            return Admin(**options)
-        case _:
-            return GroupMember("g", protocol_type="p", protocols=[Leases()], **options)
 
 
 def run(scenario: Callable[[World], Any], *, eagerly: bool = True) -> None:
@@ -93,7 +67,9 @@ def test_a_life_is_whole_under_the_eager_task_factory(kind: str, shared: bool) -
             await asyncio.wait([starting])
             assert left.state is State.CLOSED
             if shared:
-                await make(kind, **options)  # Its client closes it.
+                held = await make(kind, **options)
+        if shared:
+            assert held.state is State.CLOSED, "closed by its client"
 
     run(scenario)
 
@@ -128,7 +104,8 @@ def test_close_takes_no_bound_when_the_timeout_is_infinite(kind: str) -> None:
             await one.close(math.inf)
             assert one.state is State.CLOSED
             other: Client = await world.client()
-            await make(kind, client=other)
+            child = await make(kind, client=other)
             await other.close(math.inf)
+            assert child.state is State.CLOSED
 
     run(scenario, eagerly=False)

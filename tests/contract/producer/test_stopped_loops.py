@@ -47,6 +47,10 @@ def test_send_threadsafe_fails_when_the_loop_is_closed_before_it_takes_the_recor
         with pytest.raises(ClosedError, match="not sent"):
             future.result(30)
     assert values(topic) == []
+    held = [producer, *futures]
+    del producer, futures, future
+    with pytest.warns(ResourceWarning, match="was dropped without close"):
+        held.clear()
 
 
 def test_send_threadsafe_fails_when_the_loop_stops_and_the_record_is_never_sent(

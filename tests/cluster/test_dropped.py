@@ -1,0 +1,290 @@
+"""What the program drops without `close()`: it is named, and its sockets, tasks and members end.
+
+Objects are dropped with the cyclic garbage collector off where nothing in them is a cycle: a
+program that is idle may not collect for hours.
+"""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kinds import KINDS, make
+from world import World, simulate
+
+from aiokclient import Client, Consumer, Producer, State
+from aiokclient.testing import EmbeddedCluster
+
+CLOSED_S = 5.0
+"""Virtual seconds in which what was dropped has to be closed."""
+
+
+@pytest.fixture
+def recwarn() -> Iterator[list[warnings.WarningMessage]]:
+    """The warnings of a test that runs without the garbage collector."""
+    gc.collect()
+    gc.disable()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield found
+    gc.enable()
+
+
+def names(recorded: list[warnings.WarningMessage]) -> list[str]:
+    return [str(warning.message) for warning in recorded if warning.category is ResourceWarning]
+
+
+async def closed(world: World, connections: int = 0) -> None:
+    """Wait until nothing is left but this task and so many connections."""
+    await asyncio.sleep(CLOSED_S)
+    left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert len(world.network.connections) == connections
+    assert connections or not left, left
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "client"])
+def test_a_dropped_object_is_named_and_closed(kind: str, recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        options = world.options(client_id="billing-7")
+        one = Client(**options) if kind == "client" else make(kind, **options)
+        await one.start()
+        del one
+        await closed(world)
+
+    simulate(scenario)
+    (text,) = names(recwarn)
+    assert "billing-7" in text
+    assert "close()" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dropped_child_is_closed_and_its_client_lives_on(kind: str, recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            one = make(kind, client=client)
+            await one.start()
+            del one
+            await asyncio.sleep(CLOSED_S)
+            assert client.state is State.RUNNING
+            assert not client._children
+            if "group" in kind:
+                assert not world.cluster.groups["g"].members
+        await closed(world)
+
+    simulate(scenario)
+    assert len(names(recwarn)) == 1
+
+
+def test_a_client_that_is_dropped_with_its_children_is_closed(recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        client = await world.client()
+        children = [await make(kind, client=client) for kind in KINDS]
+        del client
+        await asyncio.sleep(CLOSED_S)
+        assert world.network.connections, "the children hold their client"
+        del children
+        await asyncio.sleep(3 * CLOSED_S)
+        await closed(world)
+
+    simulate(scenario)
+    assert len(names(recwarn)) == len(KINDS) + 1
+
+
+def test_a_client_that_is_closed_waits_for_its_dropped_children(recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            await Producer(client=client)  # dropped
+        await closed(world)
+
+    simulate(scenario)
+    assert len(names(recwarn)) == 1
+
+
+def test_what_a_dropped_producer_has_accepted_is_sent(recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        producer = await world.producer(linger_ms=1_000)
+        delivery = producer.send("t", b"v")
+        del producer
+        assert (await delivery).offset == 0
+        await closed(world)
+        assert len(world.cluster.records("t")) == 1
+
+    simulate(scenario)
+    assert len(names(recwarn)) == 1
+
+
+class Application:
+    """It holds what it gives its callbacks to."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.revoked = asyncio.Event()
+
+    def on_assigned(self, tps: Any) -> None: ...
+
+    def on_revoked(self, tps: Any) -> None:
+        self.revoked.set()
+
+    def convert(self, data: Any) -> Any:
+        return data
+
+    def failed(self, error: Any) -> Any: ...
+
+
+@pytest.mark.parametrize("collected", [True, False])
+@pytest.mark.parametrize("kind", ["producer", "group", "group848", "alone"])
+def test_callbacks_that_hold_the_object_do_not_keep_it_alive(
+    kind: str, collected: bool, recwarn: Any
+) -> None:
+    async def scenario(world: World) -> None:
+        app = Application()
+        revoked = app.revoked
+        converters: dict[str, Any] = {"key_deserializer": app.convert, "listener": app}
+        more = {"group848": {"group_id": "g", "group_protocol": "consumer"}, "alone": {}}
+        if kind == "producer":
+            app.client = world.producer(
+                value_serializer=app.convert, on_delivery_error=app.failed, linger_ms=1
+            )
+            await app.client.start()
+            await app.client.send("t", b"v")
+        else:
+            converters.update(more.get(kind, {"group_id": "g"}))
+            app.client = await world.consumer("t", on_record_error=app.failed, **converters)
+            world.cluster.produce("t", [b"v"])
+            assert await app.client.get()
+        if not collected:
+            app.client = None  # The application lives on, and lets go of it.
+            await closed(world)
+            return
+        del app, converters
+        gc.collect()
+        if "group" in kind:
+            async with asyncio.timeout(10):
+                await revoked.wait()
+        await closed(world)
+
+    simulate(scenario)
+    assert len(names(recwarn)) == 1
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_notebook_cell_that_is_run_again_reads(protocol: Any, recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"%d" % i for i in range(10)])
+        read: list[bytes | None] = []
+        for _ in range(3):
+            consumer = await world.consumer("t", group_id="g", group_protocol=protocol)
+            records = await consumer.poll(30.0, max_records=2)
+            read += [record.value for record in records]
+            await consumer.commit()
+        assert read == [b"%d" % i for i in range(6)]
+        await consumer.close()
+
+    simulate(scenario)
+    assert len(names(recwarn)) == 2
+
+
+def test_an_iteration_keeps_its_consumer_alive(recwarn: Any) -> None:
+    ways: list[Callable[[Consumer[Any, Any]], Any]] = [
+        lambda consumer: aiter(consumer),
+        lambda consumer: consumer.until_end(),
+        lambda consumer: consumer.batches(),
+        lambda consumer: consumer.tracked(),
+        lambda consumer: consumer.arrow_batches(),
+    ]
+
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"v"])
+        for way in ways:
+            iterator = way(await world.consumer("t"))
+            await asyncio.sleep(1)
+            assert not names(recwarn)
+            assert await anext(iterator)
+            del iterator
+            await closed(world)
+            assert len(names(recwarn)) == 1
+            recwarn.clear()
+
+    simulate(scenario)
+
+
+def test_a_failed_object_that_is_dropped_is_closed(recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.producer()
+        one._supervisor.fail(ZeroDivisionError("a bug"), "test")
+        assert one.state is State.FAILED
+        del one
+        gc.collect()  # An error's traceback may be a cycle.
+        await closed(world)
+
+    simulate(scenario)
+    assert len(names(recwarn)) == 1
+
+
+def test_what_is_closed_or_was_never_started_is_dropped_silently(recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        for kind in KINDS:
+            make(kind, **world.options())
+            one = await make(kind, **world.options())
+            await one.close()
+            del one
+            closing = await make(kind, **world.options())
+            task = asyncio.create_task(closing.close())
+            del closing
+            await task
+        await closed(world)
+
+    simulate(scenario)
+    assert not names(recwarn)
+
+
+async def test_what_another_thread_drops_is_closed_in_its_loop(recwarn: Any) -> None:
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        held = [await Producer(bootstrap_servers=cluster.bootstrap_servers)]
+        ended = asyncio.Event()
+        abandon = held[0]._abandon
+        held[0].__dict__["_abandon"] = lambda error: (type(held).append, ended.set())
+        del abandon
+        thread = threading.Thread(target=held.clear)
+        thread.start()
+        async with asyncio.timeout(20):
+            await ended.wait()
+        thread.join()
+        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert len(names(recwarn)) == 1
+
+
+def test_what_outlives_its_loop_is_named_and_its_sockets_are_closed() -> None:
+    code = (
+        "import asyncio, gc, os, warnings\n"
+        "from aiokclient import Consumer, Producer\n"
+        "from aiokclient.testing import EmbeddedCluster\n"
+        "async def main(servers):\n"
+        "    return [await Producer(bootstrap_servers=servers),\n"
+        "            await Consumer('t', group_id='g', bootstrap_servers=servers)]\n"
+        "def sockets():\n"
+        "    links = [f'/proc/self/fd/{fd}' for fd in os.listdir('/proc/self/fd')]\n"
+        "    return sum(os.path.exists(l) and 'socket' in os.readlink(l) for l in links)\n"
+        "with EmbeddedCluster(topics={'t': 1}) as cluster:\n"
+        "    before = sockets()\n"
+        "    kept = asyncio.run(main(cluster.bootstrap_servers))\n"
+        "    with warnings.catch_warnings(record=True) as found:\n"
+        "        warnings.simplefilter('always')\n"
+        "        del kept\n"
+        "        gc.collect()\n"
+        "        texts = [str(w.message) for w in found]\n"
+        "        del found[:]\n"
+        "        gc.collect()\n"
+        "    print(sum('was dropped' in text for text in texts))\n"
+        "    for _ in range(100):\n"
+        "        gc.collect()\n"
+        "    cluster.wait_for(lambda: sockets() <= before, 20)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
