@@ -67,11 +67,13 @@ clean:
 	$(PY) $(PIP) --editable . --group bench
 	touch $@
 
-.venv-3.11/.test: $(SOURCES) | .venv-3.11/bin/python
+# The newest versions of all dependencies are in .venv, the lowest ones here.
+.venv-3.11/.test: $(SOURCES) .ci/lowest | .venv-3.11/bin/python
 	.venv-3.11/bin/python $(PIP) --upgrade pip
-	.venv-3.11/bin/python $(PIP) --editable . --group test --group peers "uvloop>=0.19"
+	.venv-3.11/bin/python .ci/lowest > .venv-3.11/lowest.txt
+	.venv-3.11/bin/python $(PIP) --editable . --group test --group peers "uvloop>=0.19" --constraint .venv-3.11/lowest.txt
 	touch $@
 
 .venv-3.11/.all: .venv-3.11/.test
-	.venv-3.11/bin/python $(PIP) --group lint --group examples
+	.venv-3.11/bin/python $(PIP) --group lint --group examples --constraint .venv-3.11/lowest.txt
 	touch $@

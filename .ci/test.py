@@ -1,6 +1,7 @@
 """Runs every check and every test, one step after the other, and ends in one summary.
 
-`--only NAME` runs one step; `--all` runs the whole suite on Python 3.11 as well.
+`--only NAME` runs one step; `--all` runs the whole suite on Python 3.11 as well, with the lowest
+versions of the dependencies, and in each kind of event loop.
 """
 
 import argparse
@@ -20,6 +21,10 @@ OLDEST = ".venv-3.11/bin/python"
 PURE = ["tests/record", "tests/producer", "tests/consumer", "tests/conformance"]
 # What Python 3.11 runs in native mode: awaiting goes another way there than from 3.12 on.
 AWAITING = ["tests/producer", "tests/consumer/test_cursor.py", "tests/contract/producer"]
+# What runs under the eager task factory as well: all that has a life, without real brokers.
+LIVES = ["tests/cluster", "tests/group", "tests/patterns", "tests/producer", "tests/consumer"]
+# Kinds of event loops, see tests/harness/loops.py.
+LOOP = "AIOKCLIENT_TEST_LOOP"
 
 
 @dataclass
@@ -78,7 +83,15 @@ def steps(everything: bool) -> list[Step]:
         found.append(Step("package", [[NEWEST, ".ci/check-package"]]))
         found.append(Step("tests, pure", [[NEWEST, *pytest, "tests"]], pure, junit=True))
         found.append(Step("tests, 3.11", [[OLDEST, *pytest, "tests"]], junit=True))
+        for loop in ("eager", "uvloop"):
+            env = {LOOP: loop}
+            found.append(Step(f"tests, {loop}", [[NEWEST, *pytest, "tests"]], env, junit=True))
+        env = {LOOP: "debug", "PYTHONDEVMODE": "1"}
+        found.append(Step("tests, debug", [[NEWEST, *pytest, "tests"]], env, junit=True))
     else:
+        chosen = ["-m", "not kafka and not java", *LIVES]
+        env = {LOOP: "eager"}
+        found.append(Step("tests, eager", [[NEWEST, *pytest, *chosen]], env, junit=True))
         chosen = ["-m", "not kafka and not java", *AWAITING]
         found.append(Step("tests, 3.11", [[OLDEST, *pytest, *chosen]], junit=True))
     selection = ["-m", "not kafka and not java", *PURE]
