@@ -162,6 +162,13 @@ class ClientConfig:
         """
         fields = {name.replace("_", "."): field for name, field in _fields(cls).items()}
         problems = Problems()
+        known = _fields(cls)
+        for name, value in options.items():
+            if name not in known:
+                problems.add(unknown(name, known, _others(), _kind(cls)))
+                continue
+            with problems:
+                _checked(known[name], value, name)
         for name, text in _properties(source).items():
             field = fields.get(name)
             if field is None:
@@ -174,9 +181,9 @@ class ClientConfig:
             return cls.build(options)
         except ConfigError as error:
             # What contradicts something else is named as the properties name it.
-            known = re.compile(rf"\b({'|'.join(_fields(cls))})\b")
+            names = re.compile(rf"\b({'|'.join(known)})\b")
             for said in error.problems or (str(error),):
-                problems.add(known.sub(lambda m: m[0].replace("_", "."), said))
+                problems.add(names.sub(lambda m: m[0].replace("_", "."), said))
         problems.raise_any()
         raise AssertionError  # One of them was raised.
 

@@ -69,6 +69,11 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
         if group_id is not None:
             self._prefix += f", group {group_id}"
 
+    @classmethod
+    def of(cls, name: str, config: Any) -> ClientLog:
+        """Return the log of a client with these options, which may have a group."""
+        return cls(name, config.client_id, getattr(config, "group_id", None))
+
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log `msg % args` after the prefix; `extra` is added to the client's own."""
         if not self.isEnabledFor(level):

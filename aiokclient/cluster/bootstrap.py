@@ -47,7 +47,7 @@ class Bootstrap:
         self._config = config
         self._clock = clock
         self._pools = pools
-        self._log = ClientLog("aiokclient", config.client_id)
+        self._log = ClientLog.of("aiokclient", config)
         self._outcomes: dict[str, KafkaError] = {}
         self._hopeless: dict[str, KafkaError] = {}
         self._answer: MetadataResponse | None = None

@@ -13,6 +13,7 @@ from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.reachability import Reachability
 from aiokclient.config import ClientConfig
 from aiokclient.errors import InvalidMetadataError, KafkaError
+from aiokclient.log import ClientLog
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
 from aiokclient.network.setup import ConnectionSettings
@@ -64,7 +65,7 @@ class Brokers:
         self._spawn = spawn
         self._rng = rng
         self._on_loss = on_loss
-        self.reachability = Reachability(config.client_id)
+        self.reachability = Reachability(ClientLog.of("aiokclient", config))
         self._watching = False
         """Whether the cluster has named its brokers; before that, the start tells of them."""
         self._on_slow = on_slow

@@ -70,7 +70,7 @@ class ClusterClient:
             config.connector if config.connector is not None else TcpConnector()
         )
         self.metrics = Metrics()
-        self._traffic = Traffic(self.metrics, config.client_id)
+        self._traffic = Traffic(self.metrics, config.client_id, getattr(config, "group_id", None))
         self.supervisor = Supervisor("client", self.log(""))
         self.updater = MetadataUpdater(config, self.clock, self._fetch_or_bootstrap)
         self.coordinators = CoordinatorLocator(
@@ -189,6 +189,7 @@ class ClusterClient:
             receive_max=config.receive_message_max_bytes,
             idle_s=idle_ms / 1000 if idle_ms >= 0 else None,
             traffic=self._traffic,
+            group_id=getattr(config, "group_id", None),
             request_s=config.request_timeout_ms / 1000,
         )
 
@@ -220,6 +221,8 @@ class ClusterClient:
     def log(self, part: str, group_id: str | None = None) -> ClientLog:
         """Return the log `aiokclient.<part>`, whose lines name this client and the group."""
         name = f"aiokclient.{part}" if part else "aiokclient"
+        if group_id is None:
+            return ClientLog.of(name, self.config)
         return ClientLog(name, self.config.client_id, group_id)
 
     # -- requests ---------------------------------------------------------------------------

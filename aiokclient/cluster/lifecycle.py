@@ -118,7 +118,7 @@ class Lifecycle:
         self._own_cluster: ClusterClient | None = None
         self._supervisor = Supervisor(
             type(self).__name__,
-            ClientLog("aiokclient", config.client_id, getattr(config, "group_id", None)),
+            ClientLog.of("aiokclient", config),
         )
         self._state = State.NEW
         self._usable = False

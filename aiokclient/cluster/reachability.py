@@ -20,10 +20,10 @@ GRACE_S: Final = 2.0
 class Reachability:
     """What is known of all brokers of one client together."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, log: ClientLog) -> None:
         self.lost = False
         """Whether no broker can be reached."""
-        self._log = ClientLog("aiokclient", client_id)
+        self._log = log
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
         self._why = ""

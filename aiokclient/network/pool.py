@@ -126,7 +126,7 @@ class ConnectionPool:
         self._spawn = spawn
         self._on_failure = on_failure
         self._on_success = on_success
-        self._log = ClientLog("aiokclient", settings.client_id)
+        self._log = ClientLog("aiokclient", settings.client_id, settings.group_id)
         self._on_slow = on_slow
         self._on_close = on_close
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}

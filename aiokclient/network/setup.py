@@ -67,6 +67,7 @@ class ConnectionSettings:
     receive_max: int
     idle_s: float | None
     traffic: Traffic | None = None
+    group_id: str | None = None
     request_s: float = 30.0
     """How long the answer to each request that sets a connection up is waited for."""
 

@@ -90,9 +90,9 @@ class Meter:
 class Traffic:
     """Metrics and log of all connections of one client."""
 
-    def __init__(self, metrics: Metrics, client_id: str) -> None:
+    def __init__(self, metrics: Metrics, client_id: str, group_id: str | None = None) -> None:
         self._metrics = metrics
-        self._log = ClientLog("aiokclient.wire", client_id)
+        self._log = ClientLog("aiokclient.wire", client_id, group_id)
         self.enabled = self._log.logger.isEnabledFor
         """Whether the wire is logged at a level."""
         self._meters: dict[int, Meter] = {}

@@ -53,6 +53,10 @@ def test_every_line_names_the_client_the_group_and_an_event(
     seen = {record.__dict__.get("event") for record in lines}
     assert {"brokers_unreachable", "brokers_back", "topic_missing", "wire_request"} <= seen
     assert seen <= set(EVENTS)
+    alone = {record.name for record in lines if record.__dict__["group_id"] is None}
+    assert alone <= {"aiokclient", "aiokclient.wire", "aiokclient.producer"}
+    reached = {r.__dict__["group_id"] for r in lines if r.__dict__["event"] == "brokers_back"}
+    assert reached == {None, "100% g"}
     for record in lines:
         assert record.getMessage().startswith("client billing-%d-app"), record.getMessage()
         assert record.__dict__["client_id"] == "billing-%d-app"

@@ -104,6 +104,9 @@ def test_one_error_lists_all_bad_options() -> None:
         )
     assert len(caught.value.problems) == 3
     with pytest.raises(ConfigError) as caught:
+        Producer.from_properties({"linger.ms": "x", "acks": "9"}, batch_sise=1, max_block_ms="y")
+    assert len(caught.value.problems) == 4
+    with pytest.raises(ConfigError) as caught:
         Consumer(
             bootstrap_servers=SERVERS,
             group_id="",
