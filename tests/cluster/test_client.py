@@ -110,7 +110,9 @@ async def test_a_leader_that_moved(broker: ScriptedBroker, open_client: Open) ->
 
         broker.handlers[LIST] = moved
         await client.request(ListGroupsRequest(), Leader("orders", 0))
-        assert (broker.count(LIST), second.count(LIST)) == (1, 1)
+        # The old leader may be asked again before its successor is known.
+        assert broker.count(LIST) >= 1
+        assert second.count(LIST) == 1
 
 
 async def test_an_api_that_the_broker_lacks(broker: ScriptedBroker, open_client: Open) -> None:
