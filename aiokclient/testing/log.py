@@ -17,9 +17,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from aiokclient.record.batch import RecordBatch, walk
+from aiokclient.record.compression import DEFAULT_LIMIT
+from aiokclient.record.stream import RecordStream
 from aiokclient.testing.producers import ProducerStates
 
 UNDEFINED = -1
+_PIECE = 1 << 20
+"""Bytes of a batch's content that are decoded at a time."""
 
 
 class Segment:
@@ -243,10 +247,14 @@ class PartitionLog:
 
     def _in_batch(self, data: bytes, timestamp: int) -> TimestampOffset | None:
         (batch,) = walk(data)
-        for record in batch.records("", 0, self.start_offset):
-            if record.timestamp >= timestamp:
-                return TimestampOffset(record.timestamp, record.offset)
-        return None
+        stream = RecordStream(batch, check_crcs=False, limit=DEFAULT_LIMIT)
+        while True:
+            records, _ = stream.records("", 0, self.start_offset, _PIECE, copy=True)
+            if not records:
+                return None
+            for record in records:
+                if record.timestamp >= timestamp:
+                    return TimestampOffset(record.timestamp, record.offset)
 
 
 def _next_offset(base: int, batch: bytes) -> int:

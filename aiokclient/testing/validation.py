@@ -7,9 +7,11 @@ for, and for timestamps that are out of range. All that are refused are named.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from aiokclient.errors import KafkaError
 from aiokclient.record.batch import Compression, RecordBatch, walk
-from aiokclient.record.compression import LEVELS, compress, decompress
+from aiokclient.record.compression import DEFAULT_LIMIT, LEVELS, compress, decompress
 from aiokclient.record.header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -18,6 +20,7 @@ from aiokclient.record.header import (
     MAGIC_AT,
     seal_crc,
 )
+from aiokclient.record.stream import RecordStream
 from aiokclient.testing.codes import Code
 from aiokclient.testing.topics import Appended, Topic
 
@@ -26,6 +29,7 @@ _LENGTH = slice(8, 12)
 _SHORTEST = 14
 _ZSTD_SINCE = 7
 _NO_TIMESTAMP = -1
+_PIECE = 1 << 20
 _KEYLESS = "a compacted topic takes no record without a key"
 _UNTIMELY = "the timestamp is outside of message.timestamp.*.max.ms"
 
@@ -101,7 +105,7 @@ def _check_records(batch: RecordBatch, topic: Topic, now_ms: int) -> Appended:
         return Appended(Code.NONE)
     refused = {}
     try:
-        for index, (_, timestamp, key, _, _) in enumerate(batch.rows()):
+        for index, (timestamp, key) in enumerate(_times_and_keys(batch)):
             if compact and key is None:
                 refused[index] = _KEYLESS
             elif timestamp not in times and timestamp != _NO_TIMESTAMP:
@@ -115,6 +119,17 @@ def _check_records(batch: RecordBatch, topic: Topic, now_ms: int) -> Appended:
         message=f"{len(refused)} of {batch.count} records are refused",
         refused=refused,
     )
+
+
+def _times_and_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
+    """Read the records piece by piece, as a small batch may decompress to a very large one."""
+    stream = RecordStream(batch, check_crcs=False, limit=DEFAULT_LIMIT)
+    while (piece := stream.take(_PIECE)) is not None:
+        rows = batch.part_rows(piece.content, piece.count, piece.expected, 0)
+        for _, timestamp, key, _, _ in rows:
+            yield timestamp, key
+        if rows:
+            stream.expect(rows[-1][0] - batch.base_offset + 1)
 
 
 def _invalid(message: str) -> Appended:

@@ -20,6 +20,8 @@ from aiokclient.protocol.messages import (
     sync_group,
 )
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from aiokclient.record.batch import Compression
+from aiokclient.record.header import seal_crc
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.connection import BrokerProtocol
 
@@ -271,6 +273,41 @@ def test_records_are_freed_when_all_of_a_partition_are_deleted():
             assert allocated() < MIB
         cluster.produce("orders", [b"v"])
         assert [each.offset for each in cluster.records("orders", 0)] == [10]
+
+
+def test_a_timestamp_is_found_in_little_memory_when_a_batch_decompresses_to_much(cluster, wire):
+    values = [bytes(100)] * 100_000
+    leader = wire.leader()
+    batch = wire.batch(*values, compression=Compression.ZSTD)
+    assert len(batch) < MIB
+    assert leader.produce("orders", batch).error_code == 0
+    assert leader.list_offset("orders", 1_000).offset == 0
+    with traced() as allocated:
+        found = leader.list_offset("orders", 1_000 + 99_999)
+        assert (found.offset, found.error_code) == (99_999, 0)
+        _, peak = tracemalloc.get_traced_memory()
+        assert allocated() < MIB
+        assert peak < 20 * MIB
+
+
+def test_records_are_checked_in_little_memory_when_a_batch_decompresses_to_much(cluster, wire):
+    cluster.create_topic("compact", configs={"cleanup.policy": "compact"})
+    leader = wire.leader("compact")
+    batch = wire.batch(*[bytes(100)] * 100_000, compression=Compression.ZSTD, key=b"k")
+    with traced():
+        assert leader.produce("compact", batch).error_code == 0
+        _, peak = tracemalloc.get_traced_memory()
+        assert peak < 25 * MIB
+
+
+def test_a_timestamp_is_refused_when_a_batch_cannot_be_read(cluster, wire):
+    leader = wire.leader()
+    batch = bytearray(wire.batch(b"a", b"b"))
+    batch[61:] = b"\xff" * len(batch[61:])
+    seal_crc(batch)
+    assert leader.produce("orders", bytes(batch)).error_code == 0
+    assert leader.list_offset("orders", 1_000).error_code == 2
+    assert leader.list_offset("orders", -1).offset == 2
 
 
 # -- large requests ------------------------------------------------------------------------

@@ -9,6 +9,7 @@
   may see.
 * An unknown isolation level is UNKNOWN_SERVER_ERROR, as in Kafka.
 * A partition that comes twice is INVALID_REQUEST.
+* Records that cannot be read are CORRUPT_MESSAGE: they are not checked when they are appended.
 * Only the leader answers, in the epoch that the client knows (version 4 on).
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiokclient.errors import KafkaError
 from aiokclient.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from aiokclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -79,7 +81,11 @@ def _partition(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffse
     if answer.error_code:
         return answer
     committed = call.request.isolation_level == _READ_COMMITTED
-    found = _find(partition, asked.timestamp, committed)
+    try:
+        found = _find(partition, asked.timestamp, committed)
+    except KafkaError:
+        answer.error_code = Code.CORRUPT_MESSAGE
+        return answer
     if found is not None:
         answer.timestamp, answer.offset = found
         if call.version >= 4:
