@@ -166,6 +166,8 @@ def test_native_and_pure_find_the_same_records(
 
 @pytest.mark.parametrize("expected", [0, 3, 4])
 def test_native_and_pure_read_the_same_parts(expected: int) -> None:
+    if span is _decode_py.span:
+        pytest.skip("nothing native is in use")
     values: list[bytes | None] = [b"%d" % number for number in range(8)]
     data = batch_of(values).buffer
     results: list[Any] = []
