@@ -262,10 +262,12 @@ class Commits:
                 del commit.left[tp]
 
     def troubles(self) -> list[str]:
-        """Return which commits the brokers have refused since the last success, as text."""
-        partitions = self._subscription.partitions
-        self._refused = {tp: why for tp, why in self._refused.items() if tp in partitions}
-        return [f"commits of {tp} are refused: {why}" for tp, why in self._refused.items()]
+        """Return which commits the brokers have refused since the last success, as text.
+
+        Only of partitions that the consumer has. In any thread.
+        """
+        partitions, refused = self._subscription.partitions, list(self._refused.items())
+        return [f"commits of {tp} are refused: {why}" for tp, why in refused if tp in partitions]
 
     def _with_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a partition is to be remembered by goes with every commit.
