@@ -38,6 +38,7 @@ __all__ = [
     "State",
     "TimestampType",
     "TopicPartition",
+    "is_integer",
     "is_topic_name",
 ]
 
@@ -76,9 +77,14 @@ def is_topic_name(name: str) -> bool:
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
+def is_integer(value: Any) -> bool:
+    """Return whether it is an int; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def seconds(given: Any, name: str = "timeout") -> float:
     """A time that the user gave; TypeError for what is no number, NaN too."""
-    if isinstance(given, int | float) and given == given:
+    if isinstance(given, int | float) and not isinstance(given, bool) and given == given:
         return given
     raise TypeError(f"{name}={given!r} is not a number of seconds; math.inf waits without end")
 

@@ -5,37 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from aiokclient.errors import IllegalStateError
-from aiokclient.types import TopicPartition
+from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.types import TopicPartition, is_integer
 
-__all__ = ["as_mapping", "as_partition", "as_resources"]
+__all__ = ["as_mapping", "as_name", "as_partition", "as_resources", "require_integer"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 def as_mapping(given: Mapping[K, V], keys: str) -> Mapping[K, V]:
-    """What was given; IllegalStateError if it is no mapping."""
+    """What was given; ArgumentTypeError if it is no mapping."""
     checked: Any = given
     if not isinstance(checked, Mapping):
-        raise IllegalStateError(f"{given!r} is not a mapping from {keys}: write {{...: ...}}")
+        raise ArgumentTypeError(f"{given!r} is not a mapping from {keys}: write {{...: ...}}")
     return checked
 
 
 def as_partition(given: Any) -> TopicPartition:
-    """A partition, a plain pair too; IllegalStateError for what is none."""
+    """A partition, a plain pair too; ArgumentTypeError for what is none."""
     if isinstance(given, tuple) and len(given) == 2:
         topic, number = given
-        if isinstance(topic, str) and isinstance(number, int):
+        if isinstance(topic, str) and is_integer(number):
             return TopicPartition(topic, number)
-    raise IllegalStateError(f"{given!r} is no partition: that is a topic's name and a number")
+    raise ArgumentTypeError(f"{given!r} is no partition: that is a topic's name and a number")
 
 
 def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
-    """A collection, or a mapping, of what has configurations; IllegalStateError for another."""
+    """A collection, or a mapping, of what has configurations; ArgumentTypeError for another."""
     checked: Any = given
     if isinstance(checked, Iterable):
         found: Iterable[Any] = checked if isinstance(checked, Mapping) else list(checked)
         if all(isinstance(one, kind) for one in found):
             return found
-    raise IllegalStateError(f"{given!r} is not a collection of {kind.__name__}: write it as [...]")
+    raise ArgumentTypeError(f"{given!r} is not a collection of {kind.__name__}: write it as [...]")
+
+
+def as_name(given: Any, what: str) -> str:
+    """What was given; ArgumentTypeError if it is no str."""
+    if not isinstance(given, str):
+        raise ArgumentTypeError(f"{given!r} is not the name of a {what}: that is a str")
+    return given
+
+
+def require_integer(given: Any, what: str) -> None:
+    """Raise ArgumentTypeError unless it is an int."""
+    if not is_integer(given):
+        raise ArgumentTypeError(f"{given!r} is not {what}: that is an int")

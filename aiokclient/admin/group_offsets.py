@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from aiokclient.admin.arguments import as_mapping, as_partition
+from aiokclient.admin.arguments import as_mapping, as_name, as_partition, require_integer
 from aiokclient.admin.base import Answers, failure
 from aiokclient.admin.groups import GroupsSubject, group_ids
 from aiokclient.admin.results import Results
@@ -106,12 +106,15 @@ class GroupOffsets(GroupsSubject):
         Usual errors: UnknownMemberIdError (the group has members: use `rewind_group` of one of
         them), UnknownTopicOrPartitionError, GroupAuthorizationError.
         """
+        as_name(group, "group")
         wanted = {
             as_partition(tp): offset
             if isinstance(offset, OffsetAndMetadata)
             else OffsetAndMetadata(offset)
             for tp, offset in as_mapping(offsets, "partitions").items()
         }
+        for offset in wanted.values():
+            require_integer(offset.offset, "an offset")
 
         async def ask(
             items: dict[TopicPartition, OffsetAndMetadata], remaining: float

@@ -20,10 +20,10 @@ from aiokclient.cluster.targets import Broker, Coordinator
 from aiokclient.errors import (
     ApiTimeoutError,
     GroupIdNotFoundError,
-    IllegalStateError,
     KafkaError,
     UnsupportedVersionError,
 )
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokclient.protocol.messages.delete_groups import DeleteGroupsRequest
 from aiokclient.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
@@ -268,7 +268,7 @@ def group_ids(groups: Iterable[str]) -> list[str]:
         given = list(groups)
         if all(isinstance(group, str) for group in given):
             return given
-    raise IllegalStateError(f"{groups!r} is not a collection of names: write it as [...]")
+    raise ArgumentTypeError(f"{groups!r} is not a collection of names: write it as [...]")
 
 
 def _listed(response: ListGroupsResponse, broker: BrokerDescription) -> dict[str, GroupListing]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aiokclient.admin.arguments import as_mapping
+from aiokclient.admin.arguments import as_mapping, as_name, require_integer
 from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Controller
@@ -69,6 +69,8 @@ class Partitions(AdminBase):
 
 def _topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:
     new = total if isinstance(total, NewPartitions) else NewPartitions(total)
+    as_name(name, "topic")
+    require_integer(new.total, "a number of partitions")
     assignments = None
     if new.assignments is not None:
         assignments = [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in new.assignments]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokclient.admin.arguments import as_mapping, as_partition
+from aiokclient.admin.arguments import as_mapping, as_partition, require_integer
 from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import ClusterMetadata
@@ -52,6 +52,8 @@ class Records(AdminBase):
             return {**answers, **{p: error for p, error in there.items() if error is not None}}
 
         given = as_mapping(offsets, "partitions")
+        for offset in given.values():
+            require_integer(offset, "an offset")
         wanted = {as_partition(partition): offset for partition, offset in given.items()}
         return await self._each(wanted, ask, timeout)
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
+from aiokclient.admin.arguments import as_name, require_integer
 from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Controller
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -235,7 +237,7 @@ def _several(topics: Iterable[T], *kinds: type) -> list[T]:
         if all(isinstance(topic, kinds) for topic in given):
             return given
     names = " or ".join(kind.__name__ for kind in kinds)
-    raise IllegalStateError(f"{topics!r} is not a collection of {names}: write it as [...]")
+    raise ArgumentTypeError(f"{topics!r} is not a collection of {names}: write it as [...]")
 
 
 def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -249,6 +251,10 @@ def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
     placed = bool(topic.assignments)
+    as_name(topic.name, "topic")
+    for number in (topic.partitions, topic.replication_factor):
+        if number is not None:
+            require_integer(number, "a number of partitions or replicas")
     return CreatableTopic(
         name=topic.name,
         num_partitions=-1 if placed or topic.partitions is None else topic.partitions,

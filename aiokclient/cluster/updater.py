@@ -19,6 +19,7 @@ from aiokclient.clock import Clock
 from aiokclient.cluster.metadata import (
     BrokerInfo,
     ClusterMetadata,
+    PartitionInfo,
     TopicInfo,
     hinted,
     learned,
@@ -32,6 +33,7 @@ from aiokclient.errors import (
     ClosedError,
     InvalidMetadataError,
     KafkaError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
 from aiokclient.policy import Backoff, Decision, Scope, decide
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["MetadataUpdater"]
+__all__ = ["MetadataUpdater", "partitions_of"]
 
 Listener = Callable[[ClusterMetadata, ClusterMetadata], None]
 Wants = Callable[[str], bool]
@@ -431,6 +433,20 @@ def _is_large(answer: MetadataResponse) -> bool:
     if len(answer.brokers) >= LARGE or len(topics) >= LARGE:
         return True
     return sum(len(topic.partitions) for topic in topics) >= LARGE
+
+
+async def partitions_of(
+    updater: MetadataUpdater, topic: str, timeout: float
+) -> tuple[PartitionInfo, ...]:
+    """Return the partitions of a topic, read anew; raise what the brokers say of it."""
+    metadata = await updater.refresh((topic,), timeout=timeout, at_once=True)
+    info = metadata.topic(topic)
+    if info is None:
+        raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)
+    error = error_for(info.error, api="Metadata", resource=topic)
+    if error is not None:
+        raise error
+    return info.partitions
 
 
 def _awaited(waiters: Iterable[_Waiter]) -> set[str | None]:

@@ -7,8 +7,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, overload
 
-from aiokclient.errors import IllegalStateError, InvalidTopicError
-from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition, is_topic_name
+from aiokclient.errors import InvalidTopicError
+from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.types import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    TopicPartition,
+    is_integer,
+    is_topic_name,
+)
 
 __all__ = [
     "as_listener",
@@ -35,17 +42,17 @@ def as_topics(topics: Iterable[str]) -> list[str]: ...
 def as_topics(topics: Iterable[str] | re.Pattern[str]) -> list[str] | re.Pattern[str]:
     """The names in a collection, one name alone, or a pattern.
 
-    Raises IllegalStateError for what is no name, InvalidTopicError for what no topic is called.
+    Raises ArgumentTypeError for what is no name, InvalidTopicError for what no topic is called.
     """
     given: Any = topics
     if isinstance(given, re.Pattern):
         if not isinstance(given.pattern, str):
-            raise IllegalStateError(f"{given!r} matches bytes; names of topics are str")
+            raise ArgumentTypeError(f"{given!r} matches bytes; names of topics are str")
         return given
     names = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
     for name in names:
         if not isinstance(name, str):
-            raise IllegalStateError(
+            raise ArgumentTypeError(
                 f"{name!r} is no topic: it takes names, each a str, or one compiled pattern"
             )
         _require_name(name)
@@ -53,11 +60,11 @@ def as_topics(topics: Iterable[str] | re.Pattern[str]) -> list[str] | re.Pattern
 
 
 def as_listener(listener: Any) -> Any:
-    """The listener, or None; IllegalStateError for what cannot be told of partitions."""
+    """The listener, or None; ArgumentTypeError for what cannot be told of partitions."""
     methods = [getattr(listener, name, None) for name in LISTENING]
     if listener is None or (not inspect.isclass(listener) and any(map(callable, methods))):
         return listener
-    raise IllegalStateError(
+    raise ArgumentTypeError(
         f"{listener!r} is no listener: that is an object with on_assigned(partitions), "
         "on_revoked(partitions) or on_lost(partitions)"
     )
@@ -67,7 +74,7 @@ def as_partitions(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
     """The partitions in a collection, plain pairs too; raises as `as_topics`."""
     given: Any = tps
     if isinstance(given, str | TopicPartition) or not isinstance(given, Iterable):
-        raise IllegalStateError(
+        raise ArgumentTypeError(
             f"{given!r} is not a collection of partitions: write [TopicPartition(topic, number)]"
         )
     return [as_partition(tp) for tp in given]
@@ -77,23 +84,23 @@ def as_partition(tp: Any) -> TopicPartition:
     """One partition, a plain pair too; raises as `as_topics`."""
     if isinstance(tp, tuple) and len(tp) == 2:
         topic, number = tp
-        if isinstance(topic, str) and isinstance(number, int) and number >= 0:
+        if isinstance(topic, str) and is_integer(number) and number >= 0:
             _require_name(topic)
             return TopicPartition(topic, number)
-    raise IllegalStateError(f"{tp!r} is no partition: that is a topic's name and a number from 0")
+    raise ArgumentTypeError(f"{tp!r} is no partition: that is a topic's name and a number from 0")
 
 
 def as_numbers(numbers: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int]:
     """A number for each partition, each `what`, from 0; raises as `as_topics`."""
     given: Any = numbers
     if not isinstance(given, Mapping):
-        raise IllegalStateError(
+        raise ArgumentTypeError(
             f"{given!r} is not a mapping from partitions: write "
             "{TopicPartition(topic, number): ...}"
         )
     for value in given.values():
         if not is_offset(value):
-            raise IllegalStateError(f"{value!r} is not {what}, from 0")
+            raise ArgumentTypeError(f"{value!r} is not {what}, from 0")
     return dict(zip(as_partitions(given), given.values(), strict=True))
 
 
@@ -108,27 +115,27 @@ def as_place(
     if isinstance(offset, OffsetAndMetadata):
         position, epoch = offset.offset, offset.leader_epoch
     if position is None:
-        raise IllegalStateError("seek() takes a record, or a partition and an offset")
+        raise ArgumentTypeError("seek() takes a record, or a partition and an offset")
     if not is_offset(position):
-        raise IllegalStateError(f"{position!r} is no offset; see seek_to_beginning and seek_to_end")
+        raise ArgumentTypeError(f"{position!r} is no offset; see seek_to_beginning and seek_to_end")
     return as_partition(to), position, epoch
 
 
 def is_offset(value: Any) -> bool:
     """Whether it is a number that can be an offset, or a time."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
+    return is_integer(value) and 0 <= value <= LARGEST
 
 
 def require_count(name: str, value: Any) -> None:
-    """Raises IllegalStateError unless it is a number from 1."""
-    if not isinstance(value, int) or value < 1:
-        raise IllegalStateError(f"{name} has to be at least 1, a number, not {value!r}")
+    """Raises ArgumentTypeError unless it is a number from 1."""
+    if not is_integer(value) or value < 1:
+        raise ArgumentTypeError(f"{name} has to be at least 1, a number, not {value!r}")
 
 
 def require_record(record: Any) -> None:
-    """Raises IllegalStateError unless it is a record."""
+    """Raises ArgumentTypeError unless it is a record."""
     if not isinstance(record, ConsumerRecord):
-        raise IllegalStateError(f"{record!r} is no record: done() takes what tracked() gave")
+        raise ArgumentTypeError(f"{record!r} is no record: done() takes what tracked() gave")
 
 
 def _require_name(topic: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokclient.consumer.arguments import as_partitions, as_topics, is_offset
 from aiokclient.errors import IllegalStateError
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 __all__ = ["covered", "to_commit"]
@@ -78,14 +79,14 @@ def _of_topics(topics: list[str], consumed: Offsets) -> Offsets:
 def _offset(value: Any) -> OffsetAndMetadata:
     to = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
     if not is_offset(to.offset):
-        raise IllegalStateError(
+        raise ArgumentTypeError(
             f"{value!r} is no offset to commit: that is a number from 0, or an OffsetAndMetadata"
         )
     return to
 
 
 def _refusal(what: Any) -> IllegalStateError:
-    return IllegalStateError(
+    return ArgumentTypeError(
         f"{what!r} cannot be committed: commit() takes a record or several, a mapping from "
         "TopicPartition to offset, or a collection of topics or of partitions"
     )

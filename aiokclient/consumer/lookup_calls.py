@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
 from aiokclient.cluster.targets import AnyBroker
+from aiokclient.cluster.updater import partitions_of
 from aiokclient.consumer.arguments import as_numbers, as_partition, as_partitions, as_topics
 from aiokclient.consumer.resets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from aiokclient.errors import ApiTimeoutError, UnknownTopicOrPartitionError, error_for
+from aiokclient.errors import ApiTimeoutError
 from aiokclient.protocol.messages.metadata import MetadataRequest
 from aiokclient.types import OffsetAndTimestamp, State, TopicPartition
 
@@ -141,17 +142,9 @@ class LookupCalls(Lifecycle):
         `timeout` in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError,
         ApiTimeoutError, and ClosedError when the client is closed meanwhile. May be cancelled.
         """
-        engine = self._running
-        metadata = await engine.cluster.updater.refresh(
-            (topic,), timeout=self._seconds(timeout), at_once=True
-        )
-        info = metadata.topic(topic)
-        if info is None:
-            raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)
-        error = error_for(info.error, api="Metadata", resource=topic)
-        if error is not None:
-            raise error
-        return info.partitions
+        (name,) = as_topics([topic])
+        updater = self._running.cluster.updater
+        return await partitions_of(updater, name, self._seconds(timeout))
 
     async def list_topics(
         self, timeout: float | None = None

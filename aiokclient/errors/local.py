@@ -279,6 +279,14 @@ class IllegalStateError(UsageError):
     """The call does not fit what the client is doing."""
 
 
+class ArgumentTypeError(IllegalStateError, TypeError):
+    """An argument has a type that the call does not take."""
+
+
+class RecordTypeError(SerializationError, TypeError):
+    """A part of a record has a type that cannot be sent."""
+
+
 class WrongThreadError(UsageError):
     """Called from another thread than that of the client's event loop."""
 

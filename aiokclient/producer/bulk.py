@@ -17,7 +17,7 @@ from aiokclient.producer.deliveries import Deliveries, Run
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.producer.queue import PartitionQueue
 from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.types import Headers, ProducerRecord
+from aiokclient.types import Headers, ProducerRecord, is_integer
 
 if TYPE_CHECKING:
     from aiokclient.producer.topic import Topic
@@ -74,7 +74,7 @@ def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) ->
             raise TypeError(f"{type(content).__name__} is not bytes")
     if timestamp is None:
         return
-    if not isinstance(timestamp, int):
+    if not is_integer(timestamp):
         raise TypeError(f"the timestamp {timestamp!r} is not an int")
     if not 0 <= timestamp < 1 << 63:
         raise ValueError(f"the timestamp {timestamp} is negative or does not fit into 64 bits")

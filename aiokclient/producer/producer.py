@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack
 from aiokclient.cluster.health import some
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
 from aiokclient.cluster.ownership import Anchor, for_background
+from aiokclient.cluster.updater import partitions_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
     ClosedError,
@@ -26,7 +27,7 @@ from aiokclient.producer.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.engine import Engine
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.send_all import SendAll
-from aiokclient.producer.sends import Sends
+from aiokclient.producer.sends import Sends, require_topic
 from aiokclient.producer.serializers import preparations
 from aiokclient.producer.threadsafe import ThreadsafeSend
 from aiokclient.types import (
@@ -35,6 +36,7 @@ from aiokclient.types import (
 )
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.metadata import PartitionInfo
     from aiokclient.producer.topic import Topic
 
 __all__ = ["Producer"]
@@ -188,6 +190,27 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         place, patience_s = self._topic(topic), self._seconds(timeout)
         failures = self._required_engine().failures
         await pace.while_open(failures, self._prepare(place, patience_s))
+
+    async def partitions_for(
+        self, topic: str, timeout: float | None = None
+    ) -> tuple[PartitionInfo, ...]:
+        """Return the partitions of a topic with their leaders and replicas, read anew.
+
+        `timeout` is in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError,
+        InvalidTopicError, ApiTimeoutError, and ClosedError when the producer is closed meanwhile.
+        Cancelling it leaves nothing behind.
+        """
+        self._check()
+        require_topic(topic)
+        found: list[tuple[PartitionInfo, ...]] = []
+        updater, patience_s = self._cluster.updater, self._seconds(timeout)
+        failures = self._required_engine().failures
+
+        async def read() -> None:
+            found.append(await partitions_of(updater, topic, patience_s))
+
+        await pace.while_open(failures, read())
+        return found[0]
 
     async def _prepare(self, topic: Topic, patience_s: float) -> None:
         deadline = self._clock.monotonic() + patience_s

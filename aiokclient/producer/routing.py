@@ -138,6 +138,8 @@ class Routing:
         else:
             topic.missing_since = None
         self._resize(topic, len(info.partitions))
+        if not topic.queues:
+            topic.known = False  # Records wait until a response lists its partitions.
         for queue, partition in zip(topic.queues, info.partitions, strict=True):
             self._lead(queue, partition)
             if changed:

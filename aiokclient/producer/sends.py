@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from aiokclient.clock import SystemClock
 from aiokclient.errors import (
-    IllegalStateError,
     InvalidTopicError,
     SerializationError,
     UnknownTopicOrPartitionError,
 )
+from aiokclient.errors.local import ArgumentTypeError, RecordTypeError
 from aiokclient.producer import bulk, state
 from aiokclient.producer._send_py import K, SendPath, V
 from aiokclient.producer.accumulator import BATCH_OVERHEAD
@@ -22,7 +22,7 @@ from aiokclient.producer.delivery import Delivery
 from aiokclient.producer.queue import PartitionQueue
 from aiokclient.producer.routing import record_size
 from aiokclient.producer.serializers import bound
-from aiokclient.types import Headers, ProducerRecord, TopicPartition, is_topic_name
+from aiokclient.types import Headers, ProducerRecord, TopicPartition, is_integer, is_topic_name
 
 if TYPE_CHECKING:
     from aiokclient.config import ProducerConfig
@@ -32,7 +32,17 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING and state.IMPLEMENTATION == "native":
     from aiokclient.producer._send_cy import SendPath
 
-__all__ = ["Sends"]
+__all__ = ["Sends", "require_topic"]
+
+
+def require_topic(name: Any) -> None:
+    """Raise ArgumentTypeError or InvalidTopicError for what cannot be the name of a topic."""
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"{name!r} is not the name of a topic: that is a str")
+    if not is_topic_name(name):
+        raise InvalidTopicError(
+            f"{name!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'"
+        )
 
 
 class Sends(SendPath[K, V], Generic[K, V]):
@@ -71,12 +81,9 @@ class Sends(SendPath[K, V], Generic[K, V]):
     # One record
 
     def _topic(self, name: str) -> Topic:
-        topic = self._topics.get(name)
+        topic = self._topics.get(name) if isinstance(name, str) else None
         if topic is None:
-            if not isinstance(name, str) or not is_topic_name(name):
-                raise InvalidTopicError(
-                    f"{name!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'"
-                )
+            require_topic(name)
             topic = self._required_engine().topic(name)
         return topic
 
@@ -105,6 +112,8 @@ class Sends(SendPath[K, V], Generic[K, V]):
         try:
             if timestamp is None:
                 timestamp = self._clock.time_ms()
+            elif isinstance(timestamp, bool):
+                raise TypeError(f"the timestamp {timestamp!r} is not an int")
             elif timestamp < 0:
                 raise ValueError(f"the timestamp {timestamp} is negative")
             size = record_size(key, value, headers)
@@ -141,9 +150,8 @@ class Sends(SendPath[K, V], Generic[K, V]):
     def _require(self, topic: Topic, partition: int) -> None:
         """Raise for a partition that is not there."""
         count = len(topic.queues)
-        number: Any = partition
-        if not isinstance(number, int):
-            raise TypeError(f"the partition {number!r} is not an int")
+        if not is_integer(partition):
+            raise TypeError(f"the partition {partition!r} is not an int")
         if not 0 <= partition < (count if topic.known else 1 << 63):
             there = f"it has {count} partitions" if topic.known else "they are numbered from 0"
             raise UnknownTopicOrPartitionError(
@@ -152,7 +160,10 @@ class Sends(SendPath[K, V], Generic[K, V]):
             )
 
     def _unfit(self, topic: str, error: Exception) -> SerializationError:
-        return SerializationError(
+        kind = SerializationError
+        if isinstance(error, TypeError | AttributeError):
+            kind = RecordTypeError
+        return kind(
             f"a record for topic {topic} cannot be encoded ({error}); without a serializer keys, "
             "values and header values have to be bytes or None, header names str, as in "
             "headers=[('name', b'value')], partition and timestamp (milliseconds) int"
@@ -167,7 +178,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         engine = self._required_engine()
         partitioner = engine.routing.partitioner
         if not isinstance(values, Sequence):
-            raise IllegalStateError(
+            raise ArgumentTypeError(
                 f"send_many() takes a sequence such as a list, not {type(values).__name__}; "
                 "send_all() takes any iterable"
             )
