@@ -11,6 +11,7 @@ from aiokclient.errors.base import (
     KafkaError,
     RetriableError,
 )
+from aiokclient.errors.configuration import InvalidTopicError
 from aiokclient.errors.refresh_retriable import NetworkError
 from aiokclient.errors.retriable import KafkaTimeoutError
 from aiokclient.errors.uncategorised import OffsetOutOfRangeError
@@ -281,6 +282,10 @@ class IllegalStateError(UsageError):
 
 class ArgumentTypeError(IllegalStateError, TypeError):
     """An argument has a type that the call does not take."""
+
+
+class TopicTypeError(InvalidTopicError, TypeError):
+    """What is given as the name of a topic is no str."""
 
 
 class RecordTypeError(SerializationError, TypeError):

@@ -12,7 +12,7 @@ from aiokclient.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
-from aiokclient.errors.local import ArgumentTypeError, RecordTypeError
+from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
 from aiokclient.producer import bulk, state
 from aiokclient.producer._send_py import K, SendPath, V
 from aiokclient.producer.accumulator import BATCH_OVERHEAD
@@ -36,13 +36,10 @@ __all__ = ["Sends", "require_topic"]
 
 
 def require_topic(name: Any) -> None:
-    """Raise ArgumentTypeError or InvalidTopicError for what cannot be the name of a topic."""
-    if not isinstance(name, str):
-        raise ArgumentTypeError(f"{name!r} is not the name of a topic: that is a str")
-    if not is_topic_name(name):
-        raise InvalidTopicError(
-            f"{name!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'"
-        )
+    """Raise InvalidTopicError, or TypeError as well, for what cannot be the name of a topic."""
+    if not isinstance(name, str) or not is_topic_name(name):
+        kind = InvalidTopicError if isinstance(name, str) else TopicTypeError
+        raise kind(f"{name!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'")
 
 
 class Sends(SendPath[K, V], Generic[K, V]):

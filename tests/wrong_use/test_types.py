@@ -127,7 +127,7 @@ async def test_a_consumer_raises_type_error_for_wrong_types(servers: str) -> Non
                     f"end_offsets {wrong}": lambda wrong=wrong: c.end_offsets([wrong]),
                     f"seek {wrong}": lambda wrong=wrong: c.seek(wrong, 0),
                     f"Consumer {wrong}": lambda wrong=wrong: Consumer(
-                        wrong, bootstrap_servers="localhost"
+                        wrong, bootstrap_servers="localhost:9092"
                     ),
                 }
             )
@@ -174,7 +174,7 @@ async def test_an_admin_raises_type_error_for_wrong_types(servers: str) -> None:
 
 
 def test_integer_options_accept_whole_floats_and_nothing_else() -> None:
-    options: dict[str, Any] = {"bootstrap_servers": "localhost", "linger_ms": 5.0}
+    options: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "linger_ms": 5.0}
     linger_ms = Producer(**options)._options.linger_ms
     assert (linger_ms, type(linger_ms)) == (5, int)
     for wrong in (5.5, True, "5", float("inf"), float("nan"), None):
