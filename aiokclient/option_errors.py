@@ -13,7 +13,7 @@ from aiokclient.hints import option_hint
 
 __all__ = ["Problems", "refuse_positional", "together", "unknown"]
 
-CLOSE = 0.8
+CLOSE = 0.75
 """How alike two names have to be, from 0 to 1, for the one to be taken for the other."""
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
