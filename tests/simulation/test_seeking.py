@@ -1,5 +1,6 @@
 """Seeks while a fetch waits at the broker: to what is buffered, and elsewhere."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -134,5 +135,21 @@ def test_an_idle_broker_gets_no_flood_of_requests_after_a_seek() -> None:
             consumer.seek(T0, 1)
             assert await consumer.poll(timeout=10) == []
             assert fetches(world) - count < 250
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.002, 0.004, 0.01, 0.02, 0.1])
+def test_a_consumer_closes_amid_a_fetch_after_a_seek(delay: float) -> None:
+    async def scenario(world: World) -> None:
+        for _ in range(40):
+            world.cluster.produce("t", [bytes(100) for _ in range(10)])
+        options = {**LONG_POLL, "fetch_max_bytes": 3_000, "max_partition_fetch_bytes": 3_000}
+        async with world.consumer("t", **options) as consumer:
+            await waits_at_the_broker(world, consumer)
+            consumer.seek(T0, 0)
+            await asyncio.sleep(delay)
+            begun = world.now
+        assert world.now - begun < 1
 
     simulate(scenario)
