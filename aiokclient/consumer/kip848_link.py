@@ -73,14 +73,14 @@ class Link:
         return response
 
     def succeeded(self) -> None:
-        """A member was answered: the next failure is the first one. Plain.
+        """Start to count failures anew, after an answer to a member. Synchronous.
 
-        Not for one that joins: whoever is taken in and thrown out again and again must slow down.
+        Not for one that joins: a member that is fenced after each join must slow down.
         """
         self._failures = 0
 
     def pause_s(self, attempt: int) -> float:
-        """Return how long to wait before a heartbeat that is one of too many. Plain."""
+        """Return how long to wait before a heartbeat that is one of too many."""
         return self._backoff.delay(attempt, self._cluster.clock.rng)
 
     def failed(self, error: KafkaError) -> Action:

@@ -48,7 +48,7 @@ class Subscription:
         return self.pattern is not None or bool(self.topics)
 
     def is_like(self, other: Subscription) -> bool:
-        """Return whether it asks for the same as the other, whoever is told about it."""
+        """Return whether it asks for the same topics as the other. Listeners may differ."""
         return self.pattern == other.pattern and set(self.topics) == set(other.topics)
 
     def matches(self, topic: str, *, internal: bool) -> bool:
@@ -79,7 +79,7 @@ class SubscriptionState:
         self.subscription = Subscription()
         self.followed: Callable[[], Subscription] = lambda: self.subscription
         """The subscription that has been taken up, which may be an earlier one."""
-        self._given_up: dict[TopicPartition, PartitionState] = {}
+        self._dropped: dict[TopicPartition, PartitionState] = {}
         """What an `unsubscribe` has dropped since the loop's last iteration, without a group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self._by_hand: dict[TopicPartition, None] = {}
@@ -127,7 +127,7 @@ class SubscriptionState:
         """Tells them now, if there is anything to tell."""
         if self._pending:
             self._pending = False
-            self._given_up = {}
+            self._dropped = {}
             for callback in list(self._listeners):
                 callback()
 
@@ -169,12 +169,12 @@ class SubscriptionState:
 
     def _drop_or_revive(self, subscription: Subscription) -> None:
         """Drop all at the end of a subscription, unless another follows without an await."""
-        given_up, self._given_up = self._given_up, {}
+        dropped, self._dropped = self._dropped, {}
         if not subscription:
-            self._given_up = given_up | {tp: self.partitions[tp] for tp in self._subscribed}
+            self._dropped = dropped | {tp: self.partitions[tp] for tp in self._subscribed}
             self.assign_subscribed({})
-        elif given_up:
-            for tp, state in given_up.items():
+        elif dropped:
+            for tp, state in dropped.items():
                 if subscription.matches(tp.topic, internal=False):
                     state.rewind()  # What was fetched ahead is dropped.
                     self._subscribed[tp] = None
