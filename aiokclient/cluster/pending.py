@@ -55,4 +55,34 @@ class PendingResponse(Generic[T_co]):
         """`callback(self)` runs in the loop once it is done."""
         if not callable(callback):
             raise TypeError(f"add_done_callback takes a function of a response, not {callback!r}")
-        self._future.add_done_callback(lambda _: callback(self))
+        self._future.add_done_callback(_Call(self, callback))
+
+    def remove_done_callback(self, callback: Callable[[PendingResponse[T_co]], object]) -> int:
+        """Remove a callback wherever it was added, and return how often that was."""
+        return self._future.remove_done_callback(_Call(self, callback))
+
+    def cancelled(self) -> bool:
+        """Return False: a request cannot be cancelled."""
+        return False
+
+
+class _Call(Generic[T_co]):
+    """A callback with its response; equal ones are the same to the future."""
+
+    __slots__ = ("callback", "response")
+
+    def __init__(
+        self, response: PendingResponse[T_co], callback: Callable[[PendingResponse[T_co]], object]
+    ) -> None:
+        self.response = response
+        self.callback = callback
+
+    def __call__(self, _: asyncio.Future[Any]) -> None:
+        self.callback(self.response)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Call):
+            return NotImplemented
+        return self.response is other.response and bool(self.callback == other.callback)
+
+    __hash__ = None  # type: ignore[assignment]

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from aiokclient import Producer
-from aiokclient.errors import TopicAuthorizationError, WrongLoopError, WrongThreadError
-from aiokclient.protocol import ApiKey
+from aiokclient import AnyBroker, Client, Producer, State
+from aiokclient.errors import (
+    ConfigError,
+    TopicAuthorizationError,
+    WrongLoopError,
+    WrongThreadError,
+)
+from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import EmbeddedCluster
 
 Make = Callable[..., Producer[Any, Any]]
@@ -142,3 +147,24 @@ def test_an_await_in_another_loop_of_the_thread_is_refused_and_disturbs_nothing(
             other.run(wait())
         assert home.run(wait()).offset == 1
         home.run(producer.close())
+
+
+async def test_asyncio_wait_works_on_the_handle_of_a_request(cluster: EmbeddedCluster) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        handle = client.send(messages.DescribeClusterRequest(), to=AnyBroker())
+        called: list[Any] = []
+        for _ in range(2):
+            handle.add_done_callback(called.append)
+        assert handle.remove_done_callback(called.append) == 2
+        handle.add_done_callback(called.append)
+        done, pending = await asyncio.wait([handle], timeout=30)
+        assert (done, pending) == ({handle}, set())
+        assert not handle.cancelled()
+        assert called == [handle]
+
+
+def test_a_delivery_timeout_below_linger_is_refused() -> None:
+    options: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "linger_ms": 20}
+    with pytest.raises(ConfigError, match=r"delivery_timeout_ms.* below linger_ms"):
+        Producer(**options, delivery_timeout_ms=19)
+    assert Producer(**options, delivery_timeout_ms=20).state is State.NEW
