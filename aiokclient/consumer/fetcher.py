@@ -276,7 +276,7 @@ class BrokerFetcher:
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._fetchers.refresh(self.node_id, str(error))
         elif action.decision is not Decision.RETRY:
-            self._fetchers.report(error)
+            self._fetchers.unusable(self.node_id, error)
             delay_s = self._fetchers.longest_backoff_s
         await asyncio.sleep(delay_s)
 

@@ -286,6 +286,15 @@ class Fetchers:
             self.report(error)
         self._subscription.changed()
 
+    def unusable(self, node_id: int, error: KafkaError) -> None:
+        """The broker fails every fetch, and will go on to."""
+        now = self.cluster.clock.monotonic()
+        for state in self._subscription.partitions.values():
+            if state.flowing and self._node(state, now) == node_id:
+                self._subscription.back_off(state, now + self.longest_backoff_s, error)
+        if self._subscription.concerns_all(error):
+            self.report(error)
+
     # -- replicas to prefer
 
     def prefer(self, state: PartitionState, node_id: int, replica: int) -> None:

@@ -151,7 +151,7 @@ class Locator:
         self._subscription.back_off(state, until, error)
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic], reason=str(error))
-        elif action.decision is not Decision.RETRY:
+        elif action.decision is not Decision.RETRY and self._subscription.concerns_all(error):
             self._report(error)
 
 

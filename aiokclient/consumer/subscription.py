@@ -311,6 +311,16 @@ class SubscriptionState:
                 extra={"event": "partition_unreadable", "topic": state.tp.topic},
             )
 
+    def concerns_all(self, error: KafkaError) -> bool:
+        """Return whether an error that lasts is to be raised at a request; after `back_off`.
+
+        One of a broker as a whole is not while others can be read: their records would be held up.
+        """
+        if error.topic_partition is not None:
+            return True
+        wanted = [state for state in self.partitions.values() if not state.paused]
+        return all(s.trouble is not None and not s.trouble.retriable for s in wanted)
+
     def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
         """Goes back to where the log was cut: the records from there on are new (KIP-320)."""
         self.settle()

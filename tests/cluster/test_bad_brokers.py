@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from scripted import raw_server
+from world import World, simulate
 
-from aiokclient import Client, Consumer, Producer
+from aiokclient import Client, Consumer, Producer, State
 from aiokclient.cluster.metadata import (
     BrokerInfo,
     ClusterMetadata,
@@ -159,6 +160,44 @@ async def test_healthy_brokers_get_their_records_when_another_speaks_no_usable_p
         assert caught.value.broker == 2
         await producer.send("t", b"v", partition=0)
         assert producer.state.name == "RUNNING"
+
+
+@pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
+def test_records_of_others_are_read_when_a_broker_speaks_no_usable_version(api: ApiKey) -> None:
+    async def scenario(world: World) -> None:
+        cluster = world.cluster
+        cluster.move_leader("t", 0, to=1)
+        cluster.move_leader("t", 1, to=2)
+        cluster.limit_versions({api: (90, 99)}, broker=2)
+        for partition in (0, 1):
+            cluster.produce("t", [b"v"] * 5, partition)
+        async with world.consumer("t") as consumer:
+            found: list[Any] = []
+            for _ in range(5):
+                cluster.produce("t", [b"v"], 0)
+                found += await consumer.poll(timeout=3)
+            assert [r.offset for r in found if r.partition == 0] == list(range(10))
+            assert consumer.state is State.DEGRADED
+            assert any("t-1" in reason for reason in consumer.health().reasons)
+            cluster.limit_versions({api: (0, 11)}, broker=2)
+            cluster.disconnect(2)
+            assert len(await consumer.poll(timeout=20)) == 5
+            await asyncio.sleep(1)
+            assert consumer.state is State.RUNNING
+
+    simulate(scenario, brokers=2, topics={"t": 2})
+
+
+def test_poll_raises_when_no_broker_speaks_a_usable_fetch() -> None:
+    async def scenario(world: World) -> None:
+        for broker in (1, 2):
+            world.cluster.limit_versions({ApiKey.FETCH: (90, 99)}, broker=broker)
+        async with world.consumer("t") as consumer:
+            for _ in range(3):
+                with pytest.raises(UnsupportedVersionError, match="Fetch"):
+                    await consumer.poll(timeout=10)
+
+    simulate(scenario, brokers=2, topics={"t": 2})
 
 
 def known() -> ClusterMetadata:
