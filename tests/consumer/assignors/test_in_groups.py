@@ -186,7 +186,7 @@ class Wrong(RoundRobin):
 
 async def test_an_assignment_that_cannot_be_is_said(embedded: EmbeddedCluster) -> None:
     group = Group(embedded)
-    async with group.member(Wrong()) as consumer:
-        with pytest.raises(errors.AssignmentFailedError, match=r"'wrong'.*orders-9") as caught:
-            await consumer.poll(timeout=60)
+    with pytest.raises(errors.AssignmentFailedError, match=r"'wrong'.*orders-9") as caught:
+        async with group.member(Wrong()):
+            pytest.fail("start() returned although the first assignment failed")
     assert "has 4 partitions" in str(caught.value)
