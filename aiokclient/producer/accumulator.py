@@ -397,10 +397,9 @@ class Accumulator:
         self.pending.pop(batch, None)
         if batch.done:
             return
-        batch.count = batch.builder.count
-        batch.fail(batch.place(error))
-        self.meters.lost(batch)
-        self._failures.failed(batch)
+        for failed in batch.failed(error):
+            self.meters.lost(failed)
+            self._failures.failed(failed)
 
     def forget(self, batch: ProducerBatch) -> None:
         """The batch has its outcome, or its records have moved: give its memory back."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
-from aiokclient.producer.delivery import DeliveryHooks
+from aiokclient.producer.delivery import DeliveryBatch, DeliveryHooks
 from aiokclient.producer.sequences import Numbers
 from aiokclient.producer.state import BatchState
 from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.producer.queue import PartitionQueue
 
-__all__ = ["RECORD_OVERHEAD", "ProducerBatch"]
+__all__ = ["RECORD_OVERHEAD", "FailedRecords", "ProducerBatch"]
 
 RECORD_OVERHEAD = 40
 """An upper bound, in bytes, of what a record without headers takes beyond its key and value:
@@ -111,5 +112,53 @@ class ProducerBatch(BatchState):
 
     def place(self, error: KafkaError) -> KafkaError:
         """Return the error with this batch's partition; a copy unless it has that already."""
-        partition = self.queue.topic_partition
-        return error if error.topic_partition == partition else error.with_partition(partition)
+        return placed(error, self.queue.topic_partition)
+
+    def failed(self, error: KafkaError) -> list[DeliveryBatch]:
+        """Let the records fail; return the batches that they are in then.
+
+        That is this one, unless its records were sent to partitions of a topic that is not known:
+        each error names the partition that its record was sent to.
+        """
+        self.count = self.builder.count
+        explicit = self.explicit
+        if explicit is None or self.moved or max(explicit, default=-1) < 0:
+            self.fail(self.place(error))
+            return [self]
+        parts: dict[int, FailedRecords] = {}
+        for index, chosen in enumerate(explicit):
+            part = parts.get(chosen)
+            if part is None:
+                part = parts[chosen] = FailedRecords(self.topic, chosen, self._hooks)
+            self.forward(1, part, part.add(self.timestamp_of(index)))
+        for chosen, part in parts.items():
+            part.fail(placed(error, TopicPartition(self.topic, chosen)))
+        self.emptied()
+        return [*parts.values()]
+
+
+def placed(error: KafkaError, place: TopicPartition) -> KafkaError:
+    """Return the error with this partition; a copy unless it has that already."""
+    return error if error.topic_partition == place else error.with_partition(place)
+
+
+class FailedRecords(DeliveryBatch):
+    """The outcome of records that never got to a partition; -1 stands for none chosen."""
+
+    __slots__ = ("stamps",)
+
+    stamps: list[int]
+
+    def __init__(self, topic: str, partition: int, hooks: DeliveryHooks) -> None:
+        super().__init__(topic, partition if partition >= 0 else None, hooks)
+        self.stamps = []
+
+    def add(self, timestamp: int) -> int:
+        """Take one more record; return its index."""
+        self.stamps.append(timestamp)
+        self.count += 1
+        return self.count - 1
+
+    def timestamp_of(self, index: int) -> int:
+        """The timestamp that one of its records was sent with."""
+        return self.stamps[index]

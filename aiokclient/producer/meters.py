@@ -8,6 +8,7 @@ from aiokclient.metrics import BYTES, Metrics
 
 if TYPE_CHECKING:
     from aiokclient.producer.batch import ProducerBatch
+    from aiokclient.producer.delivery import DeliveryBatch
 
 __all__ = ["ProducerMeters"]
 
@@ -36,7 +37,7 @@ class ProducerMeters:
         self._records.of(topic).value += count
         self._bytes.of(topic).value += batch.size
 
-    def lost(self, batch: ProducerBatch) -> None:
+    def lost(self, batch: DeliveryBatch) -> None:
         """Take note of a batch whose records that are still in it will not be delivered."""
         self._lost.add(batch.unretrieved)
         self._failed.of(batch.topic).add(batch.unretrieved)

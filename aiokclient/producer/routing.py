@@ -19,7 +19,7 @@ from aiokclient.cluster.metadata import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import Decision, Scope, decide
 from aiokclient.producer.accumulator import Accumulator
-from aiokclient.producer.batch import RECORD_OVERHEAD, ProducerBatch
+from aiokclient.producer.batch import RECORD_OVERHEAD, FailedRecords, ProducerBatch
 from aiokclient.producer.delivery import DeliveryBatch
 from aiokclient.producer.failures import Failures
 from aiokclient.producer.fairness import SLICE_S
@@ -59,18 +59,6 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
         # A name may take four bytes a character; the lengths five each.
         size += 4 * len(name) + 10 + (0 if content is None else len(content))
     return size
-
-
-class SingleFailure(DeliveryBatch):
-    """The outcome of one record that found no partition."""
-
-    __slots__ = ("timestamp",)
-
-    timestamp: int
-
-    def timestamp_of(self, index: int) -> int:
-        """The timestamp that it was sent with."""
-        return self.timestamp
 
 
 class Routing:
@@ -297,9 +285,10 @@ class Routing:
     def _failed(
         self, topic: Topic, partition: int | None, timestamp: int, error: KafkaError
     ) -> DeliveryBatch:
-        single = SingleFailure(topic.name, partition, self._accumulator)
-        single.timestamp = timestamp
-        single.count = 1
+        single = FailedRecords(
+            topic.name, -1 if partition is None else partition, self._accumulator
+        )
+        single.add(timestamp)
         single.fail(error)
         self._failures.failed(single)
         return single
