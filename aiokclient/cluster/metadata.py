@@ -7,14 +7,15 @@ answer says is taken with care, as brokers may lag behind each other:
 - a partition with an older leader epoch than the known one keeps the known leader, as long as the
   topic has the same id; another id under the same name is another topic, and nothing of the old
   one is kept (which of two ids is the newer one, `topic_ids` decides first);
-- where brokers have no topic ids, a topic that was said to be gone is another one when it is back;
+- where brokers have no topic ids, a topic that was said to be gone is another one when it is back,
+  and so is one that several answers in a row describe as older (see `topic_ids`);
 - in a cluster with another id nothing is as it was;
 - a topic that comes with an error keeps the partitions known before, and carries the error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -133,10 +134,17 @@ def differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
 
 
-def merged(old: ClusterMetadata, answer: MetadataResponse, *, complete: bool) -> ClusterMetadata:
+def merged(
+    old: ClusterMetadata,
+    answer: MetadataResponse,
+    *,
+    complete: bool,
+    anew: Collection[str] = (),
+) -> ClusterMetadata:
     """The snapshot after an answer; `old` itself if that says nothing new.
 
     `complete`: the answer covers all that is wanted, so that topics it does not hold are dropped.
+    `anew`: topics without ids that are others than the known ones of the same name.
     Raises ProtocolError for numbers that cannot be.
     """
     brokers = {
@@ -151,7 +159,8 @@ def merged(old: ClusterMetadata, answer: MetadataResponse, *, complete: bool) ->
     for entry in answer.topics or ():
         name = entry.name if entry.name is not None else old.names.get(entry.topic_id)
         if name is not None:
-            topics[name] = _topic(name, entry, None if elsewhere else old.topics.get(name))
+            known = None if elsewhere or name in anew else old.topics.get(name)
+            topics[name] = _topic(name, entry, known)
     return _changed(
         old,
         cluster_id=answer.cluster_id if answer.cluster_id is not None else old.cluster_id,

@@ -317,17 +317,18 @@ class MetadataUpdater:
 
     async def _merged(self, answer: MetadataResponse, complete: bool) -> ClusterMetadata:
         """Return the next snapshot. A large one is made in a thread."""
+        merge = partial(merged, complete=complete, anew=self.topic_ids.take_anew())
         if not _is_large(answer):
-            return merged(self.snapshot, answer, complete=complete)
+            return merge(self.snapshot, answer)
         for _ in range(TRIES):
             old = self.snapshot
-            new = await threads.run(partial(merged, old, answer, complete=complete))
+            new = await threads.run(partial(merge, old, answer))
             if old is self.snapshot:
                 return new
         deferred: list[Change] = []
         self._deferred = deferred
         try:
-            new = await threads.run(partial(merged, self.snapshot, answer, complete=complete))
+            new = await threads.run(partial(merge, self.snapshot, answer))
         finally:
             self._deferred = None
         for change in deferred:

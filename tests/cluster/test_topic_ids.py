@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from aiokclient.cluster.metadata import ClusterMetadata, merged
-from aiokclient.cluster.topic_ids import TopicIds
+from aiokclient.cluster.topic_ids import CONFIRMED, TopicIds
 from aiokclient.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -97,7 +97,34 @@ def test_settle_takes_all_when_the_cluster_has_another_id() -> None:
 def test_settle_disputes_nothing_when_a_broker_has_no_topic_ids(
     before: uuid.UUID, after: uuid.UUID
 ) -> None:
-    assert TopicIds().settle(known(before), response(after)) == []
+    assert TopicIds().settle(known(before), response(after, 3)) == []
+
+
+@pytest.mark.parametrize("sign", ["an older epoch", "fewer partitions"])
+def test_a_topic_without_id_is_another_one_when_all_answers_describe_it_as_older(sign: str) -> None:
+    def older() -> MetadataResponse:
+        answer = response(NO_ID, 2 if sign == "fewer partitions" else 3)
+        assert answer.topics is not None
+        if sign == "an older epoch":
+            answer.topics[0].partitions[1].leader_epoch = 0
+        return answer
+
+    def settled(answer: MetadataResponse) -> tuple[ClusterMetadata, list[str]]:
+        disputed = ids.settle(snapshot, answer)
+        return merged(snapshot, answer, complete=True, anew=ids.take_anew()), disputed
+
+    ids, snapshot = TopicIds(), known(NO_ID)
+    for _ in range(2):
+        for _ in range(CONFIRMED - 1):
+            assert settled(older()) == (snapshot, ["orders"]), "the broker may lag behind"
+        assert settled(response(NO_ID, 3)) == (snapshot, []), "it did"
+    for _ in range(CONFIRMED - 1):
+        settled(older())
+    snapshot, disputed = settled(older())
+    assert not disputed
+    epochs = [part.leader_epoch for part in snapshot.topics["orders"].partitions]
+    assert epochs == ([5, 0, 5] if sign == "an older epoch" else [5, 5])
+    assert settled(older()) == (snapshot, [])
 
 
 def test_merged_takes_older_epochs_when_the_cluster_has_another_id() -> None:

@@ -344,3 +344,31 @@ def test_records_are_written_once_when_a_throttle_outlasts_the_request_timeout(
         assert not world.ledger.failed
 
     simulate(scenario, weather=Weather(latency_s=(0.05, 0.05)))
+
+
+@pytest.mark.fault(9)
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_records_reach_a_recreated_topic_when_brokers_have_no_topic_ids(
+    partitions: int, idempotent: bool
+) -> None:
+    """Its leader epochs begin again, and nobody looked while it was gone."""
+
+    async def scenario(world: World) -> None:
+        cluster = world.cluster
+        cluster.limit_versions({ApiKey.PRODUCE: (3, 8), ApiKey.METADATA: (0, 9)})
+        async with world.producer(linger_ms=0, enable_idempotence=idempotent) as producer:
+            await producer.send("t", b"x", partition=0)
+            for _ in range(3):
+                cluster.move_leader("t", 0)
+                await producer.send("t", b"x", partition=0)
+            leader = cluster.leader("t", 0)
+            cluster.delete_topic("t")
+            cluster.create_topic("t", partitions)
+            if cluster.leader("t", 0) == leader:
+                cluster.move_leader("t", 0)
+            async with asyncio.timeout(10):
+                metadata = await producer.send("t", b"new", partition=0)
+            assert cluster.records("t", 0)[metadata.offset].value == b"new"
+
+    simulate(scenario, brokers=3, topics=THREE)
