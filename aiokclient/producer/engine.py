@@ -114,6 +114,8 @@ class Engine:
     async def flush(self) -> None:
         """Until everything that is pending now has its outcome, and its callbacks have run.
 
+        `on_delivery_error` was called for what failed.
+
         Cancelling leaves it pending.
         """
         waiting: list[DeliveryBatch] = [*self.accumulator.calling, *self.accumulator.pending]
@@ -121,6 +123,7 @@ class Engine:
             batch.demand()
         for batch in waiting:
             await settled(batch)
+        await self.failures.reported()
 
     def _sender_of(self, node_id: int) -> Sender:
         sender = self.senders.get(node_id)

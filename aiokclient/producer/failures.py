@@ -92,6 +92,8 @@ class Failures:
         self._batches: dict[FailedBatch, None] = {}
         self._last: KafkaError | None = None
         self._reports: deque[tuple[DeliveryBatch, int]] = deque()
+        self._queued = 0
+        """All batches that were ever added to the reports."""
         self._scheduled = False
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
@@ -111,6 +113,7 @@ class Failures:
         if self._callback is None:
             return
         self._reports.append((batch, batch.moved))
+        self._queued += 1
         if not self._scheduled:
             self._scheduled = True
             self._turns.soon(self._report)
@@ -161,7 +164,8 @@ class Failures:
 
     async def reported(self) -> None:
         """Until each failure so far was given to the callback. Cancelling leaves the rest."""
-        while self._reports:
+        until = self._queued
+        while until > self._queued - len(self._reports):
             self._report_slice()
             await asyncio.sleep(0)
 

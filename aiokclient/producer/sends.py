@@ -138,7 +138,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 if timestamp != batch.stamp:
                     batch.note(index, timestamp)
         except (TypeError, AttributeError, ValueError) as error:
-            raise self._unfit(place.name, error) from error
+            raise self._unfit(place.name, error, headers) from error
         if batch.explicit is not None:
             batch.explicit.append(-1 if partition is None else partition)
         delivery = self._last = Delivery(batch, index, timestamp)
@@ -156,9 +156,10 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 topic_partition=TopicPartition(topic.name, partition),
             )
 
-    def _unfit(self, topic: str, error: Exception) -> SerializationError:
+    def _unfit(self, topic: str, error: Exception, headers: Headers) -> SerializationError:
         kind = SerializationError
-        if isinstance(error, TypeError | AttributeError):
+        wrong = isinstance(error, TypeError | AttributeError)
+        if wrong or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in headers):
             kind = RecordTypeError
         return kind(
             f"a record for topic {topic} cannot be encoded ({error}); without a serializer keys, "
@@ -205,7 +206,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             if partition is not None:
                 self._require(place, partition)
         except (TypeError, AttributeError, ValueError) as error:
-            raise self._unfit(topic, error) from error
+            raise self._unfit(topic, error, headers) from error
         queue: PartitionQueue = place.undesignated
         if place.known:
             partitioner = self._required_engine().routing.partitioner

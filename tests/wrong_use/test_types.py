@@ -69,6 +69,14 @@ async def test_a_producer_raises_type_error_for_wrong_types(servers: str, known:
                     f"values {wrong}": lambda wrong=wrong: p.send_many("orders", [wrong]),
                 }
             )
+        for wrong in (5, None, {"a": b"v"}, {"ab": b"v"}, ["ab"], [("a",)], [("a", b"v", b"w")]):
+            record = ProducerRecord("orders", b"v", headers=wrong)
+            await refused(
+                {
+                    f"headers {wrong}": lambda record=record: p.send(*record),
+                    f"many headers {wrong}": lambda record=record: p.send_many("orders", [record]),
+                }
+            )
         for wrong in (5, None, True, {1: 2}):
             await refused({f"many {wrong}": lambda wrong=wrong: p.send_many("orders", wrong)})
         for wrong in (5, None, True, [5], ["x"]):

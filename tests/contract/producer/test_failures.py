@@ -209,6 +209,24 @@ class TestOnDeliveryError:
             await producer.gather(deliveries, return_exceptions=True)
         assert sorted(told) == sorted((wide, i % 4, 1000 + i) for i in range(40))
 
+    @pytest.mark.parametrize("topic", ["t", "not-known"])
+    def test_all_were_told_when_flush_returns(self, topic: str) -> None:
+        async def scenario(world: World) -> None:
+            told: list[Any] = []
+
+            def tell(delivery: Any) -> None:
+                told.append(delivery.exception())
+
+            async with world.producer(max_block_ms=100, on_delivery_error=tell) as producer:
+                await producer.prepare("t")
+                world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+                for partition in (None, 0) * 500:
+                    producer.send(topic, b"v", partition=partition)
+                await producer.flush()
+                assert len(told) == 1000
+
+        simulate(scenario)
+
     async def test_it_sees_them_only_if_it_looks(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
