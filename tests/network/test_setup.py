@@ -1,6 +1,7 @@
 """From an address to a connection: versions, TLS, and everything that is not a broker."""
 
 import asyncio
+import dataclasses
 import ssl
 import struct
 from collections.abc import Callable
@@ -151,7 +152,7 @@ async def test_a_broker_that_always_names_a_version_and_refuses_it(settings: Set
 async def test_a_broker_that_never_answers(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda *_: None
-        error = await refusal(broker, settings(), timeout_s=0.05)
+        error = await refusal(broker, dataclasses.replace(settings(), request_s=0.05))
         assert isinstance(error, DisconnectedError)
         assert "did not answer" in str(error)
 
