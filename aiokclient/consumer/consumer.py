@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
+from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config import ConsumerConfig, ConsumerOptions
 from aiokclient.consumer.arguments import (
     as_place,
@@ -193,6 +194,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
 
     # -- what to read
 
+    @lets_go
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: Any = None) -> None:
         """Reads these topics whole instead of those before, or all that a pattern matches. Plain.
 
@@ -203,12 +205,14 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         self._subscription.subscribe(Subscription(as_topics(topics), self._kept(listener)))
 
+    @lets_go
     def unsubscribe(self) -> None:
         """Reads nothing any more, neither subscribed nor assigned. Plain."""
         self._check_known()
         self._subscription.assign(())
         self._subscription.subscribe(Subscription())
 
+    @lets_go
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Reads these partitions instead of those assigned before. Plain.
 
@@ -236,6 +240,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         return set(self._subscription.partitions)
 
+    @lets_go
     def pause(self, tps: Iterable[TopicPartition]) -> None:
         """Hands out nothing of these partitions until `resume`. Plain.
 
@@ -244,6 +249,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         self._subscription.pause(tps, True)
 
+    @lets_go
     def resume(self, tps: Iterable[TopicPartition]) -> None:
         """Goes on with these partitions. Plain."""
         self._check_known()
@@ -256,6 +262,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
 
     # -- where to read
 
+    @lets_go
     def seek(
         self,
         to: ConsumerRecord[Any, Any] | TopicPartition,
@@ -269,6 +276,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         self._subscription.seek(*as_place(to, offset))
 
+    @lets_go
     def seek_to_beginning(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Goes on at the first record of each partition, by default of all. Plain.
 
@@ -277,6 +285,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         self._subscription.look_up(self._subscription.chosen(tps), EARLIEST)
 
+    @lets_go
     def seek_to_end(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Goes on at the end of each partition, by default of all. Plain.
 
@@ -303,6 +312,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         """
         return RecordIterator(self, self._running.reader)
 
+    @lets_go
     def until_end(self) -> RecordIterator[K, V]:
         """As `async for record in consumer`, up to the end offsets as they are when it begins.
 
@@ -311,6 +321,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         """
         return RecordIterator(self, self._running.reader, self._ends)
 
+    @lets_go
     def batches(
         self,
         max_records: int = 500,
@@ -334,6 +345,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         reader = self._running.reader
         return RecordBatches(self, reader, max_records, max_wait, by_partition, ends, max_bytes)
 
+    @lets_go
     def tracked(self, max_outstanding: int = 1000) -> TrackedRecords[K, V]:
         """The records one by one, for many handlers at a time, each ended by `done(record)`.
 
@@ -368,6 +380,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         if self._closing is None or self._state is State.CLOSED:
             self._check_known()
 
+    @lets_go
     def arrow_batches(self, max_bytes: int = MAX_BYTES) -> ArrowBatches:
         """The records as `pyarrow.RecordBatch`es: `async for table in consumer.arrow_batches()`.
 
@@ -398,13 +411,23 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         the iteration does. A cancellation loses no record.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
-        require_count("max_records", limit)
-        require_count("max_bytes", max_bytes)
-        return await self._reader().read(limit, seconds(timeout), max_bytes=max_bytes)
+        try:
+            require_count("max_records", limit)
+            require_count("max_bytes", max_bytes)
+            return await self._reader().read(limit, seconds(timeout), max_bytes=max_bytes)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
     async def get(self, timeout: float = 1.0) -> ConsumerRecord[K, V] | None:
         """One record, or None when there is none within `timeout` seconds. As `poll`."""
-        records = await self._reader().read(1, seconds(timeout))
+        try:
+            records = await self._reader().read(1, seconds(timeout))
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
         return records[0] if records else None
 
     def stop(self) -> None:

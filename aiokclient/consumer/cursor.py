@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from aiokclient import _native
+from aiokclient.cluster.tracebacks import let_go
 
 __all__ = ["IMPLEMENTATION", "RecordCursor", "clock_of"]
 
@@ -39,7 +40,12 @@ class RecordCursor(Generic[T]):
         if self._time() < self._until:
             for record in self._records:
                 return record
-        return await self._advance()
+        try:
+            return await self._advance()
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
     def interrupt(self) -> None:
         """Has the next record come from `_advance`. From any thread."""

@@ -184,6 +184,7 @@ class Engine:
             self._release()
 
     def _release(self) -> None:
+        self.reader.turnstile.forget()
         self._uncount()
         self._gauges.close()
         if self._follower is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.consumer.arguments import as_listener, as_numbers, as_partitions
 from aiokclient.consumer.commit_forms import covered, to_commit
 from aiokclient.consumer.orders import plain
@@ -28,6 +29,7 @@ class GroupCalls(Lifecycle):
     _listener: Any
     """The application's, which background work does not keep alive: it may hold this consumer."""
 
+    @lets_go
     async def commit(self, what: Any = None, timeout: float | None = None) -> None:
         """Stores for the group how far it is.
 
@@ -49,6 +51,7 @@ class GroupCalls(Lifecycle):
             raise CommitFailedError(partitions=gone)
         await group.commits.commit(offsets, self._seconds(timeout), covered(what))
 
+    @lets_go
     async def committed(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -62,6 +65,7 @@ class GroupCalls(Lifecycle):
         found = await group.commits.fetch(wanted, self._seconds(timeout))
         return {tp: _plain(found[tp]) for tp in wanted}
 
+    @lets_go
     async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> None:
@@ -90,6 +94,7 @@ class GroupCalls(Lifecycle):
             )
         await group.rewind(wanted, self._seconds(timeout))
 
+    @lets_go
     def group_metadata(self) -> GroupMetadata:
         """Who this consumer is in its group; generation -1 while it is no member. Plain."""
         return self._group("group_metadata").membership.metadata

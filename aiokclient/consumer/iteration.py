@@ -9,6 +9,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.consumer.cursor import RecordCursor, clock_of
 from aiokclient.consumer.ends import EndsLookup
 from aiokclient.consumer.reader import Reader
@@ -39,6 +40,7 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
         self._reader = reader
         self._ends = ends
 
+    @lets_go
     async def _advance(self) -> ConsumerRecord[K, V]:
         if self._ends is not None:
             await self._reader.limit(self, self._ends)
@@ -85,6 +87,7 @@ class RecordBatches(Generic[K, V]):
     def __aiter__(self) -> Self:
         return self
 
+    @lets_go
     async def __anext__(self) -> Records[K, V]:
         if self._ends is not None:
             await self._reader.limit(self, self._ends)
@@ -123,6 +126,7 @@ class ArrowBatches:
     def __aiter__(self) -> Self:
         return self
 
+    @lets_go
     async def __anext__(self) -> pa.RecordBatch:
         table = await self._tables.next(self)
         if table is None:

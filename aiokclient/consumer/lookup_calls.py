@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
 from aiokclient.cluster.targets import AnyBroker
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.cluster.updater import partitions_of
 from aiokclient.consumer.arguments import as_numbers, as_partition, as_partitions, as_topics
 from aiokclient.consumer.resets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -34,6 +35,7 @@ class LookupCalls(Lifecycle):
         assert self._engine is not None
         return self._engine
 
+    @lets_go
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record to be handed out, looked up if need be.
 
@@ -49,6 +51,7 @@ class LookupCalls(Lifecycle):
         self._subscription.settle()
         return self._subscription[tp].position
 
+    @lets_go
     async def beginning_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -59,6 +62,7 @@ class LookupCalls(Lifecycle):
         """
         return await self._find(tps, EARLIEST_TIMESTAMP, timeout)
 
+    @lets_go
     async def end_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -75,6 +79,7 @@ class LookupCalls(Lifecycle):
         found = await self._running.offsets.until_found(wanted, self._seconds(timeout))
         return {tp: found[tp].offset for tp in wanted}
 
+    @lets_go
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -91,6 +96,7 @@ class LookupCalls(Lifecycle):
             answers[tp] = OffsetAndTimestamp(offset, timestamp, known) if offset >= 0 else None
         return answers
 
+    @lets_go
     async def lag(
         self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -108,6 +114,7 @@ class LookupCalls(Lifecycle):
             raise ApiTimeoutError(f"the group has given no partitions within {timeout:.1f} s")
         return await self.end_offsets(list(self._subscription.partitions))
 
+    @lets_go
     def highwater(self, tp: TopicPartition) -> int | None:
         """Return the end offset of a partition as of its last fetch, or None if unknown.
 
@@ -117,6 +124,7 @@ class LookupCalls(Lifecycle):
         state = self._subscription.partitions.get(as_partition(tp))
         return None if state is None or state.high_watermark < 0 else state.high_watermark
 
+    @lets_go
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partition numbers of a topic in the known metadata, or None if unknown.
 
@@ -134,6 +142,7 @@ class LookupCalls(Lifecycle):
         if self._state not in (State.NEW, State.STARTING):
             self._check()
 
+    @lets_go
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> tuple[PartitionInfo, ...]:
@@ -146,6 +155,7 @@ class LookupCalls(Lifecycle):
         updater = self._running.cluster.updater
         return await partitions_of(updater, name, self._seconds(timeout))
 
+    @lets_go
     async def list_topics(
         self, timeout: float | None = None
     ) -> dict[str, tuple[PartitionInfo, ...]]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from aiokclient.cluster.tracebacks import let_go
 from aiokclient.types import ConsumerRecord
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ class TrackedRecords(Generic[K, V]):
         if self._room > 0 and self._time() < self._until:
             for record in self._records:
                 return self._track(record)
-        records = await self._reader.advance(self, self._has_room)
+        try:
+            records = await self._reader.advance(self, self._has_room)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
         if records is None:
             raise StopAsyncIteration
         self._records = records

@@ -38,7 +38,10 @@ class Turnstile:
         self._busy = False
         self.listener_calls = ListenerCalls()
         self._holder: Callable[[], Any] | None = None
-        self._task: asyncio.Task[Any] | None = None
+        self._read_by: Callable[[], asyncio.Task[Any] | None] = _nobody
+        self._is_cancelled = False
+        self._death: str | None = None
+        """How the task that read last has ended, if it was not in an orderly way."""
         self.away_since: float | None = time()
         """When the program last got what it had asked for; None while it asks."""
         self.entered: Callable[[], None] = lambda: None
@@ -57,7 +60,11 @@ class Turnstile:
             raise ConcurrentReadError()
         self._busy = True
         self._take_over(cursor)
-        self._task = task
+        if task is not self._read_by():
+            self.forget()
+            if task is not None:
+                task.add_done_callback(self._ended)
+                self._read_by = weakref.ref(task)
         self.away_since = None
         self.entered()
         try:
@@ -82,27 +89,38 @@ class Turnstile:
         holder = self._holder() if self._holder is not None else None
         if holder is None or holder is cursor:
             return False
-        return self._task is not None and self._task is not task and not self._task.done()
+        reader = self._read_by()
+        return reader is not None and reader is not task and not reader.done()
 
-    @property
-    def trouble(self) -> str | None:
-        """Return that the task which read last has died, until another one reads."""
-        task, since = self._task, self.away_since
-        if task is None or since is None or not task.done():
-            return None
-        away_s = self._time() - since
-        # Not by exception(): asyncio would no longer log one that nobody retrieves.
+    def forget(self) -> None:
+        """Forget the task that has read last."""
+        task, self._read_by, self._death = self._read_by(), _nobody, None
+        if task is not None:
+            task.remove_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        # Not by exception(): asyncio would no longer log one that nobody retrieves. As text: the
+        # error's traceback may hold the consumer, which this object outlives if it is dropped.
         error = None if task.cancelled() else getattr(task, "_exception", None)
-        if task.cancelled() and away_s >= CANCELLED_S:
+        if task.cancelled():
             how = "was cancelled"
         elif error is not None:
             how = f"has failed with {error!r}"
         else:
+            return
+        self._death = f"the task {task.get_name()!r}, which read from this consumer, {how}"
+        self._is_cancelled = task.cancelled()
+
+    @property
+    def trouble(self) -> str | None:
+        """Return that the task which read last has died, until another one reads."""
+        since = self.away_since
+        if self._death is None or since is None:
             return None
-        return (
-            f"the task {task.get_name()!r}, which read from this consumer, {how}. Nothing has "
-            f"requested records for {away_s:.0f} s"
-        )
+        away_s = self._time() - since
+        if self._is_cancelled and away_s < CANCELLED_S:
+            return None
+        return f"{self._death}. Nothing has requested records for {away_s:.0f} s"
 
     def is_asked(self) -> bool:
         """Whether the program waits here."""
@@ -110,14 +128,14 @@ class Turnstile:
 
     def is_reader(self) -> bool:
         """Whether the current task has read last: what is in hand is this task's."""
-        return self._task is not None and asyncio.current_task() is self._task
+        return asyncio.current_task() is self._read_by()
 
     def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
         """Whether the task that got something last may come back for more.
 
         It may not if it has ended, left its loop, or is among those that are leaving.
         """
-        task = self._task
+        task = self._read_by()
         if self._busy or task is None or task.done() or task in leaving:
             return False
         return self._holder is None or self._holder() is not None
@@ -132,6 +150,10 @@ class Turnstile:
         holder = self._holder() if self._holder is not None else None
         if holder is not None:
             holder.interrupt()
+
+
+def _nobody() -> None:
+    """Stand for a reference to a task that has read, where there is none."""
 
 
 def _left() -> None:

@@ -6,18 +6,20 @@ program that is idle may not collect for hours.
 
 import asyncio
 import gc
+import math
 import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kinds import KINDS, make
 from world import World, simulate
 
-from aiokclient import Client, Consumer, Producer, State
+from aiokclient import Client, Consumer, Producer, State, TopicPartition
 from aiokclient.testing import EmbeddedCluster
 
 CLOSED_S = 5.0
@@ -187,6 +189,89 @@ def test_a_notebook_cell_that_is_run_again_reads(protocol: Any, recwarn: Any) ->
 
     simulate(scenario)
     assert len(names(recwarn)) == 2
+
+
+async def _iterate(app: Any, way: str) -> None:
+    async for _ in getattr(app.consumer, way)():
+        pass  # The iterator is in no variable.
+
+
+UNKNOWN = TopicPartition("unknown", 0)
+FAILING: dict[str, Callable[[Any], Any]] = {
+    "for": lambda app: _iterate(app, "__aiter__"),
+    "until_end": lambda app: _iterate(app, "until_end"),
+    "batches": lambda app: _iterate(app, "batches"),
+    "tracked": lambda app: _iterate(app, "tracked"),
+    "arrow_batches": lambda app: _iterate(app, "arrow_batches"),
+    "poll": lambda app: app.consumer.poll(math.inf),
+    "get": lambda app: app.consumer.get(math.inf),
+    "commit": lambda app: app.consumer.commit({UNKNOWN: 1}, timeout=1.0),
+    "committed": lambda app: app.consumer.committed([UNKNOWN], timeout=0.0),
+    "position": lambda app: app.consumer.position(UNKNOWN),
+    "end_offsets": lambda app: app.consumer.end_offsets([UNKNOWN], timeout=1.0),
+    "partitions_for": lambda app: app.consumer.partitions_for("unknown", timeout=1.0),
+    "subscribe": lambda app: app.consumer.subscribe(1),
+    "seek": lambda app: app.consumer.seek(UNKNOWN, 1),
+    "pause": lambda app: app.consumer.pause([UNKNOWN]),
+}
+CASES = [(way, fails) for way in FAILING for fails in ("cancelled", "refused")]
+CASES.remove(("until_end", "cancelled"))  # It ends by itself.
+
+
+@pytest.mark.parametrize(("way", "fails"), CASES)
+def test_an_error_that_is_kept_does_not_keep_the_consumer_alive(
+    way: str, fails: str, recwarn: Any
+) -> None:
+    """A notebook keeps the last error, with the variables of all functions that it went through."""
+
+    def refuse(data: bytes) -> bytes:
+        raise ValueError("no value of this application")
+
+    async def scenario(world: World) -> None:
+        app = SimpleNamespace()
+        options = {} if fails == "cancelled" else {"value_deserializer": refuse}
+        for _ in range(2):  # The second consumer gets what the first one had.
+            app.consumer = await world.consumer("t", group_id="g", **options)
+            assert app.consumer.assignment()
+        if fails == "refused":
+            world.cluster.produce("t", [b"v"])
+
+        kept: list[BaseException] = []
+
+        async def cell() -> None:
+            try:
+                async with asyncio.timeout(5):
+                    await FAILING[way](app)
+            except BaseException as error:
+                kept.append(error)
+
+        await cell()
+        assert kept
+        app.consumer = None
+        gc.collect()  # An error's traceback may be a cycle.
+        await closed(world)
+        kept.clear()
+
+    simulate(scenario)
+    assert len(names(recwarn)) == 2
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_of_a_task_that_has_failed_leaves_its_group(protocol: Any, recwarn: Any) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"v"])
+
+        async def work() -> None:
+            consumer = await world.consumer("t", group_id="g", group_protocol=protocol)
+            async for _ in consumer:
+                raise ZeroDivisionError
+
+        await asyncio.gather(asyncio.create_task(work()), return_exceptions=True)
+        gc.collect()  # The error's traceback is a cycle.
+        await closed(world)
+
+    simulate(scenario)
+    assert len(names(recwarn)) == 1
 
 
 def test_an_iteration_keeps_its_consumer_alive(recwarn: Any) -> None:
