@@ -16,6 +16,7 @@ MODULES = (
     "_buffers_cy",
     "_plain_tuple_cy",
     "_types_cy",
+    "_untrack_cy",
     "consumer._cursor_cy",
     "producer._delivery_cy",
     "producer._gather_cy",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
+from aiokclient import threads
 from aiokclient.admin.arguments import as_name, require_integer
 from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.cluster import AclOperation, operations
@@ -33,6 +36,7 @@ from aiokclient.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from aiokclient.untracked import untrack
 
 __all__ = [
     "CreatedTopic",
@@ -46,6 +50,10 @@ __all__ = [
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
 T = TypeVar("T")
+PART = 2_000
+"""Number of topics that are listed without letting other threads run."""
+
+_name = attrgetter("name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +230,30 @@ class Topics(AdminBase):
         """All topics that this user may describe, by name; Kafka's own only with `internal`."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = await self._request(request, AnyBroker(), timeout)
-        return {
-            topic.name: TopicListing(topic.name, _id(topic.topic_id), topic.is_internal)
-            for topic in sorted(response.topics, key=lambda topic: topic.name)
+        if len(response.topics) < PART:
+            return _listed(response.topics, internal)
+        return await threads.run(_listed, response.topics, internal)
+
+
+def _listed(topics: list[Any], internal: bool) -> dict[str, TopicListing]:
+    """Return listings by name, in their order, of structs that are gone then.
+
+    Other threads run meanwhile: a cluster may have a million topics.
+    """
+    parts = []
+    while topics:
+        last = [
+            TopicListing(topic.name, _id(topic.topic_id), topic.is_internal)
+            for topic in topics[-PART:]
             if internal or not topic.is_internal
-        }
+        ]
+        del topics[-PART:]
+        for listing in last:
+            untrack(listing)
+        parts.append(sorted(last, key=_name))
+    found = {listing.name: listing for listing in heapq.merge(*parts, key=_name)}
+    untrack(found)
+    return found
 
 
 def _several(topics: Iterable[T], *kinds: type) -> list[T]:

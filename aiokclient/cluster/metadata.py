@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aiokclient.errors import ProtocolError
+from aiokclient.untracked import untrack, untrack_whole
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import (
@@ -160,7 +161,8 @@ def merged(
         name = entry.name if entry.name is not None else old.names.get(entry.topic_id)
         if name is not None:
             known = None if elsewhere or name in anew else old.topics.get(name)
-            topics[name] = _topic(name, entry, known)
+            topics[name] = info = _topic(name, entry, known)
+            untrack_whole(info)
     return _changed(
         old,
         cluster_id=answer.cluster_id if answer.cluster_id is not None else old.cluster_id,
@@ -224,10 +226,30 @@ def _changed(
         controller_id=old.controller_id if controller_id is None else controller_id,
         brokers=brokers,
         topics=topics,
-        names={info.topic_id: name for name, info in topics.items() if info.topic_id != NO_ID},
+        names=_names(topics, old),
         version=old.version,
     )
-    return old if new == old else replace(new, version=old.version + 1)
+    untrack(new.topics)
+    untrack(new.names)
+    return old if _same(new, old) else replace(new, version=old.version + 1)
+
+
+def _names(topics: Mapping[str, TopicInfo], old: ClusterMetadata) -> Mapping[UUID, str]:
+    if topics is old.topics:
+        return old.names
+    return {info.topic_id: name for name, info in topics.items() if info.topic_id != NO_ID}
+
+
+def _same(new: ClusterMetadata, old: ClusterMetadata) -> bool:
+    """Return whether two snapshots say the same. Other threads run while topics are compared."""
+    if replace(new, topics=old.topics, names=old.names) != old:
+        return False
+    if new.topics is old.topics:
+        return True
+    known = old.topics.get
+    return len(new.topics) == len(old.topics) and all(
+        info == known(name) for name, info in new.topics.items()
+    )
 
 
 def _topic(name: str, entry: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:

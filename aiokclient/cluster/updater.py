@@ -37,6 +37,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.untracked import free_slowly
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -311,6 +312,8 @@ class MetadataUpdater:
             self._pacing.asked(None, now, settled=new is not self.snapshot or None in useful)
         self._note(self.snapshot, new, topics, wanted, useful)
         self._install(new)
+        if answer.topics and len(answer.topics) >= LARGE:
+            threads.run(partial(free_slowly, answer.topics))
         self._succeeded(full)
         for waiter in waiters:
             self._answered(waiter, None if everything else topics)

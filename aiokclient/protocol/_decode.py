@@ -10,6 +10,7 @@ from typing import Any
 from aiokclient.protocol._source import INTEGER_SIZES, LENGTHS, Source, is_struct
 from aiokclient.protocol.fields import Field, Scalar
 from aiokclient.protocol.primitives import MAX_STRING, integer_readers
+from aiokclient.untracked import MANY, untrack, untrack_whole
 
 Decoder = Callable[[Any, int], tuple[Any, int]]
 Sieve = Callable[[Any, int, Callable[[Any], bool]], tuple[Any, int]]
@@ -49,6 +50,10 @@ def smallest_size(element: Any, version: int, flexible: bool) -> int:
 class DecoderSource(Source):
     sifted: Field | None = None
     """An array of structs of which only those are kept that a function `keep` says to."""
+
+    def __init__(self, cls: Any, version: int) -> None:
+        super().__init__(cls, version)
+        self.names |= {"MANY": MANY, "untrack": untrack, "untrack_whole": untrack_whole}
 
     def compile(self) -> Decoder:
         self.view = self.cls._reads_views
@@ -206,6 +211,7 @@ class DecoderSource(Source):
         self.check(count, smallest_size(element, self.version, self.flexible), path)
         items = self.fresh("items")
         self.line(f"{items} = []")
+        many = self.many(items, count) if is_struct(element) else ""
         with self.block(f"for _ in range({count}):"):
             if is_struct(element):
                 item = self.struct(element, path)
@@ -214,6 +220,8 @@ class DecoderSource(Source):
                 self.scalar(element, item, False, self.flexible, path)
                 self.flush()
             self.line(f"{items}.append({item})")
+            if is_struct(element):
+                self.hide(item, many)
         self.line(f"{place} = {items}")
 
     def compile_sieve(self, sifted: Field) -> Sieve:
@@ -234,11 +242,26 @@ class DecoderSource(Source):
             self.check(count, smallest_size(field.element, self.version, self.flexible), path)
             items = self.fresh("items")
             self.line(f"{items} = []")
+            many = self.many(items, count)
             with self.block(f"for _ in range({count}):"):
                 item = self.struct(field.element, path)
                 with self.block(f"if keep({item}):"):
                     self.line(f"{items}.append({item})")
+                    self.hide(item, many)
             self.line(f"{place} = {items}")
+
+    def many(self, items: str, count: str) -> str:
+        """Note whether an array is so large that the collector is not to look through it."""
+        many = self.fresh("many")
+        self.line(f"{many} = {count} >= MANY")
+        with self.block(f"if {many}:"):
+            self.line(f"untrack({items})")
+        return many
+
+    def hide(self, item: str, many: str) -> None:
+        """Hide a struct from the garbage collector if there are many."""
+        with self.block(f"if {many}:"):
+            self.line(f"untrack_whole({item})")
 
     def check(self, count: str, size: int, path: str) -> None:
         """Refuse a count that cannot be before anything is made."""

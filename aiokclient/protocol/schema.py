@@ -49,6 +49,7 @@ from aiokclient.protocol.fields import (
     uint32,
     uuid,
 )
+from aiokclient.untracked import structs_are
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer, Records
@@ -201,6 +202,9 @@ def _compile_constructor(cls: type[Struct]) -> None:
     function = scope["__init__"]
     function.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = function  # type: ignore[method-assign]
+
+
+structs_are(Struct)
 
 
 class Message(Struct):

@@ -141,10 +141,10 @@ async def test_news_wait_when_a_merge_has_begun_anew_too_often(
     run = updater.threads.run
 
     def run_and_hint(function: Any) -> Any:
-        assert client.updater.apply_hint("t0000003", 0, 1, next(epochs))
+        if function.func is real:
+            assert client.updater.apply_hint("t0000003", 0, 1, next(epochs))
         return run(function)
 
-    assert real is updater.merged
     monkeypatch.setattr(updater.threads, "run", run_and_hint)
     found = await client.updater.refresh(timeout=60)
     assert found.leader_epoch("t0000003", 0) == 1 + updater.TRIES + 1

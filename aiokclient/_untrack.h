@@ -1,0 +1,29 @@
+/* Hides data from the garbage collector; see untracked.py. */
+
+#ifndef AIOKCLIENT_UNTRACK_H
+#define AIOKCLIENT_UNTRACK_H
+
+#include <Python.h>
+
+static PyTypeObject *aiok_struct_type; /* The base of all structs in messages. */
+static PyTypeObject *aiok_uuid_type;
+
+static inline int
+aiok_is_data(PyObject *item)
+{
+    return PyList_CheckExact(item) || PyTuple_Check(item) || Py_TYPE(item) == aiok_uuid_type
+           || (aiok_struct_type != NULL && PyObject_TypeCheck(item, aiok_struct_type));
+}
+
+/* The parameter is there for tp_traverse. */
+static int
+aiok_untrack(PyObject *item, void *unused)
+{
+    if (PyObject_IS_GC(item) && PyObject_GC_IsTracked(item) && aiok_is_data(item)) {
+        PyObject_GC_UnTrack(item);
+        Py_TYPE(item)->tp_traverse(item, aiok_untrack, unused);
+    }
+    return 0;
+}
+
+#endif

@@ -1,0 +1,48 @@
+"""Data that the garbage collector does not look through.
+
+A collector that meets millions of objects stops the whole process for seconds, whichever thread
+made them. What is decoded from a large response, or kept of it, refers to nothing that could refer
+back to it, so that counting references is enough to free it. The functions here do nothing where
+the native modules are not in use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokclient import _native
+
+__all__ = ["MANY", "free_slowly", "structs_are", "untrack", "untrack_whole"]
+
+MANY = 1_000
+"""An array of so many structs is kept from the collector."""
+
+PART = 256
+
+
+def structs_are(kind: type) -> None:
+    """Have instances of a class, the base of all structs in messages, count as data."""
+
+
+def untrack(item: object) -> None:
+    """Hide one object from the garbage collector."""
+
+
+def untrack_whole(item: object) -> None:
+    """Hide an object with all lists, tuples, ids and messages in it from the garbage collector.
+
+    What is hidden already hides what is in it.
+    """
+
+
+def free_slowly(items: list[Any]) -> None:
+    """Empty a list, letting other threads run meanwhile."""
+    while items:
+        del items[-PART:]
+
+
+if not TYPE_CHECKING and _native.WANTED:
+    try:
+        from aiokclient._untrack_cy import structs_are, untrack, untrack_whole
+    except ImportError:
+        pass
