@@ -94,6 +94,8 @@ class RebalanceWatch:
         self._next = -math.inf
         self._owned: dict[str, Sequence[TopicPartition]] = {}
         self._waits = ""
+        self._not_found: KafkaError | None = None
+        """Why the coordinator was not found when it was last looked for."""
 
     @property
     def trouble(self) -> str | None:
@@ -102,7 +104,13 @@ class RebalanceWatch:
         lasted = -math.inf if since is None else self._cluster.clock.monotonic() - since
         if lasted < SHOWN_S:
             return None
-        return f"rebalancing for {lasted:.0f} s{self._waits and f', waits for {self._waits}'}"
+        text = f"rebalancing for {lasted:.0f} s"
+        if self._not_found is not None and self._coordinator() is None:
+            return f"{text}, as the coordinator of the group is not known: {self._not_found}"
+        return f"{text}, waits for {self._waits}" if self._waits else text
+
+    def _coordinator(self) -> int | None:
+        return self._cluster.coordinators.cached("group", self._group_id)
 
     def _since(self) -> float | None:
         since = self._membership.rebalancing_since
@@ -114,13 +122,23 @@ class RebalanceWatch:
         """Look until it is cancelled."""
         while True:
             if self._is_due():
-                try:
-                    self._found(await self._describe())
-                except KafkaError:
-                    self._waits = ""  # Not permitted, or out of reach: that shows elsewhere.
+                await self._look()
                 self._next = self._cluster.clock.monotonic() + self._pause_s()
                 self._asked += 1
             await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        try:
+            if self._coordinator() is None:
+                await self._cluster.coordinators.locate("group", self._group_id)
+        except KafkaError as error:
+            self._waits, self._not_found = "", error
+            return
+        self._not_found = None
+        try:
+            self._found(await self._describe())
+        except KafkaError:
+            self._waits = ""  # Not permitted, or out of reach: that shows elsewhere.
 
     def _is_due(self) -> bool:
         now, rng = self._cluster.clock.monotonic(), self._cluster.clock.rng

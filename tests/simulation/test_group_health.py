@@ -12,6 +12,7 @@ from aiokclient import GroupMember, State, TopicPartition
 from aiokclient.errors import (
     BootstrapError,
     CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     GroupAuthorizationError,
     IllegalStateError,
     InvalidSessionTimeoutError,
@@ -227,6 +228,22 @@ def test_health_shows_for_how_long_a_member_has_been_joining(protocol: str) -> N
             consumer = await member(world, **PROTOCOLS[protocol])
             assert world.now - began == pytest.approx(3.0, abs=0.5)  # It goes on meanwhile.
             await until(lambda: shown(consumer, "rebalancing for 12 s"), 60)
+        await well(consumer)
+        await consumer.close()
+
+    simulate(scenario)
+
+
+@every_protocol
+def test_health_says_why_a_member_that_finds_no_coordinator_waits(protocol: str) -> None:
+    """One broker, and offsets.topic.replication.factor is 3: the usual mistake of a first setup."""
+
+    async def scenario(world: World) -> None:
+        with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
+            consumer = await member(world, **PROTOCOLS[protocol])
+            why = "COORDINATOR_NOT_AVAILABLE"
+            await until(lambda: shown(consumer, "rebalancing for 5 s, as", why), 10)
+            await until(lambda: shown(consumer, "rebalancing for 40 s, as", why), 100)
         await well(consumer)
         await consumer.close()
 
