@@ -33,6 +33,7 @@ class Runner:
         self._thread_id = 0
         self._stop: asyncio.Event | None = None
         self._stopping = threading.Lock()
+        self._given_up = False
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
@@ -76,9 +77,23 @@ class Runner:
         try:
             ready.result()
         except BaseException:
-            self._thread.join()
+            if not ready.done() or ready.exception() is None:
+                self._give_up(teardown)  # Ctrl-C, while the thread goes on.
+            self._thread.join(_PATIENCE_S)
             self._thread = None
             raise
+
+    def _give_up(self, teardown: Callable[[], None]) -> None:
+        """Have the thread end as soon as its setup has."""
+        self._given_up = True
+        loop, stop = self._loop, self._stop
+        if loop is None or stop is None:
+            return  # It looks at `_given_up` after its setup.
+        try:
+            loop.call_soon_threadsafe(teardown)
+            loop.call_soon_threadsafe(stop.set)
+        except RuntimeError:
+            pass  # It has ended.
 
     def stop_thread(self, teardown: Callable[[], None]) -> None:
         """End the thread, after `teardown` in its loop. Without a thread: nothing.
@@ -115,7 +130,10 @@ class Runner:
             ready.set_exception(error)
             return
         ready.set_result(None)
-        await self._stop.wait()
+        if self._given_up:
+            teardown()
+        else:
+            await self._stop.wait()
         await self._end()
 
     def _begin(self) -> None:

@@ -13,6 +13,7 @@ from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages import (
     alter_configs,
     create_topics,
+    describe_configs,
     fetch,
     metadata,
     offset_commit,
@@ -24,6 +25,7 @@ from aiokclient.record.batch import Compression
 from aiokclient.record.header import seal_crc
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.connection import BrokerProtocol
+from aiokclient.testing.handlers import describe_configs as describe
 
 MIB = 1 << 20
 KEPT = 32 * MIB
@@ -437,3 +439,18 @@ def test_too_many_partitions_in_one_request_are_refused_for_all(cluster, wire):
     response = wire.to(1).request(messages.CreateTopicsRequest(topics=topics))
     assert [(each.name, each.error_code) for each in response.topics] == [("a", 44), ("b", 44)]
     assert "a" not in cluster.topics
+
+
+def test_a_resource_that_one_request_repeats_often_is_described_a_few_times(wire):
+    resources = [
+        describe_configs.DescribeConfigsResource(resource_type=2, resource_name=name)
+        for name in ["orders"] * 2_000 + ["missing"]
+    ]
+    request = messages.DescribeConfigsRequest(resources=resources, include_synonyms=True)
+    results = wire.to(1).request(request).results
+    assert len(results) == 2_001
+    assert [bool(result.configs) for result in results].count(True) == describe.REPEATS
+    assert results[0].configs
+    assert results[-2].error_code == 42
+    assert "more than 10 times" in results[-2].error_message
+    assert results[-1].error_code == 3

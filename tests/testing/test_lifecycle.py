@@ -1,6 +1,7 @@
 """Where an embedded cluster runs, how it begins and ends."""
 
 import asyncio
+import concurrent.futures
 import gc
 import socket
 import threading
@@ -299,3 +300,25 @@ async def test_faults_that_no_request_could_meet():
             with pytest.raises(ValueError, match="is not a number of seconds"):
                 cluster.throttle(fetch, seconds)
         assert not cluster._state.faults.matching(fetch, 1, None)
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_start_that_is_interrupted_leaves_no_thread(monkeypatch, ready):
+    before = set(threading.enumerate())
+    made = []
+
+    class Interrupted(concurrent.futures.Future):
+        def result(self, timeout=None):
+            if ready:
+                self.exception()
+            made.extend(set(threading.enumerate()) - before)
+            raise KeyboardInterrupt
+
+    cluster = EmbeddedCluster(2, {"orders": 100})
+    with monkeypatch.context() as patch:
+        patch.setattr(concurrent.futures, "Future", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.start()
+    assert len(made) == 1
+    assert not made[0].is_alive()
+    cluster.close()

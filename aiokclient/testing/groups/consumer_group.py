@@ -11,7 +11,6 @@ All of it is persistent, in Kafka and here: a coordinator that takes over starts
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +23,7 @@ from aiokclient.testing.groups.consumer_heartbeat import Heartbeats
 from aiokclient.testing.groups.consumer_member import NOTHING, Member, MemberState, reconciled
 from aiokclient.testing.groups.group import Group, GroupType, GroupView, MemberView
 from aiokclient.testing.groups.migration import classic_only
+from aiokclient.testing.groups.regex import matches
 from aiokclient.testing.groups.server_assignors import (
     SERVER_ASSIGNORS,
     Places,
@@ -363,8 +363,3 @@ def _asks_for(member: Member, topic: str) -> bool:
     if topic in member.topics:
         return True
     return bool(member.regex) and matches(member.regex, topic)
-
-
-def matches(regex: str, topic: str) -> bool:
-    """Whether an RE2 pattern matches a whole name."""
-    return re.fullmatch(regex.replace(r"\z", r"\Z"), topic) is not None

@@ -23,6 +23,7 @@ from aiokclient.protocol.messages import (
 from aiokclient.protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
 from aiokclient.testing.codes import Code, Refused
 from aiokclient.testing.groups.consumer_member import AWAY, LEAVING, Member
+from aiokclient.testing.groups.regex import check_pattern
 from aiokclient.testing.groups.server_assignors import Place, Places
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class Heartbeats:
 def _check_regex(text: str) -> None:
     message = f"SubscribedTopicRegex `{text}` is not a valid regular expression"
     try:
-        re.compile(text)
+        check_pattern(text)
     except re.error as error:
         raise Refused(Code.INVALID_REGULAR_EXPRESSION, f"{message}: {error}.") from None
     if _NOT_RE2.search(_CLASS.sub("[]", text)):

@@ -4,10 +4,13 @@ All options, or those named; each with where its value comes from, and its synon
 for. Brokers by their id, or by the empty name for what was set for all of them while they ran.
 Documentation is never given; what no broker knows, and was given to them while they ran, is
 sensitive: its value is not told. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION, a broker
-or a type of resource that is not there INVALID_REQUEST. A group need not exist.
+or a type of resource that is not there INVALID_REQUEST, and so is one that a request repeats very
+often. A group need not exist.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from aiokclient.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from aiokclient.protocol.messages.describe_configs import (
@@ -17,15 +20,32 @@ from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from aiokclient.testing.call import Answer, Call
+from aiokclient.testing.codes import Code
 from aiokclient.testing.configs import Configs
 from aiokclient.testing.resources import find_configs
 from aiokclient.testing.state import Refused
 
+REPEATS = 10
+"""How often one request may ask for a resource: each answer is many times as large."""
+
 
 async def handle(call: Call) -> Answer:
     request: DescribeConfigsRequest = call.request
-    return DescribeConfigsResponse(
-        results=[_describe(call, each) async for each in call.each(request.resources)]
+    asked: Counter[tuple[int, str]] = Counter()
+    results = []
+    async for each in call.each(request.resources):
+        key = (each.resource_type, each.resource_name)
+        asked[key] += 1
+        results.append(_describe(call, each) if asked[key] <= REPEATS else _refused(each))
+    return DescribeConfigsResponse(results=results)
+
+
+def _refused(asked: DescribeConfigsResource) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        error_code=Code.INVALID_REQUEST,
+        error_message=f"One request asks for this resource more than {REPEATS} times.",
     )
 
 

@@ -1,0 +1,208 @@
+"""Matching a topic's name by a pattern in linear time, as RE2 does.
+
+Python's own matching may take hours for a pattern such as `(a+)+b`, in one call that nothing can
+end. So the pattern is parsed by Python and becomes a small program, whose steps go through the name
+once, all alternatives side by side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from re import _constants as kinds  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+__all__ = ["LONGEST", "check_pattern", "matches"]
+
+LONGEST = 2_000
+"""Number of steps of a program; RE2 has a limit as well."""
+
+Test = Callable[[str], bool]
+Place = Callable[[str, int], bool]
+
+_CATEGORIES = {
+    kinds.CATEGORY_DIGIT: r"[0-9]",
+    kinds.CATEGORY_NOT_DIGIT: r"[^0-9]",
+    kinds.CATEGORY_SPACE: r"[\t\n\f\r ]",
+    kinds.CATEGORY_NOT_SPACE: r"[^\t\n\f\r ]",
+    kinds.CATEGORY_WORD: r"[0-9A-Za-z_]",
+    kinds.CATEGORY_NOT_WORD: r"[^0-9A-Za-z_]",
+}
+
+
+def check_pattern(regex: str) -> None:
+    """Raise re.error for a pattern that cannot be used."""
+    _program(regex)
+
+
+@lru_cache(maxsize=10_000)
+def matches(regex: str, name: str) -> bool:
+    """Return whether a pattern matches a whole name."""
+    program = _program(regex)
+    steps = program.reached([0], name, 0)
+    for position, character in enumerate(name, start=1):
+        taken = [step + 1 for step in steps if program.takes(step, character)]
+        steps = program.reached(taken, name, position)
+        if not steps:
+            return False
+    return len(program.steps) in steps
+
+
+class _Program:
+    """Steps are characters to take (Test), places to be at, and jumps to other steps."""
+
+    def __init__(self, folds: bool) -> None:
+        self.steps: list[tuple[str, Any]] = []
+        self._folds = folds
+        """Whether the case of letters does not matter here."""
+
+    def takes(self, step: int, character: str) -> bool:
+        if step == len(self.steps) or self.steps[step][0] != "take":
+            return False
+        return bool(self.steps[step][1](character))
+
+    def reached(self, begun: Iterable[int], name: str, position: int) -> dict[int, None]:
+        """Return the steps that are reached from some without taking a character."""
+        found: dict[int, None] = {}
+        open_steps = list(begun)
+        while open_steps:
+            step = open_steps.pop()
+            if step in found:
+                continue
+            found[step] = None
+            if step == len(self.steps):
+                continue
+            kind, what = self.steps[step]
+            if kind == "jump":
+                open_steps += what
+            elif kind == "at" and what(name, position):
+                open_steps.append(step + 1)
+        return found
+
+    def add(self, kind: str, what: Any) -> int:
+        if len(self.steps) == LONGEST:
+            raise re.error("the pattern is too large")
+        self.steps.append((kind, what))
+        return len(self.steps) - 1
+
+    def jump(self) -> tuple[int, list[int]]:
+        """Add a jump whose targets are to be filled in."""
+        targets: list[int] = []
+        return self.add("jump", targets), targets
+
+    def sequence(self, nodes: Any) -> None:
+        for kind, what in nodes:
+            self.node(kind, what)
+
+    def node(self, kind: Any, what: Any) -> None:
+        if kind is kinds.SUBPATTERN:
+            _, added, removed, part = what
+            before = self._folds
+            self._folds = bool((before or added & re.IGNORECASE) and not removed & re.IGNORECASE)
+            self.sequence(part)
+            self._folds = before
+        elif kind is kinds.BRANCH:
+            self.branches(what[1])
+        elif kind in (kinds.MAX_REPEAT, kinds.MIN_REPEAT):
+            self.repeat(*what)
+        elif kind is kinds.AT and what in _PLACES:
+            self.add("at", _PLACES[what])
+        else:
+            self.add("take", _test(kind, what, self._folds))
+
+    def branches(self, parts: Any) -> None:
+        _, starts = self.jump()
+        ends = []
+        for part in parts:
+            starts.append(len(self.steps))
+            self.sequence(part)
+            ends.append(self.jump()[1])
+        for end in ends:
+            end.append(len(self.steps))
+
+    def repeat(self, least: int, most: Any, part: Any) -> None:
+        for _ in range(least):
+            self.add("jump", [len(self.steps) + 1])  # So that repeating nothing has an end, too.
+            self.sequence(part)
+        if most is kinds.MAXREPEAT:
+            again, targets = self.jump()
+            targets.append(again + 1)
+            self.sequence(part)
+            self.add("jump", [again])
+            targets.append(len(self.steps))
+            return
+        skips = []
+        for _ in range(most - least):
+            here, targets = self.jump()
+            targets.append(here + 1)
+            skips.append(targets)
+            self.sequence(part)
+        for skip in skips:
+            skip.append(len(self.steps))
+
+
+@lru_cache(maxsize=256)
+def _program(regex: str) -> _Program:
+    try:
+        tree = parser.parse(regex.replace(r"\z", r"\Z"))
+        made = _Program(folds=bool(tree.state.flags & re.IGNORECASE))
+        made.sequence(tree)
+    except (RecursionError, OverflowError) as error:
+        raise re.error(f"the pattern is too large ({type(error).__name__})") from None
+    return made
+
+
+def _test(kind: Any, what: Any, folds: bool) -> Test:
+    """Return a function that tells whether a node takes a character."""
+    if kind is kinds.NOT_LITERAL:
+        return _none_of([_test(kinds.LITERAL, what, folds)])
+    if kind is kinds.IN:
+        negated = what[0][0] is kinds.NEGATE
+        tests = [_test(inner, value, folds) for inner, value in what[negated:]]
+        return _none_of(tests) if negated else lambda letter: any(test(letter) for test in tests)
+    test = _single(kind, what)
+    return (lambda letter: test(letter.lower()) or test(letter.upper())) if folds else test
+
+
+def _none_of(tests: list[Test]) -> Test:
+    return lambda letter: not any(test(letter) for test in tests)
+
+
+def _single(kind: Any, what: Any) -> Test:
+    if kind is kinds.LITERAL:
+        return chr(what).__eq__
+    if kind is kinds.ANY:
+        return lambda letter: letter != "\n"
+    if kind is kinds.RANGE:
+        low, high = what
+        return lambda letter: bool(low <= ord(letter) <= high)
+    if kind is kinds.CATEGORY and what in _CATEGORIES:
+        found = re.compile(_CATEGORIES[what]).match
+        return lambda letter: found(letter) is not None
+    raise re.error(f"{str(kind).lower()} is not supported")
+
+
+def _boundary(name: str, position: int) -> bool:
+    around = name[max(position - 1, 0) : position], name[position : position + 1]
+    before, after = (bool(re.match(r"[0-9A-Za-z_]", each)) for each in around)
+    return before != after
+
+
+def _begins(name: str, position: int) -> bool:
+    return position == 0
+
+
+def _ends(name: str, position: int) -> bool:
+    return position == len(name)
+
+
+_PLACES: dict[Any, Place] = {
+    kinds.AT_BEGINNING: _begins,
+    kinds.AT_BEGINNING_STRING: _begins,
+    kinds.AT_BOUNDARY: _boundary,
+    kinds.AT_NON_BOUNDARY: lambda name, position: not _boundary(name, position),
+    kinds.AT_END: _ends,
+    kinds.AT_END_STRING: _ends,
+}
