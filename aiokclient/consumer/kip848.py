@@ -114,6 +114,7 @@ class Kip848Membership:
         self._subscription = Subscription()
         self._moved = False
         self._farewell = self._ended = False
+        self._lost_by = ""
         self._parting = asyncio.Lock()
         self._wake = Signal()
         self._work = Signal()
@@ -161,6 +162,7 @@ class Kip848Membership:
     def left_behind(self, reason: str) -> None:
         if self.state in MEMBERS:
             self._farewell = True
+        self._lost_by = reason
         self._apply(Event.LATE)
 
     def asked(self) -> None:
@@ -295,6 +297,7 @@ class Kip848Membership:
         if event is Event.FENCED:
             text, extra = "The membership ended: %s", {"event": "group_left"}
             self._log.write(logging.INFO, ("over", error.code), text, error, extra=extra)
+            self._lost_by = str(error)
             self._apply(event)
         elif isinstance(error, AuthorizationError):
             # It may be granted yet; until then the program is told at every request.
@@ -302,6 +305,7 @@ class Kip848Membership:
         elif event is Event.FAILED or not action.again:
             # Refused is what it wants; its place it has, until it leaves or another takes it.
             self._farewell = event is not Event.FAILED and self._epoch > JOIN
+            self._lost_by = str(error)
             self._apply(Event.FAILED)
             raise error
 
@@ -381,6 +385,9 @@ class Kip848Membership:
         if self.state is State.RECONCILING:
             return await self._move()
         if holdings.owned and self.state not in MEMBERS[1:]:
+            text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
+            key = ("lost", self._lost_by)
+            self._log.write(logging.WARNING, key, text, self._lost_by, extra=extra)
             await self._parts.reconciler.lose(list(holdings.owned.values()))
             holdings.owned.clear()
         if self.state is State.FENCED:

@@ -17,6 +17,7 @@ from aiokclient.errors import (
     IllegalStateError,
     InvalidSessionTimeoutError,
     TopicAuthorizationError,
+    UnknownMemberIdError,
 )
 from aiokclient.protocol import ApiKey
 
@@ -317,3 +318,22 @@ def test_a_background_task_that_is_cancelled_from_outside_fails_the_consumer(nam
         await consumer.close()
 
     simulate(scenario)
+
+
+@every_protocol
+def test_a_warning_says_why_a_member_has_lost_its_partitions(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        api = ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.HEARTBEAT
+        async with member(world, **PROTOCOLS[protocol]) as consumer:
+            with world.cluster.fail(api, UnknownMemberIdError, times=1):
+                await until(lambda: not consumer.assignment(), 60)
+            await until(lambda: bool(consumer.assignment()), 60)
+
+    simulate(scenario)
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    (lost,) = [record for record in warnings if getattr(record, "event", "") == "group_lost"]
+    assert "client aiokclient, group g: This member lost its partitions" in lost.getMessage()
+    why = "UNKNOWN_MEMBER_ID" if protocol == "kip848" else "does not know this member"
+    assert why in lost.getMessage()
