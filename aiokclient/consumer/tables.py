@@ -160,6 +160,13 @@ class Tables:
             check_crcs=self._check_crcs,
             pool=self._pool,
         )
+        if light is not None and light * len(batches) <= self._max_bytes and rows <= MOST_ROWS:
+            try:
+                return self._convert_light(builder, batches, offset, min(light, self._limit))
+            except ContentLimitError:
+                raise
+            except CorruptRecordError:  # Which one it is comes out one by one.
+                return self.convert(tp, batches, offset, None, None)
         filling = _Filling(builder, offset, self._max_bytes, self._limit, light, self._check_crcs)
         for index, batch in enumerate(batches):
             try:
@@ -174,6 +181,21 @@ class Tables:
             if not whole:
                 return filling.converted(index)
         return filling.converted(len(batches))
+
+
+    def _convert_light(
+        self, builder: TableBuilder, batches: Sequence[RecordBatch], offset: int, limit: int
+    ) -> Converted:
+        """Convert batches that all fit, whatever is in them: the usual case, done quickly."""
+        count = 0
+        for batch in batches:
+            if not batch.is_control:
+                count = builder.add(batch, offset, limit)
+            elif self._check_crcs and not batch.check_crc():
+                raise CorruptRecordError("the checksum of a control batch is wrong")
+        last = batches[-1]
+        table = builder.table() if count else None
+        return Converted(table, len(batches), last.next_offset, last.leader_epoch)
 
 
 class _Filling:
