@@ -76,7 +76,7 @@ class InHand:
         states = {**self._held, **self._worked_on}
         for state in states:
             state.outstanding.clear()
-            state.processed = state.consumed
+            self._all_processed(state)
         self._held.clear()
         self._worked_on.clear()
         if states:

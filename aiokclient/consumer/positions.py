@@ -232,8 +232,8 @@ class PartitionState:
     def move_within(self, offset: int, epoch: int) -> None:
         """Move to an offset that is buffered: what was fetched and requested stays valid."""
         self.jumps += 1
-        self.position = self.processed = offset
-        self.position_epoch = epoch
+        self.position = self.processed = self.origin = offset
+        self.position_epoch = self.processed_epoch = epoch
         self.damaged_at = self.committed = -1
         self.outstanding.clear()
 

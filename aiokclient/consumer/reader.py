@@ -69,7 +69,7 @@ class Reader:
         self.in_hand = InHand(self._time)
         self.reports: dict[tuple[object, ...], Exception] = {}
         """Errors to be raised at the next requests."""
-        self._failed = False
+        self._failed = self._woken = False
         self.turnstile = Turnstile(self._time)
         self._yielded = 0.0
         self._fresh = False
@@ -132,7 +132,8 @@ class Reader:
         self.turnstile.interrupt()
 
     def wake(self) -> None:
-        """Has who waits look again."""
+        """Have who waits look again: the consumer may have failed."""
+        self._woken = True
         self.turnstile.interrupt()
         self._lookup.cancel()
         self._arrived.set()
@@ -265,7 +266,7 @@ class Reader:
         self._subscription.changed()
 
     def _raise_failures(self) -> None:
-        if (died := self._died(raised=True)) is not None:
+        if self._woken and (died := self._died(raised=True)) is not None:
             raise died
         if self.reports:
             raise self.reports.pop(next(iter(self.reports)))
@@ -334,7 +335,7 @@ class Reader:
                     return count, False
                 if by_partition and chunk.state is not first.state:
                     return count, False
-                count += chunk.left
+                count += len(chunk.records) - chunk.handed
                 size += chunk.share
             if count >= max_records or size >= max_bytes:
                 return count, False
@@ -355,13 +356,14 @@ class Reader:
             if by_partition and chunk.state is not first:
                 break
             taken, size = chunk.take(max_records - len(records), space, first=not records)
-            if not taken and chunk.left:
+            left = len(chunk.records) - chunk.handed
+            if left and not taken:
                 break
             records += taken
             self.meters.delivered(chunk.state.tp.topic, len(taken))
             space -= size
             self._move(chunk)
-            if chunk.left:
+            if left:
                 break
             self._pass(chunk)
         return records

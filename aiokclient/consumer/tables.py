@@ -182,7 +182,6 @@ class Tables:
                 return filling.converted(index)
         return filling.converted(len(batches))
 
-
     def _convert_light(
         self, builder: TableBuilder, batches: Sequence[RecordBatch], offset: int, limit: int
     ) -> Converted:

@@ -129,3 +129,30 @@ def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
             assert table.num_rows == 10
 
     simulate(scenario)
+
+
+def test_an_automatic_commit_names_the_epoch_of_what_was_marked_as_processed() -> None:
+    async def scenario(world: World) -> None:
+        older, _ = fill_two_epochs(world)
+        async with member(world, auto_commit_interval_ms=1000) as consumer:
+            await consumer.poll(timeout=10, max_records=3)
+            consumer.mark_processed()
+            assert await consumer.get(timeout=10)
+            await asyncio.sleep(3)
+            assert epochs_of_commits(world)[3] == older
+
+    simulate(scenario, brokers=2)
+
+
+def test_an_automatic_commit_names_no_epoch_of_records_before_a_seek() -> None:
+    async def scenario(world: World) -> None:
+        _, newer = fill_two_epochs(world)
+        async with member(world, auto_commit_interval_ms=1000) as consumer:
+            await consumer.poll(timeout=10, max_records=7)
+            consumer.mark_processed()
+            consumer.seek(T0, 3)
+            assert await consumer.get(timeout=10)
+            await asyncio.sleep(3)
+            assert epochs_of_commits(world)[3] != newer
+
+    simulate(scenario, brokers=2)
