@@ -29,6 +29,7 @@ CALLABLES = (
     "key_serializer",
     "on_delivery_error",
     "on_record_error",
+    "partitioner",
     "value_deserializer",
     "value_serializer",
 )
@@ -94,6 +95,10 @@ def for_background(config: C) -> C:
     for name in CALLABLES:
         if getattr(bare, name, None) is not None:
             object.__setattr__(bare, name, None)
+    strategies = getattr(bare, "partition_assignment_strategy", ())
+    if any(not isinstance(each, (str, type)) for each in strategies):
+        kept = tuple(each if isinstance(each, (str, type)) else Anchor(each) for each in strategies)
+        object.__setattr__(bare, "partition_assignment_strategy", kept)
     return bare
 
 

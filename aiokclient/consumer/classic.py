@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokclient import threads
+from aiokclient.cluster.ownership import Anchor
 from aiokclient.consumer import orders
 from aiokclient.consumer.assignors import (
     BUILT_IN,
@@ -32,7 +33,7 @@ from aiokclient.consumer.assignors import (
 )
 from aiokclient.consumer.assignors.validation import validate
 from aiokclient.consumer.topic_watch import TopicWatch, assignable
-from aiokclient.errors import AssignmentFailedError, FencedInstanceIdError, KafkaError
+from aiokclient.errors import AssignmentFailedError, ClosedError, FencedInstanceIdError, KafkaError
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.states import MemberState
@@ -40,6 +41,7 @@ from aiokclient.limited_log import LimitedLog
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokclient.consumer.assignors import Assignor
     from aiokclient.consumer.membership import MembershipParts
     from aiokclient.types import GroupMetadata
 
@@ -72,8 +74,16 @@ class ClassicMembership:
         self._subscription = parts.subscription
         self._session_s = config.session_timeout_ms / 1000
         self._rebalance_s = config.max_poll_interval_ms / 1000
-        self._assignors = {a.name: a for a in make_assignors(config.partition_assignment_strategy)}
-        self._protocol = rebalance_protocol(self._assignors.values())
+        given: list[Any] = [
+            each.get() if isinstance(each, Anchor) else each
+            for each in config.partition_assignment_strategy
+        ]
+        assignors = make_assignors(given)
+        self._assignors = {assignor.name: Anchor(assignor) for assignor in assignors}
+        for assignor in assignors:
+            if not any(assignor is each for each in given):
+                self._assignors[assignor.name].hold(assignor)  # The program has the others.
+        self._protocol = rebalance_protocol(assignors)
         settings = GroupSettings(
             config.group_id,
             config.group_instance_id,
@@ -194,10 +204,10 @@ class ClassicMembership:
         rewinds = self._parts.rewinds
         wanted = {} if rewinds is None else rewinds.wanted
         offered = []
-        for name, assignor in self._assignors.items():
+        for name in self._assignors:
             wish = MemberSubscription(
                 topics,
-                assignor.user_data(topics),
+                self._assignor(name).user_data(topics),
                 owned,
                 self._owned_in if owned else -1,
                 self._parts.config.client_rack,
@@ -228,7 +238,7 @@ class ClassicMembership:
         self._watch.leads(topics)
         wanted = orders.merged(member.metadata for member in members)
 
-        assignor = self._assignors[protocol]
+        assignor = self._assignor(protocol)
 
         def shared_out() -> Mapping[str, bytes]:
             given = assignor.assign(cluster, wishes)
@@ -292,8 +302,14 @@ class ClassicMembership:
 
     # -- steps
 
+    def _assignor(self, name: str) -> Assignor:
+        assignor = self._assignors[name].get()
+        if assignor is None:
+            raise ClosedError("this Consumer was dropped without close()")
+        return assignor
+
     def _tell(self, generation: Generation, assignment: MemberAssignment) -> None:
-        assignor = self._assignors[generation.protocol]
+        assignor = self._assignor(generation.protocol)
         assignor.on_assignment(assignment, generation.metadata)
 
     def _is_wanted(self, tp: TopicPartition) -> bool:

@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from aiokclient.errors import IllegalStateError
+from aiokclient.cluster.ownership import Anchor
+from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.handler import Generation, MemberInfo
 
@@ -53,7 +54,8 @@ class Desk:
         self.last_error: Exception | None = None
         self.on_lost: Callable[[], None] = lambda: None
         """Called when this member has, or may have, lost its part. Plain."""
-        self._protocols = {protocol.name: protocol for protocol in protocols}
+        # The member keeps them: they may hold it.
+        self._protocols = {protocol.name: Anchor(protocol) for protocol in protocols}
         self._current: GroupGeneration | None = None
         self._taken: GroupGeneration | None = None
         self._data: Generation | None = None
@@ -65,7 +67,7 @@ class Desk:
     # -- the engine's side ------------------------------------------------------------------
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
-        offered = [(name, protocol.metadata()) for name, protocol in self._protocols.items()]
+        offered = [(name, _kept(each).metadata()) for name, each in self._protocols.items()]
         for name, said in offered:
             if not isinstance(said, bytes):
                 raise TypeError(f"metadata() of protocol {name} gives {said!r}, which are no bytes")
@@ -77,7 +79,7 @@ class Desk:
         chosen = self._protocols.get(protocol)
         if chosen is None:
             raise IllegalStateError(f"the group has chosen {protocol!r}, which was not offered")
-        assigned = chosen.assign({member.member_id: member.metadata for member in members})
+        assigned = _kept(chosen).assign({member.member_id: member.metadata for member in members})
         return await assigned if inspect.isawaitable(assigned) else assigned
 
     async def began(self, generation: Generation) -> None:
@@ -151,3 +153,10 @@ class Desk:
     def _is_free(self) -> bool:
         """Whether nobody works in the present generation, and nobody is about to."""
         return self._current is None and self._taken is not None and self._taken.is_over_early
+
+
+def _kept(protocol: Anchor[GroupProtocol]) -> GroupProtocol:
+    kept = protocol.get()
+    if kept is None:
+        raise ClosedError("this GroupMember was dropped without close()")
+    return kept

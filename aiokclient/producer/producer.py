@@ -76,7 +76,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._options = config
         self._accept(config)
         self._turn = 0.0
-        self._on_error: Anchor[Any] | None = None
+        self._given: list[tuple[Anchor[Any], Any]] = []
+        """What the application gave, which may hold this object, for the background to call."""
 
     # Sending
 
@@ -227,12 +228,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     # Life
 
     async def _open(self) -> None:
-        given = cast(Callable[[Delivery], Any] | None, self._options.on_delivery_error)
-        callback: Callable[[Delivery], Any] | None = None
-        if given is not None:
-            self._on_error = Anchor(given)
-            callback = self._on_error.call()
+        self._given.clear()
+        callback = self._weakly(self._options.on_delivery_error)
         options = for_background(self._options)
+        object.__setattr__(options, "partitioner", self._weakly(self._options.partitioner))
         engine = Engine(options, self._cluster, self._supervisor, callback)
         engine.failures.on_failed = self._anchor.call("_forget")
         engine.failures.on_final_seen = self._anchor.call("_note_seen")
@@ -246,8 +245,16 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     def _hold(self) -> None:
         super()._hold()
-        if self._on_error is not None and self._options.on_delivery_error is not None:
-            self._on_error.hold(self._options.on_delivery_error)
+        for anchor, given in self._given:
+            anchor.hold(given)
+
+    def _weakly(self, given: Callable[..., Any] | None) -> Callable[..., Any] | None:
+        """Return a function that calls the given one as long as this object lives."""
+        if given is None:
+            return None
+        anchor = Anchor(given)
+        self._given.append((anchor, given))
+        return anchor.call()
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:

@@ -19,7 +19,8 @@ import pytest
 from kinds import KINDS, make
 from world import World, simulate
 
-from aiokclient import Client, Consumer, Producer, State, TopicPartition
+from aiokclient import Client, Consumer, GroupMember, Producer, State, TopicPartition
+from aiokclient.consumer.assignors import Range
 from aiokclient.testing import EmbeddedCluster
 
 CLOSED_S = 5.0
@@ -137,9 +138,30 @@ class Application:
 
     def failed(self, error: Any) -> Any: ...
 
+    def choose(self, key: Any, partitions: Any, available: Any) -> int:
+        return 0
+
+    # What follows makes it a protocol of group members.
+    name = "mine"
+
+    def metadata(self) -> bytes:
+        return b""
+
+    def assign(self, members: Any) -> Any:
+        return dict.fromkeys(members, b"x")
+
+
+class HoldingAssignor(Range):
+    """It holds the application that holds its consumer."""
+
+    name = "holding"
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+
 
 @pytest.mark.parametrize("collected", [True, False])
-@pytest.mark.parametrize("kind", ["producer", "group", "group848", "alone"])
+@pytest.mark.parametrize("kind", ["producer", "group", "group848", "alone", "assignor", "member"])
 def test_callbacks_that_hold_the_object_do_not_keep_it_alive(
     kind: str, collected: bool, recwarn: Any
 ) -> None:
@@ -148,9 +170,17 @@ def test_callbacks_that_hold_the_object_do_not_keep_it_alive(
         revoked = app.revoked
         converters: dict[str, Any] = {"key_deserializer": app.convert, "listener": app}
         more = {"group848": {"group_id": "g", "group_protocol": "consumer"}, "alone": {}}
-        if kind == "producer":
+        if kind == "assignor":
+            more[kind] = {"group_id": "g", "partition_assignment_strategy": HoldingAssignor(app)}
+        if kind == "member":
+            app.client = await GroupMember("g", **world.options(protocol_type="p", protocols=[app]))
+            await anext(app.client.generations())
+        elif kind == "producer":
             app.client = world.producer(
-                value_serializer=app.convert, on_delivery_error=app.failed, linger_ms=1
+                value_serializer=app.convert,
+                on_delivery_error=app.failed,
+                partitioner=app.choose,
+                linger_ms=1,
             )
             await app.client.start()
             await app.client.send("t", b"v")
@@ -163,9 +193,9 @@ def test_callbacks_that_hold_the_object_do_not_keep_it_alive(
             app.client = None  # The application lives on, and lets go of it.
             await closed(world)
             return
-        del app, converters
+        del app, converters, more
         gc.collect()
-        if "group" in kind:
+        if "group" in kind or kind == "assignor":
             async with asyncio.timeout(10):
                 await revoked.wait()
         await closed(world)
