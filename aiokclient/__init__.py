@@ -12,6 +12,7 @@ Names are imported when they are first used, so that importing the package costs
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +131,13 @@ def __getattr__(name: str) -> Any:
         from aiokclient.hints import import_hint
 
         hint = import_hint(name)
-        if hint is not None:  # `from aiokclient import ...` would hide an AttributeError's text.
+        if hint is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # `from aiokclient import ...` would hide an AttributeError's text. Everybody else, such as
+        # hasattr(), expects one.
+        if sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":
             raise ImportError(hint, name=__name__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(hint)
     if name == "native":
         globals()[name] = in_use = import_module(f"{__name__}._native").in_use()
         return in_use

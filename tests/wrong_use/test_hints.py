@@ -158,6 +158,12 @@ def test_importing_a_class_of_another_client_says_what_to_import(name: str, ours
         exec(f"from aiokclient import {name}")
 
 
+def test_hasattr_of_a_class_of_another_client_is_false() -> None:
+    assert not hasattr(aiokclient, "AIOKafkaProducer")
+    with pytest.raises(AttributeError, match="from aiokclient import Producer"):
+        _ = aiokclient.AIOKafkaProducer
+
+
 def test_importing_what_no_client_has_fails_as_usual() -> None:
     with pytest.raises(ImportError, match="cannot import name 'Frobnicator'"):
         exec("from aiokclient import Frobnicator")
