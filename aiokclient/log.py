@@ -38,6 +38,7 @@ EVENTS: Final = {
     "group_state": "The membership changed its state.",
     "leader_changed": "A partition has a new leader, and its position is validated.",
     "loop_blocked": "The event loop stood still.",
+    "loop_ended": "The event loop ended before its client was closed.",
     "log_truncated": "A log was truncated below the position.",
     "metadata_outdated": "Metadata could not be refreshed; what is known is used.",
     "partition_unreadable": "A partition cannot be read; it is tried again.",

@@ -35,6 +35,12 @@ CANCELLED = (
 )
 
 
+ENDED = (
+    "The event loop has ended, and this client was not closed before. Whether records without an "
+    "outcome were written is unknown. Close the client before, with `async with` or `close()`"
+)
+
+
 class Supervisor:
     """Between `start` and `stop` it runs what `spawn` gives it."""
 
@@ -135,12 +141,20 @@ class Supervisor:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         name = self._tasks.pop(task)
-        if task.cancelled():
-            if not self._stopping and self.failure is None:
-                # The end of the loop cancels all tasks: it is told once.
-                self.fail(IllegalStateError(CANCELLED.format(name=name)), name)
-        else:
+        if not task.cancelled():
             task.exception()  # KeyboardInterrupt or SystemExit, which the loop itself has raised.
+        elif self._stopping or self.failure is not None:
+            pass
+        elif all(other.cancelling() for other in asyncio.all_tasks(task.get_loop())):
+            # As `asyncio.run` does at its end.
+            self._log.warning(
+                "%s was not closed before its event loop ended",
+                self._name,
+                extra={"event": "loop_ended"},
+            )
+            self._tell(ClosedError(ENDED))
+        else:
+            self.fail(IllegalStateError(CANCELLED.format(name=name)), name)
 
     def fail(self, error: Exception, name: str) -> None:
         """Take note that a background task or a callback has died of `error`. Synchronous."""
@@ -151,6 +165,9 @@ class Supervisor:
             exc_info=error,
             extra={"event": "task_died", "task": name},
         )
+        self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
         if self.failure is None:
             self.failure = error
             for callback in list(self._on_failure):

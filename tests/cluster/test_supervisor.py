@@ -218,3 +218,17 @@ async def test_a_callback_that_raises_counts_as_a_task_that_died(
         assert isinstance(supervisor.failure, ZeroDivisionError), way
         await supervisor.stop()
     assert not unhandled
+
+
+def test_the_end_of_the_loop_is_no_task_that_died(caplog: pytest.LogCaptureFixture) -> None:
+    """`asyncio.run` cancels all tasks at its end."""
+    supervisor = Supervisor("client")
+
+    async def main() -> None:
+        await supervisor.start()
+        supervisor.spawn(asyncio.sleep, 1000, name="waits")
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert isinstance(supervisor.failure, ClosedError)
+    assert [record.__dict__["event"] for record in caplog.records] == ["loop_ended"]
