@@ -13,13 +13,11 @@ import inspect
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 __all__ = ["let_go", "lets_go"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
 
 OWN = __name__.partition(".")[0]
 
@@ -69,12 +67,12 @@ def clear(frame: FrameType, one: object) -> None:
         variables.clear()  # Up to Python 3.12 this is a copy, which the frame keeps.
 
 
-def lets_go(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def lets_go(method: F) -> F:
     """Decorate a method so that what it raises does not keep its object alive."""
     call: Any = method
     if inspect.iscoroutinefunction(method):
 
-        async def awaited(self: S, *args: P.args, **named: P.kwargs) -> Any:
+        async def awaited(self: Any, *args: Any, **named: Any) -> Any:
             try:
                 return await call(self, *args, **named)
             except BaseException as error:
@@ -82,17 +80,14 @@ def lets_go(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
                 del self
                 raise
 
-        call_safely: Any = awaited
-    else:
+        return cast(F, functools.wraps(method)(awaited))
 
-        def called(self: S, *args: P.args, **named: P.kwargs) -> Any:
-            try:
-                return call(self, *args, **named)
-            except BaseException as error:
-                let_go(error, self)
-                del self
-                raise
+    def called(self: Any, *args: Any, **named: Any) -> Any:
+        try:
+            return call(self, *args, **named)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
-        call_safely = called
-    wrapper: Callable[Concatenate[S, P], R] = functools.wraps(method)(call_safely)
-    return wrapper
+    return cast(F, functools.wraps(method)(called))

@@ -194,7 +194,6 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
 
     # -- what to read
 
-    @lets_go
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: Any = None) -> None:
         """Reads these topics whole instead of those before, or all that a pattern matches. Plain.
 
@@ -205,14 +204,12 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         self._subscription.subscribe(Subscription(as_topics(topics), self._kept(listener)))
 
-    @lets_go
     def unsubscribe(self) -> None:
         """Reads nothing any more, neither subscribed nor assigned. Plain."""
         self._check_known()
         self._subscription.assign(())
         self._subscription.subscribe(Subscription())
 
-    @lets_go
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Reads these partitions instead of those assigned before. Plain.
 
@@ -240,7 +237,6 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         return set(self._subscription.partitions)
 
-    @lets_go
     def pause(self, tps: Iterable[TopicPartition]) -> None:
         """Hands out nothing of these partitions until `resume`. Plain.
 
@@ -249,7 +245,6 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         self._subscription.pause(tps, True)
 
-    @lets_go
     def resume(self, tps: Iterable[TopicPartition]) -> None:
         """Goes on with these partitions. Plain."""
         self._check_known()
@@ -262,7 +257,6 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
 
     # -- where to read
 
-    @lets_go
     def seek(
         self,
         to: ConsumerRecord[Any, Any] | TopicPartition,
@@ -276,7 +270,6 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         self._subscription.seek(*as_place(to, offset))
 
-    @lets_go
     def seek_to_beginning(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Goes on at the first record of each partition, by default of all. Plain.
 
@@ -285,7 +278,6 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         self._check_known()
         self._subscription.look_up(self._subscription.chosen(tps), EARLIEST)
 
-    @lets_go
     def seek_to_end(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Goes on at the end of each partition, by default of all. Plain.
 
@@ -447,3 +439,17 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         except RuntimeError as error:
             raise ClosedError("the event loop of this consumer is closed") from error
         return STOPPED
+
+
+for _name in (
+    "assign",
+    "pause",
+    "resume",
+    "seek",
+    "seek_to_beginning",
+    "seek_to_end",
+    "subscribe",
+    "unsubscribe",
+):
+    # Not as decorators: type checkers would no longer see that there is nothing to await.
+    setattr(Consumer, _name, lets_go(getattr(Consumer, _name)))
