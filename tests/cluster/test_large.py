@@ -92,11 +92,11 @@ async def test_what_is_learned_meanwhile_is_kept(
     def hint(epoch: int) -> None:
         assert client.updater.apply_hint("t0", 17, 1, epoch)
 
-    def merged(old: ClusterMetadata, answer: Any, *, complete: bool) -> ClusterMetadata:
+    def merged(old: ClusterMetadata, answer: Any, **options: Any) -> ClusterMetadata:
         epoch = next(hints, None)
         if epoch is not None:  # in the thread
             loop.call_soon_threadsafe(hint, epoch)
-        return real(old, answer, complete=complete)
+        return real(old, answer, **options)
 
     monkeypatch.setattr(updater, "merged", merged)
     found = await client.updater.refresh(timeout=60)
