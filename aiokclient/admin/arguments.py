@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 def as_mapping(given: Mapping[K, V], keys: str) -> Mapping[K, V]:
-    """What was given; ArgumentTypeError if it is no mapping."""
+    """Return the argument; raise ArgumentTypeError if it is not a mapping."""
     checked: Any = given
     if not isinstance(checked, Mapping):
         raise ArgumentTypeError(f"{given!r} is not a mapping from {keys}: write {{...: ...}}")
@@ -42,7 +42,7 @@ def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
 
 
 def as_name(given: Any, what: str) -> str:
-    """What was given; ArgumentTypeError if it is no str."""
+    """Return the argument; raise ArgumentTypeError if it is not a str."""
     if not isinstance(given, str):
         raise ArgumentTypeError(f"{given!r} is not the name of a {what}: that is a str")
     return given

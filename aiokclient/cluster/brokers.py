@@ -29,7 +29,7 @@ HANGING_S = 1.0
 """A broker that has left a request unanswered for so long is asked only if there is no other."""
 
 TRIED = 10
-"""How many brokers are tried for a connection to any of them."""
+"""Number of brokers that are tried for a connection to any of them."""
 
 PATIENCE_S = 3.0
 """How long a first answer that any broker can give is waited for before another one is asked."""

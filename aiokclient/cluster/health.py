@@ -1,4 +1,4 @@
-"""What a client shows of itself: its health, and its `repr`."""
+"""The health of a client, and its `repr`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class TopicIds:
         """The id that the last answer gave to a topic instead of the known one."""
         self._doubted: dict[UUID, None] = {}
         self._older: dict[str, int] = {}
-        """How many answers in a row went back, by topics without ids."""
+        """Number of older answers in a row, by topics without ids."""
         self._anew: set[str] = set()
 
     def take_anew(self) -> frozenset[str]:

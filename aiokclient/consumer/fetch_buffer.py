@@ -60,7 +60,7 @@ class Damage(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a thread has read of a batch: records, their bytes, and what is left of the batch."""
+    """Records that a thread has read from a batch, their bytes, and the rest of the batch."""
 
     records: list[RawRecord]
     size: int

@@ -73,7 +73,7 @@ class BrokerFetcher:
         self._idle_until = -math.inf
         self._in_flight = False
         self._asked: Mapping[TopicPartition, Wanted] = {}
-        """What the request in flight asks for."""
+        """The contents of the request in flight."""
         self._hurrying = self._hurried_on = False
         self._second_in_flight = False
         self._hurried = Signal()

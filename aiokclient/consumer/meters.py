@@ -1,4 +1,4 @@
-"""What a consumer counts and measures: for each chunk and response, never for each record."""
+"""The metrics of a consumer, updated for each chunk and response, never for each record."""
 
 from __future__ import annotations
 

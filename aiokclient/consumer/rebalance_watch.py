@@ -40,7 +40,7 @@ SHOWN_S: Final = 3.0
 """A rebalance, a listener or a revocation that has lasted so long is shown."""
 LOOK_S: Final = 1.0
 ASKING: Final = Backoff(5.0, 30.0)
-"""How often the coordinator is asked while a rebalance lasts."""
+"""Seconds between two questions to the coordinator while a rebalance lasts."""
 SPREAD_S: Final = (1.0, 5.0)
 """When the members of a new generation ask, in seconds after it began: not all together."""
 NAMED: Final = 3

@@ -44,7 +44,7 @@ class Converted(NamedTuple):
     table: Any
     """None if there is nothing for the application in what was read."""
     used: int
-    """How many batches were read to their ends."""
+    """Number of batches that were read to their ends."""
     offset: int
     epoch: int
     rest: RecordStream | None = None
@@ -198,7 +198,7 @@ class Tables:
 
 
 class _Filling:
-    """How far one table is filled."""
+    """The fill level of one table."""
 
     def __init__(
         self,

@@ -285,7 +285,7 @@ class ArgumentTypeError(IllegalStateError, TypeError):
 
 
 class TopicTypeError(InvalidTopicError, TypeError):
-    """What is given as the name of a topic is no str."""
+    """The name of a topic is not a str."""
 
 
 class RecordTypeError(SerializationError, TypeError):

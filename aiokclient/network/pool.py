@@ -132,7 +132,7 @@ class ConnectionPool:
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
         self._not_connected = 0
-        """How many attempts in a row have failed to connect."""
+        """Number of attempts in a row that have failed to connect."""
         self._not_before = 0.0
         self._rung = 0
         self._retired = False

@@ -69,7 +69,7 @@ class ConnectionSettings:
     traffic: Traffic | None = None
     group_id: str | None = None
     request_s: float = 30.0
-    """How long the answer to each request that sets a connection up is waited for."""
+    """Seconds until a request that sets up a connection times out."""
 
 
 async def open_connection(

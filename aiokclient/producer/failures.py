@@ -37,7 +37,7 @@ Watcher = Callable[[KafkaError | None], None]
 
 
 class FailedBatch:
-    """What is known of a failed batch, also when the batch is gone."""
+    """The facts about a failed batch, kept after the batch is gone."""
 
     __slots__ = ("error", "final", "topic", "unretrieved")
 

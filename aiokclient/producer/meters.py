@@ -1,4 +1,4 @@
-"""What a producer counts and measures: for each batch, never for each record."""
+"""The metrics of a producer, updated for each batch, never for each record."""
 
 from __future__ import annotations
 

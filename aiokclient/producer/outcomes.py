@@ -129,7 +129,7 @@ class Outcomes:
             self._failed(batch, error, hint if leader.leader_id >= 0 else None)
 
     def _event(self, batch: ProducerBatch, code: int) -> Event | None:
-        """What an error code says about the sequences; None if nothing."""
+        """Return what an error code says about the sequences, or None."""
         event = CODES.get(code)
         if event is None:
             return None

@@ -28,11 +28,11 @@ UNDESIGNATED_BATCH = 32 * 1024
 
 
 FORMER = 4
-"""How many earlier topics of the same name a partition remembers its sequences in."""
+"""Number of earlier topics of the same name whose sequences a partition keeps."""
 
 
 class Incarnation(NamedTuple):
-    """What a partition left behind in another topic of the same name."""
+    """The sequences of a partition in an earlier topic of the same name."""
 
     sequences: PartitionSequences
     sent: dict[ProducerBatch, Numbers]
