@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from typing import Protocol
 
 BACKLOG = 512
+RETRY_S = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 class Listening(Protocol):
@@ -73,26 +77,82 @@ class _Sockets:
         self.port: int = place.getsockname()[1]
         self._place: socket.socket | None = place
         self._protocol_factory = protocol_factory
-        self._server: asyncio.Server | None = None
-        self._closed = False
+        self._acceptor: Acceptor | None = None
 
     async def serve(self) -> None:
         place, self._place = self._place, None
-        if place is None:
-            return
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._protocol_factory, sock=place, backlog=BACKLOG)
-        self._server = server
-        if self._closed:
-            server.close()
+        if place is not None:
+            self._acceptor = Acceptor(place, self._protocol_factory)
 
     def close(self) -> None:
-        self._closed = True
         if self._place is not None:
             self._place.close()
             self._place = None
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
+
+
+class Acceptor:
+    """Serve the connections of a listening socket until `close()`.
+
+    In many releases of Python, `asyncio.Server.close()` leaves a connection open that was
+    accepted in the same iteration of the event loop: building its transport fails with an
+    AssertionError that only debug mode reports. Here every accepted connection is either served
+    or closed.
+    """
+
+    def __init__(
+        self, listening: socket.socket, protocol_factory: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        self._listening = listening
+        self._protocol_factory = protocol_factory
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        listening.setblocking(False)
+        self._watch()
+
+    def close(self) -> None:
+        """Stop listening at once. Connections that are being opened are closed; others stay."""
+        if not self._listens():
+            return
+        if self._retry is not None:
+            self._retry.cancel()
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._listening)
+        self._listening.close()
+
+    def _listens(self) -> bool:
+        return self._listening.fileno() >= 0
+
+    def _watch(self) -> None:
+        self._retry = None
+        self._loop.add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(BACKLOG):
+            try:
+                connection, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # No descriptor or memory is free. The socket stays readable: look again later.
+                _log.warning("An embedded broker cannot accept a connection: %s.", error)
+                self._loop.remove_reader(self._listening)
+                self._retry = self._loop.call_later(RETRY_S, self._watch)
+                return
+            task = self._loop.create_task(self._open(connection))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, connection: socket.socket) -> None:
+        if not self._listens():
+            connection.close()
+            return
+        connection.setblocking(False)
+        transport, _ = await self._loop.connect_accepted_socket(self._protocol_factory, connection)
+        if not self._listens():
+            transport.abort()
 
 
 def _bind(host: str, port: int) -> socket.socket:

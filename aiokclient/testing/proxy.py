@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from aiokclient.network.transport import Address, TcpConnector
+from aiokclient.testing.listener import BACKLOG, Acceptor
 
 __all__ = ["FaultProxy", "ProxyConnector", "ProxyFaults"]
 
@@ -70,18 +71,18 @@ class FaultProxy:
         self.rng = random.Random(0) if rng is None else rng
         self.connections: dict[_Pair, None] = {}
         self.accepted = 0
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        listening = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+        self.port = listening.getsockname()[1]
+        self._acceptor = Acceptor(listening, self._accept)
 
     async def close(self) -> None:
         """Stop listening and reset what is open."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
         self.cut()
 
     def cut(self) -> int:

@@ -147,6 +147,7 @@ class Runner:
         # Transports that were aborted close in the next turns of the loop.
         await _some_turns()
         self._loop = None
+        self._thread_id = 0  # The system may give the next thread the same identifier.
 
     # -- controls --------------------------------------------------------------------------
 

@@ -149,13 +149,14 @@ async def test_close_raises_in_the_clusters_own_thread(wire_to):
 
 
 def test_two_threads_may_close_it():
-    cluster = EmbeddedCluster()
-    cluster.start()
-    closing = [threading.Thread(target=cluster.close) for _ in range(4)]
-    for each in closing:
-        each.start()
-    for each in closing:
-        each.join()
+    for _ in range(50):  # The system gives new threads the identifiers of ended ones.
+        cluster = EmbeddedCluster()
+        cluster.start()
+        closing = [threading.Thread(target=cluster.close) for _ in range(4)]
+        for each in closing:
+            each.start()
+        for each in closing:
+            each.join()
     with pytest.raises(errors.IllegalStateError, match="not running"):
         assert cluster.requests
 
