@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.testing.listener import BACKLOG, Acceptor
@@ -199,9 +199,8 @@ class _Side(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        if (sock := transport.get_extra_info("socket")) is not None:
+        self._transport = cast("asyncio.Transport", transport)
+        if (sock := self._transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self is self._pair.client:
             self._pair.opened()
