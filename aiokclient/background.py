@@ -14,7 +14,7 @@ import contextvars
 import math
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import anyio
 
@@ -52,10 +52,10 @@ class Callbacks:
         self._loop = loop
         self._failed = failed
 
-    def run(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    def run(self, function: Callable[..., object], *args: Any) -> None:
         """Call the function immediately. What it raises is reported, not raised."""
         try:
-            function(*args, **kwargs)
+            function(*args)
         except Exception as error:
             called = getattr(function, "func", function)  # of a partial
             self._failed(error, getattr(called, "__qualname__", repr(called)))
@@ -63,10 +63,7 @@ class Callbacks:
     def guard(self, function: Callable[P, object]) -> Callable[P, None]:
         """Return a function that calls this one and does not raise."""
 
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-            self.run(function, *args, **kwargs)
-
-        return guarded
+        return cast("Callable[P, None]", partial(self.run, function))
 
     def bound(self, function: Callable[..., object], *args: Any) -> Callable[..., None]:
         """Return a guarded function whose first arguments are `args`."""

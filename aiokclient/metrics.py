@@ -12,7 +12,7 @@ metric by topic has at most `SERIES` topics: all others are counted under `OTHER
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -43,6 +43,9 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 BYTES = tuple(float(1 << shift) for shift in range(8, 25, 2))
 """The same for sizes in bytes, from 256 to 16 Mi."""
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+
+UNSORTED = 512
+"""Number of observations that a histogram collects before it sorts them into buckets."""
 
 SERIES = 1000
 """Number of topics that a metric by topic tells apart."""
@@ -111,9 +114,13 @@ class Gauge:
 
 
 class Histogram:
-    """Observations sorted into fixed buckets; the last bucket takes what exceeds all bounds."""
+    """Observations sorted into fixed buckets; the last bucket takes what exceeds all bounds.
 
-    __slots__ = ("_bounds", "_counts", "_maximum", "_total")
+    Observing appends to a list, which is sorted into the buckets when it is long or when somebody
+    looks: requests observe, and must stay cheap.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_maximum", "_total", "_unsorted")
 
     kind = "histogram"
 
@@ -122,16 +129,38 @@ class Histogram:
         self._counts = [0] * (len(self._bounds) + 1)
         self._total: int | float = 0
         self._maximum: int | float = 0
+        self._unsorted: list[int | float] = []
 
     def observe(self, value: int | float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
-        if value > self._maximum:
-            self._maximum = value
+        unsorted = self._unsorted
+        unsorted.append(value)
+        if len(unsorted) >= UNSORTED:
+            self._sort()
+
+    def observe_all(self, values: Iterable[int | float]) -> None:
+        self._unsorted.extend(values)
+        self._sort()
+
+    def _sort(self) -> None:
+        """Put the latest observations into their buckets."""
+        values = self._unsorted
+        if not values:
+            return
+        values.sort()
+        self._total += sum(values)
+        self._maximum = max(self._maximum, values[-1])
+        begin = 0
+        for index, bound in enumerate(self._bounds):
+            end = bisect_right(values, bound, begin)
+            self._counts[index] += end - begin
+            begin = end
+        self._counts[-1] += len(values) - begin
+        values.clear()
 
     @property
     def count(self) -> int:
         """Number of observations."""
+        self._sort()
         return sum(self._counts)
 
     def quantile(self, q: float) -> float:
@@ -195,6 +224,7 @@ class Metrics:
         self._by_topic: dict[str, TopicCounters] = {}
         self._sharers: dict[Labels, dict[object, None]] = {}
         self._collectors: dict[object, tuple[str, str, Callable[[], Collected]]] = {}
+        self._updates: dict[object, Callable[[], None]] = {}
 
     def counter(self, name: str, *, unit: str = "", **labels: object) -> Counter:
         """Return a number that only grows."""
@@ -229,6 +259,7 @@ class Metrics:
 
     def keep_topics(self, exists: Callable[[str], bool]) -> None:
         """Forget the counters of all topics that do not exist (any more)."""
+        self._update()
         for counters in self._by_topic.values():
             counters.keep(exists)
 
@@ -247,6 +278,24 @@ class Metrics:
             self._collectors.pop(key, None)
 
         return end
+
+    def before_reading(self, update: Callable[[], None]) -> Callable[[], None]:
+        """Call `update()` before values are read; return a function that ends it.
+
+        For owners that take note of something often and count it later, all at once.
+        """
+        key = object()
+        self._updates[key] = update
+
+        def end() -> None:
+            if self._updates.pop(key, None) is not None:
+                update()
+
+        return end
+
+    def _update(self) -> None:
+        for update in list(self._updates.values()):
+            update()
 
     def remove(self, **labels: object) -> None:
         """Forget every instrument that carries all of these labels, as of a broker that left."""
@@ -276,6 +325,7 @@ class Metrics:
 
     def values(self, prefix: str = "") -> list[MetricValue]:
         """Return all series now whose names begin with `prefix`, sorted by name and labels."""
+        self._update()
         found: dict[tuple[str, Labels], MetricValue] = {}
         for (name, labels), instrument in list(self._instruments.items()):
             if name.startswith(prefix) and _finite(value := instrument.value):

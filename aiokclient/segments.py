@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
 
-__all__ = ["write_segments"]
+__all__ = ["JOINED", "write_segments"]
 
 JOINED = 16 * 1024
 PIECE = 4 * 1024
@@ -33,8 +33,10 @@ def _never_pauses(version: tuple[int, int, int]) -> bool:
 NEVER_PAUSES = _never_pauses(sys.version_info[:3])
 
 
-def write_segments(transport: asyncio.WriteTransport, segments: Sequence[Buffer]) -> None:
-    """Write segments in their order; large ones are not copied.
+def write_segments(
+    transport: asyncio.WriteTransport, segments: Sequence[Buffer], size: int
+) -> None:
+    """Write segments of `size` bytes in total, in their order; large ones are not copied.
 
     The segments must not be changed until the transport has sent them. If more is buffered than
     the transport's limit allows, the protocol's `pause_writing` is called by the next call at the
@@ -42,7 +44,7 @@ def write_segments(transport: asyncio.WriteTransport, segments: Sequence[Buffer]
     """
     if len(segments) == 1:
         transport.write(segments[0])
-    elif sum(map(len, segments)) <= max(JOINED, len(segments) * PIECE):
+    elif size <= JOINED or size <= len(segments) * PIECE:
         transport.write(b"".join(segments))
     elif NEVER_PAUSES and transport.get_write_buffer_size():
         _write_with_limit(transport, segments)

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from aiokclient.metrics import OTHER, SERIES, Metrics, MetricValue
+from aiokclient.metrics import OTHER, SERIES, UNSORTED, Histogram, Metrics, MetricValue
 
 
 def test_a_name_with_the_same_labels_is_the_same_instrument() -> None:
@@ -149,3 +149,43 @@ def test_series_that_several_share_go_away_with_the_last_of_them() -> None:
     assert metrics.snapshot() == {"rebalances{group=g}": 1, "rebalances{group=other}": 1}
     second()
     assert metrics.snapshot() == {"rebalances{group=other}": 1}
+
+
+def test_a_histogram_counts_all_observations_however_many_there_are() -> None:
+    values = [number * 0.0005 for number in range(3 * UNSORTED + 7)]
+    histogram = Histogram((0.05, 0.1, 0.2))
+    for value in values:
+        histogram.observe(value)
+    histogram.observe_all([0.1, 7.0])
+    found = histogram.value
+    values += [0.1, 7.0]
+    assert found["count"] == len(values) == histogram.count
+    assert found["sum"] == pytest.approx(sum(values))
+    assert (found["max"], histogram.quantile(1.0)) == (7.0, 7.0)
+    buckets, below = found["buckets"], 0
+    for bound in (0.05, 0.1, 0.2):
+        assert buckets[f"{bound:g}"] == sum(value <= bound for value in values) - below
+        below += buckets[f"{bound:g}"]
+    assert buckets["+Inf"] == len(values) - below
+
+
+def test_owners_count_what_they_noted_before_values_are_read() -> None:
+    metrics = Metrics()
+    topics = metrics.by_topic("topic.records")
+    noted = ["gone", "kept", "kept"]
+
+    def count() -> None:
+        for topic in noted:
+            topics.of(topic).add()
+        noted.clear()
+
+    end = metrics.before_reading(count)
+    metrics.keep_topics(lambda topic: topic == "kept")
+    assert metrics.snapshot() == {"topic.records{topic=kept}": 2}
+    noted.append("kept")
+    assert metrics.snapshot() == {"topic.records{topic=kept}": 3}
+    noted.append("kept")
+    end()
+    end()
+    noted.append("kept")
+    assert metrics.snapshot() == {"topic.records{topic=kept}": 4}

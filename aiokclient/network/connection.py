@@ -39,7 +39,7 @@ from aiokclient.network.sent import Answered, Awaited, Called, Sent
 from aiokclient.network.traffic import Traffic
 from aiokclient.protocol.api import negotiate
 from aiokclient.protocol.framing import ClientPipeline, FrameReader
-from aiokclient.segments import write_segments
+from aiokclient.segments import JOINED, write_segments
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
@@ -205,13 +205,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_s: float,
         version: int | None = None,
         expect_response: bool = True,
+        now: float | None = None,
     ) -> None:
-        """As `send`, for those in a hurry: `done(response, error)` instead of a future.
+        """Send a request as `send` does; call `done(response, error)` instead of using a future.
 
         It is called once: with a response as soon as that is read, with an error soon afterwards.
-        It must not raise.
+        It must not raise. `now` is the time of the loop's clock, if the caller has just read it.
         """
-        now = self._now()
+        if now is None:
+            now = self._now()
         self._start(Called(done, message, version, now, timeout_s, expect_response), now)
 
     def _start(self, sent: Sent, now: float) -> None:
@@ -253,9 +255,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._one_way = True
             sent.written()
-        size = len(segments[0]) if len(segments) == 1 else sum(map(len, segments))
+        size = sum(map(len, segments))
         self._meter.written(self, sent, size)
-        write_segments(transport, segments)
+        if size <= JOINED:
+            transport.write(b"".join(segments))
+        else:
+            write_segments(transport, segments, size)
 
     def _write_held(self, now: float) -> None:
         while self._held and not (self._paused or self.closed or now < self.throttled_until):
@@ -299,7 +304,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.closed or self._transport.is_closing():
             self._end_setup()
         else:
-            write_segments(self._transport, segments)
+            write_segments(self._transport, segments, sum(map(len, segments)))
         return self._setup
 
     def ready(self, api_versions: Mapping[int, tuple[int, int]], frame_limit: int) -> None:

@@ -46,11 +46,21 @@ class Peer(Protocol):
 class Meter:
     """The instruments of one broker. What is counted for each request is counted here."""
 
-    __slots__ = ("_latencies", "_metrics", "_received", "_sent", "_throttle", "_traffic", "node_id")
+    __slots__ = (
+        "_enabled",
+        "_latencies",
+        "_metrics",
+        "_received",
+        "_sent",
+        "_throttle",
+        "_traffic",
+        "node_id",
+    )
 
     def __init__(self, traffic: Traffic, metrics: Metrics, node_id: int) -> None:
         self.node_id = node_id
         self._traffic = traffic
+        self._enabled = traffic.enabled
         self._metrics = metrics
         self._latencies: dict[type, Histogram] = {}
         broker = _named(node_id)
@@ -61,7 +71,7 @@ class Meter:
     def written(self, peer: Peer, sent: Sent, size: int) -> None:
         """Take note of a request that was given to the transport."""
         self._sent.value += size
-        if self._traffic.enabled(DEBUG):
+        if self._enabled(DEBUG):
             self._traffic.log_request(peer, sent.api, sent.version or 0, size)
 
     def answered(
@@ -76,7 +86,7 @@ class Meter:
         self._received.value += size
         if throttle_ms > 0:
             self._throttle.observe(throttle_ms / 1000)
-        if self._traffic.enabled(DEBUG):
+        if self._enabled(DEBUG):
             version = sent.version or 0
             self._traffic.log_response(peer, sent.api, version, size, seconds, response)
 

@@ -56,6 +56,8 @@ PLENTY = 4
 """A batch reserves at once what it is likely to need, if the buffer has room for so many of it."""
 STEP = 1023
 """What is likely is rounded up to the next multiple of one more."""
+SLACK = 2 * FIRST_RESERVE
+"""Bytes reserved for a batch and not used that are not worth giving back before the rest."""
 BATCH_OVERHEAD = 61
 """The header of a record batch."""
 
@@ -109,6 +111,7 @@ class Accumulator:
             metrics.gauge("producer.parking.bytes", unit="By").include(
                 lambda: memory.parking.total
             ),
+            self.meters.end,
         ]
 
     def stop(self) -> None:
@@ -357,7 +360,7 @@ class Accumulator:
         """Give back what was reserved and not used."""
         batch.queue.likely = (batch.builder.size | STEP) + 1
         unused = batch.reserved - batch.builder.size
-        if unused > 0:
+        if unused > SLACK:
             batch.reserved -= unused
             self.memory.give(batch.queue, unused, batch.parked)
 
@@ -397,6 +400,7 @@ class Accumulator:
         self.pending.pop(batch, None)
         if batch.done:
             return
+        self.meters.given_up(batch)
         for failed in batch.failed(error):
             self.meters.lost(failed)
             self._failures.failed(failed)

@@ -38,6 +38,7 @@ class ProducerBatch(BatchState):
         "compressing",
         "created",
         "due",
+        "first_sent",
         "numbers",
         "pins",
         "queue",
@@ -60,8 +61,9 @@ class ProducerBatch(BatchState):
     ) -> None:
         super().__init__(topic, queue.partition, hooks, builder)
         self.queue = queue
-        self.created = created
-        """When its first record was sent, on the loop's clock."""
+        self.created = self.first_sent = created
+        """When its first record was appended, and when its first request was written, on the
+        loop's clock."""
         self.due = False
         """It has lingered long enough."""
         self.ready = False

@@ -131,7 +131,12 @@ class Memory:
             self.parking.add(account.unsendable, size)
         else:
             account.buffered += size
-            self.buffer.add(account.unsendable, size)
+            buffer = self.buffer
+            if account.unsendable:
+                buffer.add(True, size)
+            else:  # As `add` does, without the call: every batch comes here.
+                buffer.total += size
+                buffer.free -= size
         total = self.buffer.total + self.parking.total
         if total > self.peak:
             self.peak = total

@@ -1,4 +1,4 @@
-"""The metrics of a producer, updated for each batch, never for each record."""
+"""The metrics of a producer. A batch is noted when it is written, and counted later."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ProducerMeters"]
 
+NOTED = 512
+"""Number of batches that are noted before they are counted."""
+
 
 class ProducerMeters:
     """The instruments of a producer; those that share a client share them."""
@@ -24,18 +27,36 @@ class ProducerMeters:
         self._failed = metrics.by_topic("producer.topic.failed", unit="{record}")
         self._queued = metrics.histogram("producer.queue.seconds", unit="s")
         self._batch_bytes = metrics.histogram("producer.batch.bytes", BYTES, unit="By")
-
-    def sent(self, batch: ProducerBatch, now: float) -> None:
-        """Take note of a batch that is being sent for the first time."""
-        self._queued.observe(now - batch.created)
-        self._batch_bytes.observe(batch.size)
+        self._noted: list[tuple[str, int, int, float]] = []
+        self.end = metrics.before_reading(self._count)
+        """Counts what is noted; nothing is counted after it."""
 
     def written(self, batch: ProducerBatch) -> None:
         """Take note of a batch that was acknowledged, or sent where nobody acknowledges."""
-        topic, count = batch.topic, batch.count
-        self._written.value += count
-        self._records.of(topic).value += count
-        self._bytes.of(topic).value += batch.size
+        noted = self._noted
+        noted.append((batch.topic, batch.count, batch.size, batch.first_sent - batch.created))
+        if len(noted) >= NOTED:
+            self._count()
+
+    def _count(self) -> None:
+        if not self._noted:
+            return
+        topics, counts, sizes, queued = zip(*self._noted, strict=True)
+        self._noted.clear()
+        self._queued.observe_all(queued)
+        self._batch_bytes.observe_all(sizes)
+        self._written.value += sum(counts)
+        if len(set(topics)) == 1:
+            topics, counts, sizes = topics[:1], (sum(counts),), (sum(sizes),)
+        for topic, count, size in zip(topics, counts, sizes, strict=True):
+            self._records.of(topic).value += count
+            self._bytes.of(topic).value += size
+
+    def given_up(self, batch: ProducerBatch) -> None:
+        """Take note of a batch that fails; only one that was sent counts."""
+        if batch.attempt:
+            self._queued.observe(batch.first_sent - batch.created)
+            self._batch_bytes.observe(batch.size)
 
     def lost(self, batch: DeliveryBatch) -> None:
         """Take note of a batch whose records that are still in it will not be delivered."""

@@ -224,13 +224,14 @@ class Sender:
             batch.pins += 1
             batch.by_name = by_name
             if batch.attempt == 1:
-                self._accumulator.meters.sent(batch, now)
+                batch.first_sent = now
         connection.call(
             exchange.request,
             self._turns.bound(self._answered, exchange),
             timeout_s=self._timeout_ms / 1000,
             version=exchange.version,
             expect_response=self._acks != 0,
+            now=now,
         )
         if self._watch is None:
             self._watch = self._turns.later(SILENCE_S, self._listen)

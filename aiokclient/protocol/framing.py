@@ -80,10 +80,11 @@ class FrameReader:
             return self._frame[self._frame_filled :]
         scratch = self._scratch
         if scratch is None:
-            scratch = self._scratch = _take_scratch()
-            if self._remainder:
-                scratch[: self._filled] = self._remainder
-                self._remainder = b""
+            scratch = self._scratch = _spare.pop() if _spare else memoryview(bytearray(_SCRATCH))
+            if not self._filled:
+                return scratch
+            scratch[: self._filled] = self._remainder
+            self._remainder = b""
         return scratch[self._filled :]
 
     def received(self, count: int) -> list[Buffer]:
@@ -93,14 +94,21 @@ class FrameReader:
         before any memory is taken for it; the connection is of no use then.
         """
         if self._frame is None:
-            assert self._scratch is not None
-            self._filled += count
-            return self._cut(self._scratch)
+            scratch = self._scratch
+            assert scratch is not None
+            filled = self._filled + count
+            if filled >= _PREFIX and filled - _PREFIX == frame_length(scratch, 0, self.max_frame):
+                # Exactly one frame, as for a client that waits for each response.
+                frame: Buffer = bytes(scratch[_PREFIX:filled])
+                self._end_reading(scratch, filled, filled)
+                return [frame]
+            self._filled = filled
+            return self._cut(scratch)
         self._frame_filled += count
         if self._frame_filled < len(self._frame):
             return []
-        frame, self._frame = self._frame, None
-        return [frame]
+        large, self._frame = self._frame, None
+        return [large]
 
     def _cut(self, scratch: memoryview) -> list[Buffer]:
         frames: list[Buffer] = []
@@ -115,18 +123,24 @@ class FrameReader:
                 break
             frames.append(bytes(scratch[begin : begin + length]))
             start = begin + length
-        rest = self._filled - start
+        self._end_reading(scratch, start, self._filled)
+        return frames
+
+    def _end_reading(self, scratch: memoryview, start: int, filled: int) -> None:
+        """Keep what is left from `start` on for the next reading."""
+        rest = filled - start
         if rest <= _REMAINDER:
-            self._remainder = bytes(scratch[start : self._filled])
+            if rest:
+                self._remainder = bytes(scratch[start:filled])
             self._scratch = None
-            _return_scratch(scratch)
+            if len(_spare) < _SPARE:
+                _spare.append(scratch)
         elif start:
-            scratch[:rest] = bytes(scratch[start : self._filled])
+            scratch[:rest] = bytes(scratch[start:filled])
         self._filled = rest
         self._lull += 1
         if self._lull == _LULL:
             self._pool.clear()
-        return frames
 
     def _begin_large(self, scratch: memoryview, begin: int, length: int) -> None:
         self._lull = -1
@@ -136,18 +150,6 @@ class FrameReader:
 
 
 _spare: list[memoryview] = []
-
-
-def _take_scratch() -> memoryview:
-    try:
-        return _spare.pop()
-    except IndexError:
-        return memoryview(bytearray(_SCRATCH))
-
-
-def _return_scratch(scratch: memoryview) -> None:
-    if len(_spare) < _SPARE:
-        _spare.append(scratch)
 
 
 def frame_length(buffer: Buffer, position: int, max_frame: int) -> int:

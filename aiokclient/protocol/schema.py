@@ -337,7 +337,8 @@ class Response(Message):
     @classmethod
     def header_version(cls, version: int) -> int:
         """The version of the response header that comes before this message."""
-        return 1 if cls.is_flexible(version) else 0
+        flexible_from = cls.flexible_from  # As `is_flexible`, without another call.
+        return 1 if flexible_from is not None and version >= flexible_from else 0
 
 
 R = TypeVar("R", bound=Response, covariant=True)
@@ -361,7 +362,8 @@ class Request(Message, Generic[R]):
     @classmethod
     def header_version(cls, version: int) -> int:
         """The version of the request header that comes before this message."""
-        return 2 if cls.is_flexible(version) else 1
+        flexible_from = cls.flexible_from
+        return 2 if flexible_from is not None and version >= flexible_from else 1
 
     def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
         """Read the response that begins at a position; also the position after it."""

@@ -338,7 +338,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self.broker.paused:
             self._withheld = lambda: self._write(segments, muted)
             return
-        write_segments(transport, segments)
+        write_segments(transport, segments, sum(map(len, segments)))
         self._after(muted, self._done)
 
     def _done(self) -> None:

@@ -122,6 +122,6 @@ async def test_all_segments_are_written_in_order_when_some_are_empty(
     monkeypatch.setattr(segments, "NEVER_PAUSES", never_pauses)
     connection, transport = connect()
     transport.unwritten = buffered
-    segments.write_segments(transport, parts)
+    segments.write_segments(transport, parts, sum(map(len, parts)))
     assert transport.sent == b"".join(parts)
     connection.close()
