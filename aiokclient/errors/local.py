@@ -185,46 +185,36 @@ class RecordError(SerializationError):
         return f"{self.topic_partition} offset {self.offset}"
 
 
-class CorruptBatchError(RecordError):
+class UnreadableBatchError(RecordError):
+    """A whole batch cannot be read; raised until sought past."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        topic_partition: TopicPartition,
+        offset: int,
+        last_offset: int,
+    ) -> None:
+        super().__init__(message, topic_partition=topic_partition, offset=offset)
+        self.last_offset = last_offset
+
+    def _place(self) -> str:
+        return f"{self.topic_partition} offsets {self.offset} to {self.last_offset}"
+
+
+class CorruptBatchError(UnreadableBatchError):
     """A batch fails its checksum or cannot be decompressed, twice; raised until sought past."""
 
     what = "A record batch is damaged; fetching it again gave the same."
     hint = "Seek past last_offset to go on without it; suspect the disk of the partition's leader."
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        topic_partition: TopicPartition,
-        offset: int,
-        last_offset: int,
-    ) -> None:
-        super().__init__(message, topic_partition=topic_partition, offset=offset)
-        self.last_offset = last_offset
 
-    def _place(self) -> str:
-        return f"{self.topic_partition} offsets {self.offset} to {self.last_offset}"
-
-
-class DecompressionLimitError(RecordError):
+class DecompressionLimitError(UnreadableBatchError):
     """A batch is over `max_decompressed_batch_bytes`; raised until sought past."""
 
     what = "A record batch holds more than max_decompressed_batch_bytes when decompressed."
     hint = "Raise max_decompressed_batch_bytes, or seek past last_offset to continue without it."
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        topic_partition: TopicPartition,
-        offset: int,
-        last_offset: int,
-    ) -> None:
-        super().__init__(message, topic_partition=topic_partition, offset=offset)
-        self.last_offset = last_offset
-
-    def _place(self) -> str:
-        return f"{self.topic_partition} offsets {self.offset} to {self.last_offset}"
 
 
 class NoOffsetError(InvalidOffsetError):
