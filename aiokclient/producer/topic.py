@@ -37,6 +37,7 @@ class Topic(TopicState[PartitionQueue]):
         "known_id",
         "missing_since",
         "moving",
+        "shrunk",
         "undesignated",
     )
 
@@ -57,6 +58,8 @@ class Topic(TopicState[PartitionQueue]):
         """Since when the brokers say that there is no such topic, on the loop's clock."""
         self.batch_limit = batch_limit
         """The size of a batch in bytes; smaller for a while after one was refused as too large."""
+        self.shrunk = False
+        """Whether batches are smaller than configured."""
         self._largest_limit = batch_limit
         self._written = 0
         """Batches about as large as the limit that were written since one was refused."""
@@ -70,7 +73,7 @@ class Topic(TopicState[PartitionQueue]):
         If the full size was tried in vain, it is tried again after twice as many batches.
         """
         limit = size // 2
-        self.batch_limit = min(self.batch_limit, limit)
+        self._limit(min(self.batch_limit, limit))
         self._written = 0
         if self._probing:
             self._probing = False
@@ -84,12 +87,11 @@ class Topic(TopicState[PartitionQueue]):
         self._written += 1
         if self._written >= self._required:
             self._probing = True
-            self.batch_limit = self._largest_limit
+            self._limit(self._largest_limit)
 
-    @property
-    def shrunk(self) -> bool:
-        """Whether batches are smaller than configured."""
-        return self.batch_limit < self._largest_limit
+    def _limit(self, size: int) -> None:
+        self.batch_limit = size
+        self.shrunk = size < self._largest_limit
 
     @property
     def topic_id(self) -> UUID:
