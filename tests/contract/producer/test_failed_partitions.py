@@ -7,7 +7,15 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Delivery, ProducerRecord
-from aiokclient.errors import KafkaError
+from aiokclient.errors import (
+    ApiTimeoutError,
+    DeliveryTimeoutError,
+    DisconnectedError,
+    KafkaError,
+)
+
+LOST = {"disconnected": DisconnectedError, "timed out": ApiTimeoutError}
+"""What the loss of a request is, by how it was lost."""
 
 
 class TestPartitions:
@@ -76,6 +84,35 @@ class TestPartitions:
                         assert f"four-{number % 4}" in str(error)
                     error = error.__cause__
             assert len({id(error) for error in results}) == 4
+            world.cluster.resume(1)
+            await producer.close(0)
+
+        simulate(scenario, topics={"four": 4})
+
+    @pytest.mark.parametrize("lost", ["disconnected", "timed out"])
+    def test_each_failure_of_a_lost_request_names_its_own_partition(self, lost: str) -> None:
+        async def scenario(world: World) -> None:
+            options = {"delivery_timeout_ms": 2_000, "request_timeout_ms": 3_000, "linger_ms": 10}
+            producer = await world.producer(**options, on_delivery_error=lambda delivery: None)
+            await producer.prepare("four")
+            await producer.gather([producer.send("four", b"v", partition=p) for p in range(4)])
+            world.cluster.pause(1)
+            deliveries = [producer.send("four", b"v", partition=p % 4) for p in range(8)]
+            engine = producer._required_engine()
+            engine._expiry.stop()  # The loss of the request is noticed before the deadline.
+            await asyncio.sleep(2.5)
+            (sender,) = engine.senders.values()
+            assert sender.in_flight == 1, "one request with all four partitions"
+            if lost == "disconnected":
+                world.cluster.disconnect()
+            results = await producer.gather(deliveries, return_exceptions=True)
+            causes = [result.__cause__ for result in results]
+            for errors, kind in ((results, DeliveryTimeoutError), (causes, LOST[lost])):
+                for number, error in enumerate(errors):
+                    assert isinstance(error, kind)
+                    assert error.topic_partition == ("four", number % 4)
+                    assert f"four-{number % 4}" in str(error)
+                assert len({id(error) for error in errors}) == 4
             world.cluster.resume(1)
             await producer.close(0)
 
