@@ -140,8 +140,11 @@ class OutOfOrderSequenceError(KafkaError, code=45, name="OUT_OF_ORDER_SEQUENCE_N
 
 
 class DuplicateSequenceError(KafkaError, code=46, name="DUPLICATE_SEQUENCE_NUMBER"):
-    what = "The broker already has these records; a retry reached it twice."
-    hint = "Nothing is lost and nothing is there twice; only the offset of the records is unknown."
+    what = "The broker says that it already has these records."
+    hint = (
+        "If the producer sent them more than once, they are in the log once, at an unknown offset. "
+        "If it sent them once, the broker took them for those of another producer."
+    )
 
 
 class InvalidTxnStateError(KafkaError, code=48, name="INVALID_TXN_STATE"):

@@ -110,7 +110,7 @@ class Outcomes:
             return
         event = self._event(batch, part.error_code)
         if event is Event.WRITTEN:
-            self._accumulator.succeed(batch, -1, -1)
+            self._duplicate(batch)
             return
         place = batch.queue.topic_partition
         error = error_for(
@@ -134,15 +134,26 @@ class Outcomes:
         if event is None:
             return None
         numbers, sequences = batch.numbers, batch.queue.sequences
+        if event is Event.WRITTEN:
+            sent_before = batch.uncertain or batch.whole is not None
+            if numbers is not None and sent_before:
+                return event
+            event = Event.FOREIGN  # What was never sent cannot be there.
         if numbers is None or self._scope is not Scope.PRODUCE:
             return None if event is Event.FOREIGN else event
         if event is Event.REFUSED and batch.queue.sent[0] is batch:
             by_name = batch.by_name
             explained = batch.whole is not None or sequences.explains(numbers, by_name=by_name)
             return event if explained else Event.FOREIGN
-        if event is Event.WRITTEN and not (batch.uncertain or sequences.trusted):
-            return Event.FOREIGN  # What was never sent cannot be there.
         return event
+
+    def _duplicate(self, batch: ProducerBatch) -> None:
+        """The leader has the batch already, alone or in the whole that it was split from."""
+        rest = [] if batch.whole is None else batch.whole[1:]
+        if rest:
+            # The answer to the next part tells whether the whole was written.
+            rest[0].whole = rest
+        self._accumulator.succeed(batch, -1, -1)
 
     def unanswered(self, sent: Sent, error: KafkaError) -> None:
         """No answer came: whether the batch is written is unknown."""
@@ -258,7 +269,7 @@ class Outcomes:
         if batch.uncertain and batch.whole is not None:
             # Its own parts would not tell whether it or the whole was written.
             for part in batch.whole:
-                self._accumulator.fail(part, error)
+                self._fail_part(part, error)
             return
         topic = batch.queue.topic
         limit = topic.shrink(batch.builder.size)
@@ -345,4 +356,8 @@ class Outcomes:
             if known:
                 self._accumulator.succeed(part, -1, -1)
             else:
-                self._accumulator.fail(part, error)
+                self._fail_part(part, error)
+
+    def _fail_part(self, part: ProducerBatch, error: KafkaError) -> None:
+        """Fail one of several batches of a partition with an error object of its own."""
+        self._accumulator.fail(part, error.with_partition(part.queue.topic_partition))

@@ -26,10 +26,17 @@ makes the sequence state *void*, and the partition takes a new producer id (see 
 - INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: another producer has a newer epoch of the same id;
 - UNKNOWN_PRODUCER_ID: the state of this producer is gone;
 - OUT_OF_ORDER_SEQUENCE_NUMBER that nothing explains (see `PartitionSequences.explains`);
-- DUPLICATE_SEQUENCE_NUMBER for a batch that was never sent before, from a leader that has not yet
-  acknowledged anything on this connection;
+- DUPLICATE_SEQUENCE_NUMBER for a batch that was never sent before;
 - an acknowledgement whose offset is lower than that of an earlier one, where requests name topics
   by their names.
+
+A batch that was never sent cannot be a duplicate, whatever the leader has acknowledged before: no
+other batch of this producer had the same numbers, so the leader has them from another producer.
+(Java and librdkafka take every duplicate for a success; librdkafka's source names that as an
+error.) For a batch that may have been written before it is an acknowledgement without an offset, as
+brokers before 1.0 give it. A batch that was sent as a whole and then split may have been written as
+a whole: then each part is a duplicate in turn, and the answer for one part says nothing about the
+next (see `Outcomes`).
 
 If the lowest batch was not refused, the partition goes on: its batches are sent again in order,
 with their numbers. If all that was numbered is lost, and the last of it was not acknowledged, the
@@ -68,6 +75,9 @@ MODULUS = 1 << 31
 class State(Enum):
     """What the partition may send."""
 
+    # Enum's own is a Python function, which would be called for each batch.
+    __hash__ = object.__hash__
+
     FLOWING = auto()
     """Batches leave, numbered one after the other."""
     CALMING = auto()
@@ -78,6 +88,9 @@ class State(Enum):
 
 class Event(Enum):
     """What can happen to numbered batches."""
+
+    # Enum's own is a Python function, which would be called for each batch.
+    __hash__ = object.__hash__
 
     WRITTEN = auto()
     """The leader has the batch, now or from an earlier attempt."""

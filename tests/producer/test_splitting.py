@@ -9,7 +9,11 @@ import pytest
 from world import World, simulate
 
 from aiokclient.background import Callbacks
-from aiokclient.errors import OutOfOrderSequenceError, RecordTooLargeError
+from aiokclient.errors import (
+    DuplicateSequenceError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+)
 from aiokclient.protocol import ApiKey
 
 
@@ -55,6 +59,44 @@ def test_a_split_batch_is_written_once_when_its_outcome_was_unknown(
     simulate(scenario)
 
 
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("lost_part", [True, False])
+def test_a_split_batch_is_written_once_when_its_parts_are_called_duplicates(
+    lost_part: bool, written: bool
+) -> None:
+    """A broker that remembers only the last batch says so of each part of a written one."""
+
+    def called_duplicates(request: Any, response: Any) -> Any:
+        (part,) = response.responses[0].partition_responses
+        if part.error_code == OutOfOrderSequenceError.code:
+            part.error_code = DuplicateSequenceError.code
+        return response
+
+    async def scenario(world: World) -> None:
+        async with world.producer(linger_ms=5, retry_backoff_ms=500) as producer:
+            await producer.send("t", b"first", partition=0)
+            when: Any = "after" if written else "before"
+            with world.cluster.drop(ApiKey.PRODUCE, when=when, times=1) as fault:
+                own = [b"%d" % number + b"x" * 200 for number in range(30)]
+                deliveries = [producer.send("t", value) for value in own]
+                await world.cluster.until(lambda: fault.hits)
+                shrink(world, 3_500)
+            world.cluster.alter(ApiKey.PRODUCE, called_duplicates)
+            if lost_part:
+                world.cluster.drop(
+                    ApiKey.PRODUCE, when="after", times=1, where=lambda request: small(request)
+                )
+            await producer.gather(deliveries)
+            await producer.send("t", b"end")
+        assert values(world) == [b"first", *own, b"end"]
+
+    def small(request: Any) -> bool:
+        (part,) = request.topic_data[0].partition_data
+        return len(part.records) < 3_500
+
+    simulate(scenario)
+
+
 def test_a_split_batch_fails_when_a_lost_batch_makes_its_outcome_unknowable() -> None:
     async def scenario(world: World) -> None:
         options = {"delivery_timeout_ms": 3_000, "request_timeout_ms": 1_000}
@@ -69,6 +111,7 @@ def test_a_split_batch_fails_when_a_lost_batch_makes_its_outcome_unknowable() ->
                 producer._topics["t"].queues[0].sequences.acknowledged = 0
             results = await producer.gather(deliveries, return_exceptions=True)
             assert {type(result) for result in results} == {OutOfOrderSequenceError}
+            assert len({id(result) for result in results}) == 2, "one error for each part"
             await producer.send("t", b"end")
         assert values(world) == [b"first", *large, b"end"]
 
