@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
 from aiokclient.cluster.parent import Parent
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.targets import TARGETS, Target
+from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config import ClientConfig, ClientOptions
 from aiokclient.option_errors import refuse_positional
 from aiokclient.protocol.schema import Request
@@ -38,6 +39,7 @@ class Client(Parent):
         refuse_positional("Client", wrong)
         super().__init__(ClientConfig.build(options))
 
+    @lets_go
     async def request(self, message: Request[R], to: Target, *, timeout: float | None = None) -> R:
         """Sends any request of the protocol and returns the decoded response.
 
@@ -64,9 +66,14 @@ class Client(Parent):
         The handle can be awaited any number of times. When the client is closed first, it raises
         ClosedError.
         """
-        self._check()
-        _require(message, to, timeout)
-        return self._cluster.send(message, to, timeout=timeout)
+        try:
+            self._check()
+            _require(message, to, timeout)
+            return self._cluster.send(message, to, timeout=timeout)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
 
 def _require(message: Any, to: Any, timeout: Any) -> None:

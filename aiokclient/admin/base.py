@@ -16,6 +16,7 @@ import anyio
 from aiokclient.admin.results import Results
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.targets import Target
+from aiokclient.cluster.tracebacks import bare
 from aiokclient.errors import (
     ApiTimeoutError,
     KafkaError,
@@ -64,6 +65,7 @@ class AdminBase(Lifecycle):
             except UsageError:
                 raise
             except KafkaError as error:
+                bare(error)
                 results.update({key: _told(error, results[key]) for key in left})
                 break
             results.update(
@@ -83,7 +85,7 @@ class AdminBase(Lifecycle):
             try:
                 answers.update(await ask(items, to))
             except KafkaError as error:
-                answers.update(dict.fromkeys(items, error))
+                answers.update(dict.fromkeys(items, bare(error)))
 
         async with anyio.create_task_group() as tasks:
             for to, items in groups.items():

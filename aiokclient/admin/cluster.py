@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from aiokclient.admin.base import AdminBase
 from aiokclient.cluster.targets import AnyBroker
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import UnsupportedVersionError
 from aiokclient.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -74,6 +75,7 @@ class ClusterDescription:
 class ClusterSubject(AdminBase):
     """The admin calls about the cluster."""
 
+    @lets_go
     async def describe_cluster(
         self,
         *,

@@ -11,6 +11,7 @@ from aiokclient.admin.arguments import as_mapping, as_resources
 from aiokclient.admin.base import AdminBase, Answers, Ask, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -167,6 +168,7 @@ AskBroker: TypeAlias = Callable[
 class Configs(AdminBase):
     """The admin calls about configurations."""
 
+    @lets_go
     async def describe_configs(
         self,
         resources: Iterable[ConfigResource] | Mapping[ConfigResource, Iterable[str] | None],
@@ -202,6 +204,7 @@ class Configs(AdminBase):
 
         return await self._each(named, self._by_broker(ask_broker), timeout)
 
+    @lets_go
     async def alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, Change]],

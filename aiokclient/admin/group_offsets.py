@@ -12,6 +12,7 @@ from aiokclient.admin.groups import GroupsSubject, group_ids
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokclient.protocol.messages.offset_commit import (
@@ -39,6 +40,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 class GroupOffsets(GroupsSubject):
     """The admin calls about committed offsets."""
 
+    @lets_go
     async def list_consumer_group_offsets(
         self,
         groups: Iterable[str],
@@ -94,6 +96,7 @@ class GroupOffsets(GroupsSubject):
         response = await self._request(request, AnyBroker(), remaining)
         return {topic.topic_id: topic.name for topic in response.topics if topic.name}
 
+    @lets_go
     async def alter_consumer_group_offsets(
         self,
         group: str,
@@ -141,6 +144,7 @@ class GroupOffsets(GroupsSubject):
 
         return await self._each(wanted, ask, timeout)
 
+    @lets_go
     async def delete_consumer_group_offsets(
         self, group: str, tps: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:

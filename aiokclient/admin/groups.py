@@ -17,6 +17,7 @@ from aiokclient.admin.group_descriptions import (
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.targets import Broker, Coordinator
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import (
     ApiTimeoutError,
     GroupIdNotFoundError,
@@ -45,6 +46,7 @@ ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this
 class GroupsSubject(AdminBase):
     """The admin calls about groups."""
 
+    @lets_go
     async def list_groups(
         self,
         *,
@@ -95,6 +97,7 @@ class GroupsSubject(AdminBase):
 
         return await self._spread({Broker(node): {node: None} for node in brokers}, ask)
 
+    @lets_go
     async def describe_groups(
         self,
         groups: Iterable[str],
@@ -153,6 +156,7 @@ class GroupsSubject(AdminBase):
             for group in response.groups
         }
 
+    @lets_go
     async def delete_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, None]:
@@ -179,6 +183,7 @@ class GroupsSubject(AdminBase):
 
         return await self._by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
 
+    @lets_go
     async def remove_members(
         self,
         group: str,

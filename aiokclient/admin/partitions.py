@@ -9,6 +9,7 @@ from aiokclient.admin.arguments import as_mapping, as_name, require_integer
 from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Controller
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -29,6 +30,7 @@ class NewPartitions:
 class Partitions(AdminBase):
     """The admin calls about partitions."""
 
+    @lets_go
     async def create_partitions(
         self,
         totals: Mapping[str, int | NewPartitions],

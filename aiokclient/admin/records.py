@@ -9,6 +9,7 @@ from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.cluster.targets import Leader
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from aiokclient.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -25,6 +26,7 @@ API = "DeleteRecords"
 class Records(AdminBase):
     """The admin calls about records."""
 
+    @lets_go
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, int]:

@@ -16,6 +16,7 @@ from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Controller
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.create_topics import (
@@ -120,6 +121,7 @@ class TopicListing:
 class Topics(AdminBase):
     """The admin calls about topics."""
 
+    @lets_go
     async def create_topics(
         self,
         topics: Iterable[NewTopic],
@@ -158,6 +160,7 @@ class Topics(AdminBase):
 
         return await self._each(wanted, ask, timeout)
 
+    @lets_go
     async def delete_topics(
         self, topics: Iterable[Topic], *, timeout: float | None = None
     ) -> Results[Topic, None]:
@@ -192,6 +195,7 @@ class Topics(AdminBase):
 
         return await self._each(wanted, ask, timeout)
 
+    @lets_go
     async def describe_topics(
         self,
         topics: Iterable[Topic],
@@ -224,6 +228,7 @@ class Topics(AdminBase):
 
         return await self._each(wanted, ask, timeout)
 
+    @lets_go
     async def list_topics(
         self, *, internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:

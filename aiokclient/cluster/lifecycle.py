@@ -30,6 +30,7 @@ from aiokclient.cluster.health import Health, described
 from aiokclient.cluster.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.supervisor import STOP_S, Supervisor
 from aiokclient.cluster.targets import AnyBroker
+from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     ClosedError,
@@ -221,6 +222,7 @@ class Lifecycle:
         """Return what else the repr shows: topics, or a group. Synchronous, in every state."""
         return {}
 
+    @lets_go
     async def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
         """The id under which the brokers know this client in telemetry (KIP-714).
 
@@ -234,10 +236,12 @@ class Lifecycle:
             self._client_instance_id = response.client_instance_id
         return self._client_instance_id
 
+    @lets_go
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
+    @lets_go
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -259,10 +263,15 @@ class Lifecycle:
 
     def _check(self) -> None:
         """Raises unless it may be used here and now: what killed it, or a UsageError."""
-        if not self._usable:
-            self._refuse()
-        if asyncio._get_running_loop() is not self._loop:
-            self._refuse_caller()
+        try:
+            if not self._usable:
+                self._refuse()
+            if asyncio._get_running_loop() is not self._loop:
+                self._refuse_caller()
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
     def _refuse(self) -> None:
         name = type(self).__name__
@@ -296,6 +305,7 @@ class Lifecycle:
 
     # -- start ------------------------------------------------------------------------------
 
+    @lets_go
     async def start(self) -> None:
         """Connects and gets ready; at most `default_api_timeout_ms`. Started already: nothing.
 
@@ -384,6 +394,7 @@ class Lifecycle:
 
     # -- close ------------------------------------------------------------------------------
 
+    @lets_go
     async def close(self, timeout: float | None = None) -> None:
         """Ends everything: idempotent, and shared by all who call it.
 

@@ -1,22 +1,24 @@
 """What an error keeps alive.
 
 A traceback holds the variables of all functions that it goes through, and `sys.last_exc`, a
-notebook, or a finished task holds the traceback. A consumer that the program has dropped would
-live on in it, and keep its partitions from the group. So errors that leave a call of a consumer
-do not hold the consumer.
+notebook, or a finished task holds the traceback. A client, producer or consumer that the program
+has dropped would live on in it: it would keep its connections, and a consumer its partitions. So
+errors that leave a call of such an object do not hold the object.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import sys
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
+from types import FrameType, FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
-__all__ = ["let_go", "lets_go"]
+__all__ = ["bare", "let_go", "lets_go"]
 
+E = TypeVar("E", bound=BaseException)
 F = TypeVar("F", bound=Callable[..., Any])
 
 OWN = __name__.partition(".")[0]
@@ -33,14 +35,7 @@ def let_go(error: BaseException, one: object) -> None:
     while caller is not None:
         running.add(caller)
         caller = caller.f_back
-    errors: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while errors:
-        found = errors.pop()
-        if found is None or id(found) in seen:
-            continue
-        seen.add(id(found))
-        errors += [found.__cause__, found.__context__]
+    for found in chain(error):
         traceback = found.__traceback__
         while traceback is not None:
             frame = traceback.tb_frame
@@ -55,16 +50,61 @@ def is_own(frame: FrameType) -> bool:
 
 
 def clear(frame: FrameType, one: object) -> None:
-    """Clear the variables of the function if one of them is this object."""
+    """Clear the variables of a function that has ended if one of them is this object."""
+    function = ended(frame)
+    if function is None:
+        return  # It waits for something: the error has come another way.
     variables = frame.f_locals
-    if not any(value is one for value in variables.values()):
+    if not any(refers(value, one) for value in variables.values()):
         return
-    try:
-        frame.clear()
-    except RuntimeError:
-        pass  # It waits for something: the error has come another way.
+    frame.clear()
     if isinstance(variables, dict):
         variables.clear()  # Up to Python 3.12 this is a copy, which the frame keeps.
+    # The frame keeps its function, and a nested function the variables of the outer one.
+    for cell in function.__closure__ or ():
+        try:
+            if refers(cell.cell_contents, one):
+                del cell.cell_contents
+        except ValueError:
+            pass  # It is empty.
+
+
+def ended(frame: FrameType) -> FunctionType | None:
+    """Return the function that the frame belongs to, or None if the function has not ended.
+
+    Up to Python 3.12, clearing the frame of a suspended coroutine would close the coroutine.
+    """
+    for found in gc.get_referents(frame):  # Only a frame that has ended owns its function.
+        if isinstance(found, FunctionType) and found.__code__ is frame.f_code:
+            return found
+    return None
+
+
+def refers(value: object, one: object) -> bool:
+    """Return whether this is the object, or one of its methods."""
+    return value is one or (type(value) is MethodType and value.__self__ is one)
+
+
+def bare(error: E) -> E:
+    """Remove the tracebacks of the error and of its causes; return it.
+
+    For errors that are kept: a traceback would keep alive all that its functions worked with.
+    """
+    for found in chain(error):
+        found.__traceback__ = None
+    return error
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, its causes and contexts, each once."""
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        found = left.pop()
+        if found is not None and id(found) not in seen:
+            seen.add(id(found))
+            left += (found.__cause__, found.__context__)
+            yield found
 
 
 def lets_go(method: F) -> F:

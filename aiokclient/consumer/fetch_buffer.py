@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from aiokclient.cluster.tracebacks import bare
 from aiokclient.consumer.deserialize import RawRecord
 from aiokclient.consumer.positions import PartitionState
 from aiokclient.errors import KafkaError, RecordError
@@ -202,22 +203,6 @@ class PartitionFetch:
         self.batches = walk(memoryview(data))
         self.index, self.size = 0, len(data)
         self.release()
-
-
-def bare(error: KafkaError) -> KafkaError:
-    """Return the error without tracebacks, also those of its causes.
-
-    It is kept until the user seeks. A traceback would keep alive what was decompressed by then.
-    """
-    seen: dict[int, BaseException] = {}
-    left: list[BaseException | None] = [error]
-    while left:
-        cause = left.pop()
-        if cause is not None and id(cause) not in seen:
-            seen[id(cause)] = cause
-            cause.__traceback__ = None
-            left += (cause.__cause__, cause.__context__)
-    return error
 
 
 class FetchBuffer:

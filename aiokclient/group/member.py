@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from aiokclient.cluster.lifecycle import ClientLike, config_of
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.group.desk import Desk, GroupProtocol
 from aiokclient.group.engine import GroupEngine
@@ -119,6 +120,7 @@ class GroupMember(MemberLife):
         assert self._engine is not None
         return self._engine
 
+    @lets_go
     async def _next(self, *, again: bool) -> GroupGeneration | None:
         if self._state is State.CLOSED or self._closing is not None:
             return None
@@ -139,6 +141,11 @@ class GroupMember(MemberLife):
         return generation
 
 
+for _name in ("generations", "group_metadata", "rejoin"):
+    # Not as decorators: type checkers would no longer see that there is nothing to await.
+    setattr(GroupMember, _name, lets_go(getattr(GroupMember, _name)))
+
+
 class _Generations:
     """Not an async generator, which would end with the first error."""
 
@@ -149,6 +156,7 @@ class _Generations:
     def __aiter__(self) -> Self:
         return self
 
+    @lets_go
     async def __anext__(self) -> GroupGeneration:
         generation = await self._member._next(again=not self._began)
         self._began = True

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokclient.clock import Clock
+from aiokclient.cluster.tracebacks import let_go
 from aiokclient.producer.deliveries import Deliveries
 from aiokclient.producer.delivery import Delivery
 from aiokclient.types import Headers
@@ -100,16 +101,21 @@ class SendPath(Generic[K, V]):
         BufferExhaustedError beyond the parking, WrongThreadError and WrongLoopError. All else comes
         through the delivery.
         """
-        if not self._usable or _get_running_loop() is not self._loop:
-            self._check()
-        place = self._topics.get(topic)
-        if place is None:
-            place = self._topic(topic)
-        raw_key: Any = key
-        raw_value: Any = value
-        if not self._raw:
-            raw_key, raw_value = self._serialized(topic, key, value, headers)
-        return self._put(place, raw_key, raw_value, partition, timestamp, headers)
+        try:
+            if not self._usable or _get_running_loop() is not self._loop:
+                self._check()
+            place = self._topics.get(topic)
+            if place is None:
+                place = self._topic(topic)
+            raw_key: Any = key
+            raw_value: Any = value
+            if not self._raw:
+                raw_key, raw_value = self._serialized(topic, key, value, headers)
+            return self._put(place, raw_key, raw_value, partition, timestamp, headers)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
     def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """Send all of a sequence, or nothing of it; plain. The deliveries come in its order.
@@ -118,7 +124,12 @@ class SendPath(Generic[K, V]):
         Raises what `send` raises; BufferExhaustedError, when they do not all fit, names
         `send_all()`, which waits for room.
         """
-        return self._send_many(topic, values)
+        try:
+            return self._send_many(topic, values)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
     @property
     def full(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack
 from aiokclient.cluster.health import some
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
 from aiokclient.cluster.ownership import Anchor, for_background
+from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.cluster.updater import partitions_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.errors import (
@@ -95,8 +96,14 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         Raises what `send` and its delivery raise. Cancelling it before it has run sends nothing;
         afterwards the record is on its way.
         """
-        return await self.send(topic, value, key, partition, timestamp, headers)
+        try:
+            return await self.send(topic, value, key, partition, timestamp, headers)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
+    @lets_go
     async def send_all(self, topic: str, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """Send every item of an iterable, waiting for room; how many, once all are acknowledged.
 
@@ -122,15 +129,20 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         order. Cancelling the future leaves the record on its way. If the event loop stops or is
         closed before the outcome is there, the future gets ClosedError.
         """
-        loop = self._loop
-        if not self._usable or loop is None:
-            self._refuse()
-        if loop is None or loop.is_closed():
-            raise ClosedError("the event loop of this Producer is closed; make a new one")
-        sending = ThreadsafeSend(
-            loop, partial(self.send, topic, value, key, partition, timestamp, headers)
-        )
-        sending.begin()
+        try:
+            loop = self._loop
+            if not self._usable or loop is None:
+                self._refuse()
+            if loop is None or loop.is_closed():
+                raise ClosedError("the event loop of this Producer is closed; make a new one")
+            sending = ThreadsafeSend(
+                loop, partial(self.send, topic, value, key, partition, timestamp, headers)
+            )
+            sending.begin()
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
         return sending.future
 
     # Waiting
@@ -152,9 +164,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         results instead. All of them count as retrieved. It gives way to the event loop every few
         milliseconds, and cancelling it leaves the records on their way.
         """
-        self._check_loop()
-        return await gather(deliveries, self._clock, return_exceptions=return_exceptions)
+        try:
+            self._check_loop()
+            return await gather(deliveries, self._clock, return_exceptions=return_exceptions)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
+    @lets_go
     async def flush(self) -> None:
         """Until all that was sent before has its outcome; at most `delivery_timeout_ms`.
 
@@ -170,15 +188,21 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         parked. It gives way to the event loop at least every 10 ms of work. Raises what failed the
         producer. Cancelling it changes nothing.
         """
-        self._check()
-        if self._last is not None and pace.parked(self._last):
-            await pace.unparked(self._last)
+        try:
             self._check()
-            self._turn = self._clock.monotonic()
-        elif self._clock.monotonic() - self._turn >= SLICE_S:
-            await asyncio.sleep(0)
-            self._turn = self._clock.monotonic()
+            if self._last is not None and pace.parked(self._last):
+                await pace.unparked(self._last)
+                self._check()
+                self._turn = self._clock.monotonic()
+            elif self._clock.monotonic() - self._turn >= SLICE_S:
+                await asyncio.sleep(0)
+                self._turn = self._clock.monotonic()
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
+    @lets_go
     async def prepare(self, topic: str, timeout: float | None = None) -> None:
         """Fetch what sends to a topic need: its metadata, and the serializers' schemas.
 
@@ -192,6 +216,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         failures = self._required_engine().failures
         await pace.while_open(failures, self._prepare(place, patience_s))
 
+    @lets_go
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> tuple[PartitionInfo, ...]:

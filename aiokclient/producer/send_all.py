@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.producer.bulk import as_record
 from aiokclient.producer.deliveries import Run, runs_of
@@ -41,6 +42,7 @@ class SendAll:
         """Whether the failure of a delivery is being raised."""
         self._count = 0
 
+    @lets_go
     async def run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """See `Producer.send_all`."""
         try:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokclient.clock import SystemClock
+from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.errors import (
     InvalidTopicError,
     SerializationError,
@@ -78,21 +79,31 @@ class Sends(SendPath[K, V], Generic[K, V]):
     # One record
 
     def _topic(self, name: str) -> Topic:
-        topic = self._topics.get(name) if isinstance(name, str) else None
-        if topic is None:
-            require_topic(name)
-            topic = self._required_engine().topic(name)
-        return topic
+        try:
+            topic = self._topics.get(name) if isinstance(name, str) else None
+            if topic is None:
+                require_topic(name)
+                topic = self._required_engine().topic(name)
+            return topic
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
     def _serialized(
         self, topic: str, key: K | None, value: V | None, headers: Headers
     ) -> tuple[Any, Any]:
         raw_key: Any = key
         raw_value: Any = value
-        if key is not None and self._key_serializer is not None:
-            raw_key = self._key_serializer(topic, key, headers)
-        if value is not None and self._value_serializer is not None:
-            raw_value = self._value_serializer(topic, value, headers)
+        try:
+            if key is not None and self._key_serializer is not None:
+                raw_key = self._key_serializer(topic, key, headers)
+            if value is not None and self._value_serializer is not None:
+                raw_value = self._value_serializer(topic, value, headers)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
         return raw_key, raw_value
 
     def _put(
@@ -105,44 +116,49 @@ class Sends(SendPath[K, V], Generic[K, V]):
         headers: Headers,
     ) -> Delivery:
         """Have a record, serialized, appended to a batch of its partition."""
-        engine = self._required_engine()
         try:
-            if timestamp is None:
-                timestamp = self._clock.time_ms()
-            elif isinstance(timestamp, bool):
-                raise TypeError(f"the timestamp {timestamp!r} is not an int")
-            elif timestamp < 0:
-                raise ValueError(f"the timestamp {timestamp} is negative")
-            size = record_size(key, value, headers)
-            if size > self._largest:
-                bulk.require_small(self._limit, place.name, key, value, headers)
-            if partition is not None:
-                self._require(place, partition)
-            if not place.known:
-                queue = place.undesignated
-            elif partition is not None:
-                queue = place.queues[partition]
-            else:
-                queue = engine.routing.partitioner.choose(place, key, size)
-            batch = queue.open
-            if (
-                batch is None
-                or batch.left < size
-                or (index := batch.add(timestamp, key, value, headers)) < 0
-            ):
-                batch, index = engine.accumulator.append(
-                    queue, timestamp, key, value, headers, size
-                )
-            else:
-                batch.left -= size
-                if timestamp != batch.stamp:
-                    batch.note(index, timestamp)
-        except (TypeError, AttributeError, ValueError) as error:
-            raise self._unfit(place.name, error, headers) from error
-        if batch.explicit is not None:
-            batch.explicit.append(-1 if partition is None else partition)
-        delivery = self._last = Delivery(batch, index, timestamp)
-        return delivery
+            engine = self._required_engine()
+            try:
+                if timestamp is None:
+                    timestamp = self._clock.time_ms()
+                elif isinstance(timestamp, bool):
+                    raise TypeError(f"the timestamp {timestamp!r} is not an int")
+                elif timestamp < 0:
+                    raise ValueError(f"the timestamp {timestamp} is negative")
+                size = record_size(key, value, headers)
+                if size > self._largest:
+                    bulk.require_small(self._limit, place.name, key, value, headers)
+                if partition is not None:
+                    self._require(place, partition)
+                if not place.known:
+                    queue = place.undesignated
+                elif partition is not None:
+                    queue = place.queues[partition]
+                else:
+                    queue = engine.routing.partitioner.choose(place, key, size)
+                batch = queue.open
+                if (
+                    batch is None
+                    or batch.left < size
+                    or (index := batch.add(timestamp, key, value, headers)) < 0
+                ):
+                    batch, index = engine.accumulator.append(
+                        queue, timestamp, key, value, headers, size
+                    )
+                else:
+                    batch.left -= size
+                    if timestamp != batch.stamp:
+                        batch.note(index, timestamp)
+            except (TypeError, AttributeError, ValueError) as error:
+                raise self._unfit(place.name, error, headers) from error
+            if batch.explicit is not None:
+                batch.explicit.append(-1 if partition is None else partition)
+            delivery = self._last = Delivery(batch, index, timestamp)
+            return delivery
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
 
     def _require(self, topic: Topic, partition: int) -> None:
         """Raise for a partition that is not there."""
@@ -169,6 +185,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
 
     # Many
 
+    @lets_go
     def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """See `SendPath.send_many`."""
         self._check()

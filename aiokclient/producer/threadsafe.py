@@ -46,6 +46,7 @@ class ThreadsafeSend:
         try:
             self._loop.call_soon_threadsafe(self._run)
         except RuntimeError as error:
+            del self._send
             raise ClosedError(
                 "The event loop of this Producer is closed. Make a new Producer."
             ) from error
@@ -64,6 +65,8 @@ class ThreadsafeSend:
         except Exception as error:
             self._end(error)
             return
+        finally:
+            del self._send  # It holds the producer, and the error's traceback holds `self`.
         delivery.add_done_callback(self._done)
 
     def _done(self, delivery: Delivery) -> None:
