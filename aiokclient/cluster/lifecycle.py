@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientLike", "Health", "Lifecycle", "config_of"]
 
-
 UNWINDING_S = 3 * STOP_S
 """How long tasks and connections may take to end when the time for closing is over."""
 
@@ -494,3 +493,8 @@ class Lifecycle:
                 await own.close()
             elif self._client is not None:
                 self._client.disown(self._anchor)
+
+
+for _name in ("metric_values", "metrics"):
+    # Not as decorators: type checkers would no longer see that there is nothing to await.
+    setattr(Lifecycle, _name, lets_go(getattr(Lifecycle, _name)))

@@ -13,7 +13,7 @@ import gc
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType, FunctionType, MethodType
+from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 __all__ = ["bare", "let_go", "lets_go"]
@@ -61,12 +61,9 @@ def clear(frame: FrameType, one: object) -> None:
     if isinstance(variables, dict):
         variables.clear()  # Up to Python 3.12 this is a copy, which the frame keeps.
     # The frame keeps its function, and a nested function the variables of the outer one.
-    for cell in function.__closure__ or ():
-        try:
-            if refers(cell.cell_contents, one):
-                del cell.cell_contents
-        except ValueError:
-            pass  # It is empty.
+    for cell in filled(function):
+        if refers(cell.cell_contents, one):
+            del cell.cell_contents
 
 
 def ended(frame: FrameType) -> FunctionType | None:
@@ -81,8 +78,22 @@ def ended(frame: FrameType) -> FunctionType | None:
 
 
 def refers(value: object, one: object) -> bool:
-    """Return whether this is the object, or one of its methods."""
-    return value is one or (type(value) is MethodType and value.__self__ is one)
+    """Return whether this is the object, one of its methods, or a function nested in one."""
+    left = [value]
+    seen: set[int] = set()
+    while left:
+        found = left.pop()
+        if found is one or (type(found) is MethodType and found.__self__ is one):
+            return True
+        if isinstance(found, FunctionType) and id(found) not in seen:
+            seen.add(id(found))
+            left += [cell.cell_contents for cell in filled(found)]
+    return False
+
+
+def filled(function: FunctionType) -> list[CellType]:
+    """Return the variables that a nested function uses of the outer ones, but for unset ones."""
+    return [cell for cell in function.__closure__ or () if gc.get_referents(cell)]
 
 
 def bare(error: E) -> E:

@@ -111,7 +111,7 @@ def test_a_split_batch_fails_when_a_lost_batch_makes_its_outcome_unknowable() ->
                 producer._topics["t"].queues[0].sequences.acknowledged = 0
             results = await producer.gather(deliveries, return_exceptions=True)
             assert {type(result) for result in results} == {OutOfOrderSequenceError}
-            assert len({id(result) for result in results}) == 2, "one error for each part"
+            assert len({id(result) for result in results}) > 1, "each part has its own"
             await producer.send("t", b"end")
         assert values(world) == [b"first", *large, b"end"]
 
