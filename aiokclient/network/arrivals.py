@@ -77,10 +77,16 @@ class Arrivals:
         while self._waiting and self._waiting[0][0].done():
             first, size = self._waiting.popleft()
             error = None if first.cancelled() else first.exception()
-            if isinstance(error, ProtocolError):
+            if error is not None:
+                # Without this response the next one would be taken for it.
                 self._waiting.clear()
-                self._failed(error)
-            elif error is not None:
-                raise error
+                self._failed(error if isinstance(error, ProtocolError) else _not_decoded(error))
             elif not first.cancelled():
                 self._deliver(first.result(), size)
+
+
+def _not_decoded(error: BaseException) -> ProtocolError:
+    """Return the error of a connection whose response met a bug, or too little memory."""
+    failure = ProtocolError(f"A response could not be decoded: {error!r}.")
+    failure.__cause__ = error
+    return failure

@@ -91,6 +91,27 @@ async def test_what_cannot_be_read_closes(connect: Connect, broken: int) -> None
     assert isinstance(connection.reason, ProtocolError)
 
 
+async def test_connection_closes_when_decoding_in_a_thread_has_a_bug(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next response must not be taken for that of the request before."""
+    connection, transport = connect()
+    outcomes = ask(connection, 2)
+    decode = InFlight.decode
+
+    def decode_or_die(asked: InFlight, frame: Any) -> Any:
+        if len(frame) >= LARGE:
+            raise MemoryError
+        return decode(asked, frame)
+
+    monkeypatch.setattr(InFlight, "decode", decode_or_die)
+    transport.feed(answer(0, 2 * LARGE) + answer(1, 0))
+    await outcomes.all_there.wait()
+    assert outcomes.errors == [DisconnectedError] * 2
+    assert isinstance(connection.reason, ProtocolError)
+    assert isinstance(connection.reason.__cause__, MemoryError)
+
+
 async def test_request_does_not_time_out_when_its_response_takes_long_to_decode(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
