@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from aiokclient import _native
-from aiokclient.admin.topics import PART, _listed
+from aiokclient.cluster.listing import PART, by_name
 from aiokclient.cluster.metadata import ClusterMetadata, hinted, merged
 from aiokclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -98,17 +98,19 @@ def test_snapshot_stays_the_same_when_a_response_says_nothing_new() -> None:
     assert "t4" in merged(changed, response, complete=False).topics
 
 
-def test_topics_are_listed_by_name_when_there_are_very_many() -> None:
+async def test_topics_are_listed_by_name_when_there_are_very_many() -> None:
     response = MetadataResponse.decode(encoded(2 * PART + 5, 1), VERSION)
     response.topics.reverse()
     response.topics[0].is_internal = True
     internal = response.topics[0].name
     topics = list(response.topics)
-    found = _listed(response.topics, internal=False)
+    found = await by_name(
+        response.topics, lambda topic: None if topic.is_internal else topic.topic_id
+    )
     assert list(found) == sorted(topic.name for topic in topics if topic.name != internal)
-    assert found["t7"].topic_id == UUID(int=8)
+    assert found["t7"] == UUID(int=8)
     assert response.topics == []
-    assert len(_listed(topics, internal=True)) == 2 * PART + 5
+    assert len(await by_name(topics, lambda topic: topic)) == 2 * PART + 5
 
 
 def test_list_is_empty_after_it_was_freed_slowly() -> None:

@@ -13,7 +13,8 @@ from aiokclient.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokclient.protocol.messages.metadata import MetadataResponse
+from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 __all__ = ["AclOperation", "BrokerDescription", "ClusterDescription", "ClusterSubject"]
 
@@ -102,11 +103,9 @@ class ClusterSubject(AdminBase):
 
     async def _from_metadata(self, authorized: bool, timeout: float | None) -> ClusterDescription:
         """Brokers before 2.8 say it with their metadata."""
-        request = MetadataRequest(
-            topics=[],
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=authorized,
-        )
+        # Version 0 asks for all topics by naming none: they are not kept.
+        request = WantedTopicsRequest([])
+        request.include_cluster_authorized_operations = authorized
         response: MetadataResponse = await self._request(request, AnyBroker(), timeout)
         return ClusterDescription(
             response.cluster_id,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from aiokclient import threads
 from aiokclient.admin.arguments import as_name, require_integer
 from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
 from aiokclient.admin.results import Results
+from aiokclient.cluster.listing import by_name, listed
 from aiokclient.cluster.targets import AnyBroker, Controller
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
@@ -37,7 +35,6 @@ from aiokclient.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from aiokclient.untracked import untrack
 
 __all__ = [
     "CreatedTopic",
@@ -51,10 +48,6 @@ __all__ = [
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
 T = TypeVar("T")
-PART = 2_000
-"""Number of topics that are listed without letting other threads run."""
-
-_name = attrgetter("name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +212,15 @@ class Topics(AdminBase):
                 include_topic_authorized_operations=include_authorized_operations,
             )
             response = await self._request(request, AnyBroker(), remaining)
-            return {
-                key: failure(topic.error_code, None, "Metadata", f"topic {key}")
-                or _described(topic, include_authorized_operations)
-                for topic in response.topics
-                if (key := _asked(topic, items)) is not None
-            }
+
+            def described(topic: MetadataResponseTopic) -> tuple[Topic, Any] | None:
+                key = _asked(topic, items)
+                if key is None:
+                    return None
+                error = failure(topic.error_code, None, "Metadata", f"topic {key}")
+                return key, error or _described(topic, include_authorized_operations)
+
+            return await listed(response.topics, described)
 
         return await self._each(wanted, ask, timeout)
 
@@ -232,33 +228,20 @@ class Topics(AdminBase):
     async def list_topics(
         self, *, internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
-        """All topics that this user may describe, by name; Kafka's own only with `internal`."""
+        """Return all topics that this user may describe, by name.
+
+        Kafka's own topics are listed with `internal` only.
+        """
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = await self._request(request, AnyBroker(), timeout)
-        if len(response.topics) < PART:
-            return _listed(response.topics, internal)
-        return await threads.run(_listed, response.topics, internal)
+        return await by_name(
+            response.topics,
+            lambda topic: _listing(topic) if internal or not topic.is_internal else None,
+        )
 
 
-def _listed(topics: list[Any], internal: bool) -> dict[str, TopicListing]:
-    """Return listings by name, in their order, of structs that are gone then.
-
-    Other threads run meanwhile: a cluster may have a million topics.
-    """
-    parts = []
-    while topics:
-        last = [
-            TopicListing(topic.name, _id(topic.topic_id), topic.is_internal)
-            for topic in topics[-PART:]
-            if internal or not topic.is_internal
-        ]
-        del topics[-PART:]
-        for listing in last:
-            untrack(listing)
-        parts.append(sorted(last, key=_name))
-    found = {listing.name: listing for listing in heapq.merge(*parts, key=_name)}
-    untrack(found)
-    return found
+def _listing(topic: MetadataResponseTopic) -> TopicListing:
+    return TopicListing(topic.name or "", _id(topic.topic_id), topic.is_internal)
 
 
 def _several(topics: Iterable[T], *kinds: type) -> list[T]:

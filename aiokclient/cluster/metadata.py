@@ -39,6 +39,7 @@ __all__ = [
     "hinted",
     "learned",
     "merged",
+    "partitions_in",
 ]
 
 NO_ID = UUID(int=0)
@@ -286,6 +287,11 @@ def _partitions(
     rest = [*known, *map(PartitionInfo, range(len(known), count))]
     made = tuple(found.get(index) or rest[index] for index in range(count))
     return known if made == known else made
+
+
+def partitions_in(entry: MetadataResponseTopic) -> tuple[PartitionInfo, ...]:
+    """Return the partitions of a topic as a response has them."""
+    return _partitions(entry.partitions, ())
 
 
 def _partition(

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, merged
+from aiokclient.cluster.listing import by_name
+from aiokclient.cluster.metadata import PartitionInfo, partitions_in
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.cluster.updater import partitions_of
@@ -159,11 +160,12 @@ class LookupCalls(Lifecycle):
     async def list_topics(
         self, timeout: float | None = None
     ) -> dict[str, tuple[PartitionInfo, ...]]:
-        """All topics that this client may see, with their partitions.
+        """Return the partitions of all topics that this client may see, by topic.
 
-        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
+        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it.
         """
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         answer = await self._running.cluster.request(request, AnyBroker(), timeout=timeout)
-        topics = merged(ClusterMetadata(), answer, complete=True).topics
-        return {name: topics[name].partitions for name in sorted(topics) if not topics[name].error}
+        return await by_name(
+            answer.topics, lambda topic: None if topic.error_code else partitions_in(topic)
+        )

@@ -10,11 +10,13 @@ import pytest
 from loop_time import LIMIT_S, held_times
 from scripted import ScriptedBroker, response_frame
 
-from aiokclient import Consumer, Producer
-from aiokclient.cluster import updater
+from aiokclient import Admin, AnyBroker, Client, Consumer, Producer
+from aiokclient.cluster import listing, updater
 from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.metadata import PartitionInfo
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -177,3 +179,55 @@ async def test_producer_is_prepared_when_the_broker_names_very_many_topics(
         async with Producer(bootstrap_servers=broker.place, enable_idempotence=False) as producer:
             await producer.prepare("t0000001")
     assert max(times) < LIMIT_S
+
+
+async def test_calls_that_read_very_many_topics_do_not_hold_the_loop(
+    broker: ScriptedBroker,
+) -> None:
+    serve(broker)
+    many_topics()
+    del broker.versions[ApiKey.DESCRIBE_CLUSTER]  # So that it is read from metadata.
+    found: list[Any] = []  # Kept, so that freeing them is not measured.
+    async with (
+        Client(bootstrap_servers=broker.place) as client,
+        Admin(client=client) as admin,
+        Consumer[Any, Any](client=client) as consumer,
+    ):
+        some = ["t0000007", "t0000001"]
+        every = MetadataRequest(topics=None)
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            lambda: admin.list_topics(timeout=60),
+            lambda: admin.describe_cluster(timeout=60),
+            lambda: admin.describe_topics(some, timeout=60),
+            lambda: consumer.list_topics(timeout=60),
+            lambda: client.request(every, AnyBroker(), timeout=60),
+        ]
+        for call in calls:
+            with held_times() as times:
+                found.append(await call())
+            assert max(times) < LIMIT_S, f"call {calls.index(call)}"
+    listed, described, topics, partitions, whole = found
+    names = [(NAME % number).decode() for number in range(MANY)]
+    assert list(listed) == list(partitions) == names
+    assert [topic.name for topic in whole.topics] == names
+    assert partitions["t0000007"] == (PartitionInfo(0, 1, 1),)
+    assert [broker.node_id for broker in described.brokers] == [1]
+    assert list(topics.raise_for_errors()) == some
+
+
+def topic(name: str | None, error: int = 0) -> MetadataResponseTopic:
+    return MetadataResponseTopic(name=name, error_code=error)
+
+
+@pytest.mark.parametrize("count", [3, listing.PART + 3])
+async def test_lists_of_topics_leave_out_what_is_not_wanted(count: int) -> None:
+    names = [f"n{number:05}" for number in range(count)]
+    topics = [topic(None), topic("refused", 29), *map(topic, reversed(names))]
+
+    def name_of(one: MetadataResponseTopic) -> str | None:
+        return None if one.error_code else one.name
+
+    assert list(await listing.by_name(list(topics), name_of)) == names
+    pairs = await listing.listed(topics, lambda one: None if one.error_code else (one.name, 1))
+    assert pairs == dict.fromkeys([None, *names], 1)
+    assert not topics
