@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
 from aiokclient.clock import Clock, SystemClock
+from aiokclient.cluster.attempts import Attempts, Check, GivenUpError, top_level_error
 from aiokclient.cluster.bootstrap import Bootstrap, connect_first, servers_of
 from aiokclient.cluster.brokers import Brokers, one_line, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
@@ -53,8 +53,6 @@ NAMES_BROKERS = "answered, and named the brokers"
 MOVED_AWAY = (RebootstrapRequiredError.code,)
 """What a broker answers that wants its clients to begin anew with the bootstrap servers."""
 
-Check = Callable[[Any], KafkaError | None]
-
 
 class ClusterClient:
     """Connections, metadata and requests to one cluster, for whoever stands on it.
@@ -73,6 +71,7 @@ class ClusterClient:
         self._traffic = Traffic(self.metrics, config.client_id, getattr(config, "group_id", None))
         self.supervisor = Supervisor("client", self.log(""))
         self.updater = MetadataUpdater(config, self.clock, self._fetch_or_bootstrap)
+        self.supervisor.on_failure(self.updater.fail)
         self.coordinators = CoordinatorLocator(
             self._connect_any, self.updater.learn, config.request_timeout_ms / 1000
         )
@@ -109,8 +108,10 @@ class ClusterClient:
             self.updater.begin(await bootstrap.reach(deadline))
             await self.reach(deadline, (bootstrap.answered, NAMES_BROKERS))
             self.supervisor.spawn(self.updater.run, name="metadata")
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, Exception):
+                self.supervisor.check()  # A bug in a task that was waited for.
             raise
 
     def _deadline(self) -> float:
@@ -124,7 +125,11 @@ class ClusterClient:
         would not mend for any of them. With a connection it does nothing.
         """
         if not self.brokers.any_connected:
-            await connect_first(lambda: self.brokers, self.clock, self._backoff, deadline, attempts)
+            await connect_first(self._live, self.clock, self._backoff, deadline, attempts)
+
+    def _live(self) -> Brokers:
+        self.supervisor.check()
+        return self.brokers
 
     async def open_by(self, deadline: float, opening: Callable[[], Awaitable[None]]) -> None:
         """Open what stands on this client, by a deadline on the monotonic clock.
@@ -238,6 +243,7 @@ class ClusterClient:
         check: Check | None = None,
         purpose: Purpose = Purpose.CONTROL,
         owner: Hashable = None,
+        failed: Callable[[KafkaError], None] = lambda error: None,
     ) -> R:
         """Sends a request until it is answered well, and returns the response.
 
@@ -246,13 +252,14 @@ class ClusterClient:
         leads to is the policy's decision for `scope`. `check(response)` gives the error that a
         response holds; by default that of its top-level error code.
 
-        Raises ApiTimeoutError, whose cause is the last error, and every error that is not to be
-        tried again, with API and broker. Cancelling it abandons the response: what was sent may
-        still be done by the broker.
+        Raises ApiTimeoutError, whose cause is the last error, every error that is not to be tried
+        again, with API and broker, and instead of trying again what has failed this client.
+        `failed(error)` is called for each attempt that was sent. Cancelling it abandons the
+        response: what was sent may still be done by the broker.
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
-        call = _Call(message, to, scope, check or top_level_error, purpose, owner)
+        call = Attempts(message, to, scope, check or top_level_error, purpose, owner)
         call.attempt_s = attempt_timeout or self.config.request_timeout_ms / 1000
         call.deadline = self.clock.monotonic() + timeout_s
         try:
@@ -261,20 +268,27 @@ class ClusterClient:
                     try:
                         return cast(R, await self._attempt(call))
                     except KafkaError as error:
+                        self.supervisor.check()
                         call.met(error)
+                        if call.sent:
+                            failed(error)
                     await self._before_retry(call)
-        except _GivenUpError:
+        except GivenUpError:
             assert call.error is not None
             raise call.error from call.error.__cause__
-        except TimeoutError:
+        except TimeoutError as error:
+            if error is self.supervisor.failure:
+                raise
             text = f"no success within {timeout_s:.1f} s"
             raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.error
 
-    async def _attempt(self, call: _Call) -> Any:
+    async def _attempt(self, call: Attempts) -> Any:
+        call.sent = False
         remaining = call.deadline - self.clock.monotonic()
         call.node_id = await self._router.route(call.to, max(remaining, 0.0))
         connection = await self._connection_for(call)
         call.node_id = connection.node_id
+        call.sent = True
         response = await connection.send(call.message, timeout_s=call.attempt_s)
         error = call.check(response)
         self.brokers.answered(connection.node_id)
@@ -282,20 +296,20 @@ class ClusterClient:
             raise error
         return response
 
-    async def _connection_for(self, call: _Call) -> BrokerConnection:
+    async def _connection_for(self, call: Attempts) -> BrokerConnection:
         if call.node_id is not None:
             return await self.brokers.pool(call.node_id).get(call.purpose, call.owner)
         if call.purpose is Purpose.CONTROL:
             return await self._connect_any(type(call.message))
         return await self.brokers.choose().get(call.purpose, call.owner)
 
-    async def _before_retry(self, call: _Call) -> None:
+    async def _before_retry(self, call: Attempts) -> None:
         error = call.error
         assert error is not None
         remaining = call.deadline - self.clock.monotonic()
         action = decide(error, call.scope, call.attempt, remaining, self.clock.rng, self._backoff)
         if action.decision not in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
-            raise TimeoutError if error.retriable and remaining <= 0 else _GivenUpError
+            raise TimeoutError if error.retriable and remaining <= 0 else GivenUpError
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
         # A broker that does not answer may not be where the request belongs any more.
@@ -440,40 +454,3 @@ class ClusterClient:
             self._failing_since = None
             self.brokers.update(self.metadata.brokers)
         return response
-
-
-class _GivenUpError(Exception):
-    """The call's last error is what it ends with."""
-
-
-@dataclass(slots=True)
-class _Call:
-    """One request through all its attempts; times in seconds on the monotonic clock."""
-
-    message: Request[Any]
-    to: Target
-    scope: Scope
-    check: Check
-    purpose: Purpose
-    owner: Hashable
-    attempt_s: float = 0.0
-    deadline: float = 0.0
-    attempt: int = 0
-    node_id: int | None = None
-    error: KafkaError | None = None
-
-    @property
-    def api(self) -> str:
-        return self.message.api_key.api_name
-
-    def met(self, error: KafkaError) -> None:
-        if error.api is None:
-            error.api = self.api
-        if error.broker is None:
-            error.broker = self.node_id
-        self.error = error
-
-
-def top_level_error(response: Any) -> KafkaError | None:
-    """The error that a response as a whole holds, if its API has such a field."""
-    return error_for(getattr(response, "error_code", 0), getattr(response, "error_message", None))

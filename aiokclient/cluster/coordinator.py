@@ -99,6 +99,9 @@ class CoordinatorLocator:
             found = await self._ask_in_time(kind, keys)
         except KafkaError as error:
             found = dict.fromkeys(keys, error)
+        except Exception as error:
+            _share_bug(pending.values(), error)
+            raise
         finally:
             self._settle(kind, pending, found)
         return found
@@ -109,12 +112,14 @@ class CoordinatorLocator:
         for key, future in pending.items():
             if self._looking.get((kind, key)) is future:
                 del self._looking[kind, key]
-            # One that was cancelled, or left out of the answer: whoever shared it tries again.
+            # One that was cancelled, or left out of the response: those that share it try again.
             outcome = found.setdefault(key, RefreshRetriableError("the lookup gave no answer"))
-            if isinstance(outcome, BrokerInfo):
-                self._learn(outcome)
+            if not future.done():
+                future.set_result(outcome)
+        for key, outcome in found.items():
+            if isinstance(outcome, BrokerInfo) and key in pending:
                 self._known[kind, key] = outcome.node_id
-            future.set_result(outcome)
+                self._learn(outcome)
 
     async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
         waited_s = patience_s(self._in_vain, self._timeout_s)
@@ -145,6 +150,13 @@ class CoordinatorLocator:
                 await connection.send(request, timeout_s=self._timeout_s), connection
             )
         return found
+
+
+def _share_bug(lookups: Iterable[asyncio.Future[Found]], error: Exception) -> None:
+    """Have the tasks that share a lookup end with the unexpected error that ended it."""
+    for lookup in lookups:
+        lookup.set_exception(error)
+        lookup.exception()  # It may be that no other task shares it.
 
 
 def _found(answer: FindCoordinatorResponse | Any, connection: BrokerConnection) -> Found:

@@ -290,14 +290,14 @@ class Lifecycle:
 
     def _seconds(self, timeout: float | None) -> float:
         """The timeout of a call: as given, else `default_api_timeout_ms`."""
-        default_s = self._config.default_api_timeout_ms / 1000
-        return default_s if timeout is None else seconds(timeout)
+        return self._config.default_api_timeout_ms / 1000 if timeout is None else seconds(timeout)
 
     def _fail(self, error: BaseException) -> None:
         """From here on every call raises `error`. Plain; the first one counts."""
         if self._failure is not None or self._state is State.CLOSED:
             return
         self._failure, self._failure_seen = error, False
+        self._supervisor.adopt(error)
         if self._state is State.RUNNING:
             self._state, self._usable = State.FAILED, False
         self._failed(error)

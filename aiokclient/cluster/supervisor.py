@@ -135,7 +135,8 @@ class Supervisor:
             try:
                 await function(*args)
             except Exception as error:
-                self.fail(error, name)
+                if error is not self.failure:  # What it waited for has died of it.
+                    self.fail(error, name)
             finally:
                 del self._scopes[task]
 
@@ -166,6 +167,22 @@ class Supervisor:
             extra={"event": "task_died", "task": name},
         )
         self._tell(error)
+
+    def adopt(self, failure: BaseException) -> None:
+        """Take over the failure of another owner, whose tasks these here wait for. Synchronous.
+
+        It is logged there, and the tasks here that end with it are not logged again.
+        """
+        if self.failure is None:
+            self.failure = failure
+
+    def check(self) -> None:
+        """Raise what the first background task has died of, if one has. Synchronous.
+
+        For loops that try again: without that task they might wait for the whole of their time.
+        """
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
 
     def _tell(self, error: Exception) -> None:
         if self.failure is None:

@@ -104,13 +104,16 @@ class MetadataUpdater:
         self._asked: dict[str, None] = {}
         self._ask_all = False
         self._waiters: list[_Waiter] = []
+        self._updating: list[_Waiter] = []
+        """Those whom the update in progress answers."""
+        self._over: BaseException | None = None
+        """Why nothing is asked for any more."""
         self._listeners: list[Listener] = []
         self._deferred: list[Change] | None = None
         self._wake = asyncio.Event()
         self._next_full = 0.0
         self._retry_at = 0.0
         self._failures = 0
-        self._closed = False
 
     # -- interest ---------------------------------------------------------------------------
 
@@ -171,12 +174,12 @@ class MetadataUpdater:
 
         `timeout` is in seconds. `at_once` is for what a program itself asks for, once for each of
         its calls: how often it was asked for before does not matter then. Raises ApiTimeoutError,
-        whose cause is what the last update met, ClosedError, or an error that trying again would
-        not mend. Cancelling it leaves nothing behind. A topic that does not exist is no error of
-        the call: see `errors` and the topic's own.
+        whose cause is what the last update met, ClosedError, an error that trying again would not
+        mend, and what has failed the client. Cancelling it leaves nothing behind. A topic that does
+        not exist is no error of the call: see `errors` and the topic's own.
         """
-        if self._closed:
-            raise _closed()
+        if self._over is not None:
+            raise self._over.with_traceback(None)
         waiter = _Waiter(topics)
         self._waiters.append(waiter)
         if at_once:
@@ -184,9 +187,11 @@ class MetadataUpdater:
                 self._pacing.forget(subject)
         self.request_update(waiter.left, reason="refresh")
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as patience:
                 return await waiter.future
         except TimeoutError:
+            if not patience.expired():
+                raise
             raise ApiTimeoutError(
                 f"no fresh metadata within {timeout:.1f} s", api="Metadata"
             ) from self.last_error
@@ -250,11 +255,19 @@ class MetadataUpdater:
             await self._update()
 
     def close(self) -> None:
-        """To be called when `run` has ended: nobody waits for it any more. Plain."""
-        self._closed = True
-        for waiter in self._waiters:
+        """Have `refresh` raise ClosedError from now on. Synchronous."""
+        self.fail(ClosedError("the client was closed before the answer came", api="Metadata"))
+
+    def fail(self, error: BaseException) -> None:
+        """Have `refresh` raise this error, because `run` has ended or will. Synchronous.
+
+        What waits for it ends at once. The first error counts.
+        """
+        if self._over is None:
+            self._over = error
+        for waiter in [*self._waiters, *self._updating]:
             if not waiter.future.done():
-                waiter.future.set_exception(_closed())
+                waiter.future.set_exception(self._over)
 
     def begin(self, answer: MetadataResponse) -> None:
         """Takes the answer of the bootstrap as the first snapshot."""
@@ -287,7 +300,7 @@ class MetadataUpdater:
         asked = [topic for topic in self._asked if now >= self._pacing.earliest(topic)]
         topics = list(dict.fromkeys([*wanted, *asked])) if full else asked
         everything = full and bool(self._everything)
-        waiters = self._take_waiters(topics, full, everything)
+        self._updating = waiters = self._take_waiters(topics, full, everything)
         self.wants = self._sieve(topics, waiters) if everything else None
         auto_create = any(wanted.get(topic, False) for topic in topics)
         # What is asked for from here on is asked for again.
@@ -304,9 +317,6 @@ class MetadataUpdater:
             self._asked.update(dict.fromkeys(asked))
             self._failed(error, waiters)
             return
-        except BaseException:
-            self._waiters += waiters
-            raise
         useful = _awaited(waiters)
         if full:
             self._pacing.asked(None, now, settled=new is not self.snapshot or None in useful)
@@ -459,10 +469,6 @@ def _awaited(waiters: Iterable[_Waiter]) -> set[str | None]:
     for waiter in waiters:
         subjects.update((None,) if waiter.left is None else waiter.left)
     return subjects
-
-
-def _closed() -> ClosedError:
-    return ClosedError("the client was closed before the answer came", api="Metadata")
 
 
 def _trouble(

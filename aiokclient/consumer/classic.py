@@ -33,7 +33,7 @@ from aiokclient.consumer.assignors import (
 )
 from aiokclient.consumer.assignors.validation import validate
 from aiokclient.consumer.topic_watch import TopicWatch, assignable
-from aiokclient.errors import AssignmentFailedError, ClosedError, FencedInstanceIdError, KafkaError
+from aiokclient.errors import AssignmentFailedError, ClosedError, FencedInstanceIdError
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.states import MemberState
@@ -319,7 +319,7 @@ class ClassicMembership:
         """Reads the metadata of topics, of all for None, unless that takes too long."""
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
-        except KafkaError as error:
+        except Exception as error:  # Also what has failed the client: others wait for this one.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
 

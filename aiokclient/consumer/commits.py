@@ -69,8 +69,26 @@ NOT_OWNED = frozenset(
 """Codes by which the coordinator says that the committing consumer is not, or not under this
 name, a member: its partitions are not its own."""
 
+NOT_A_MEMBER = (
+    "The commit failed: the coordinator does not have this consumer as a member of the group.",
+    "A consumer that is not a member of the group can commit partitions that were assigned by hand "
+    "only while the group has no members. Use a group_id that no subscribed consumer uses. If this "
+    "consumer is subscribed as well, request records, and commit when it is a member again.",
+)
+"""The text for partitions that are assigned by hand, which no group takes away."""
+
+NOT_ASSIGNED = (
+    "The commit failed: the partitions are not assigned to this consumer.",
+    "Assign them and read, or commit offsets as {partition: offset}.",
+)
+"""The text for partitions that were named without offsets, and that this consumer has not."""
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Errors = dict[TopicPartition, KafkaError]
+
+
+def _nothing() -> None:
+    """Stand for a check that finds nothing."""
 
 
 @dataclass(slots=True)
@@ -83,6 +101,7 @@ class _Commit:
     deadline: float
     attempts: float
     rising: bool
+    check: Callable[[], None]
     attempt: int = 0
     refused: Errors = field(default_factory=dict)
     last: KafkaError | None = None
@@ -94,7 +113,8 @@ class Commits:
     `member` tells who this consumer is in the group at present; `renamed` is set when that has
     changed, or a partition was lost. `joins` tells whether it becomes a member without anything
     that the application has to do first, `in_listener` whether the caller belongs to a call of the
-    listener, which the group waits for. `owner` tells who owns the connection.
+    listener, which the group waits for. `owner` tells who owns the connection, `check` raises what
+    the consumer has failed with.
     """
 
     def __init__(
@@ -107,6 +127,7 @@ class Commits:
         joins: Callable[[], bool],
         in_listener: Callable[[], bool],
         owner: Callable[[], Hashable],
+        check: Callable[[], None],
     ) -> None:
         assert config.group_id is not None
         self.group_id = config.group_id
@@ -121,6 +142,7 @@ class Commits:
         self._owner = owner
         self._joins = joins
         self._in_listener = in_listener
+        self.check = check
         self.lost = LostRecords(subscription.partitions)
         self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
@@ -146,22 +168,33 @@ class Commits:
         partitions that are no longer owned, also for those that `covers` names and of which
         delivered records were lost.
         """
-        refused = await self.store(offsets, timeout)
+        # A listener is called while a consumer that has failed is closed, and may still commit.
+        check = _nothing if self._in_listener() else self.check
+        refused = await self.store(offsets, timeout, check=check)
         gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
         unstored = self.lost.uncommitted(covers)
         if gone or unstored:
             if not self._in_listener():
                 self.lost.raised(unstored)
-            raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()))
+            by_hand = not unstored and not any(map(self._is_the_groups, gone, gone.values()))
+            text = NOT_A_MEMBER if by_hand else None
+            raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()), text)
         if refused:
             raise next(iter(refused.values()))
 
     async def store(
-        self, offsets: Offsets, timeout: float, *, attempts: float = math.inf, rising: bool = False
+        self,
+        offsets: Offsets,
+        timeout: float,
+        *,
+        attempts: float = math.inf,
+        rising: bool = False,
+        check: Callable[[], None] = _nothing,
     ) -> Errors:
         """Store these offsets; return what could not be, and why. Raises ApiTimeoutError.
 
-        With `rising` nothing is stored that is not above what was by then.
+        With `rising` nothing is stored that is not above what was by then. `check` is called before
+        each attempt, and what it raises ends them.
         """
         if not offsets:
             return {}
@@ -169,11 +202,13 @@ class Commits:
         left = self._with_notes(offsets)
         held = {tp: self._state(tp) for tp in left}
         deadline = self._cluster.clock.monotonic() + timeout
-        commit = _Commit(self._tickets, left, held, deadline, attempts, rising)
+        commit = _Commit(self._tickets, left, held, deadline, attempts, rising, check)
         try:
             async with asyncio.timeout(None if timeout == math.inf else timeout):
+                self._drop_lost(commit)
                 await self._known(left)
                 while left:
+                    commit.check()
                     self._drop_lost(commit)
                     if left and self._awaits_name():
                         # Not in the lock: another commit may be what the group waits for.
@@ -196,6 +231,7 @@ class Commits:
     async def _attempt_all(self, commit: _Commit) -> None:
         """Attempt until everything is stored or refused, or this member has no name to do it in."""
         while commit.left and not self._awaits_name():
+            commit.check()
             self._drop_superseded(commit)
             self._drop_lost(commit, nobody=not self.member().member_id)
             if not commit.left:
@@ -329,6 +365,7 @@ class Commits:
         raise AssertionError("unreachable")
 
     async def _before_next(self, failed: Errors, attempt: int, deadline: float) -> None:
+        self.check()
         delay = 0.0
         remaining = deadline - self._cluster.clock.monotonic()
         for tp, error in failed.items():
@@ -380,7 +417,7 @@ class Commits:
         if unknown:
             try:
                 await self._cluster.updater.refresh(unknown, timeout=self._request_s)
-            except KafkaError as error:
+            except Exception as error:  # Also what has failed the client: it may commit at its end.
                 text, names = "The topics %s are not known: %s", ", ".join(unknown)
                 extra = {"event": "metadata_outdated"}
                 self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)
@@ -401,6 +438,16 @@ class Commits:
     def _state(self, tp: TopicPartition) -> PartitionState | None:
         return self._subscription.partitions.get(tp)
 
+    def _is_the_groups(self, tp: TopicPartition, error: KafkaError) -> bool:
+        """Return whether the group, not the application, assigned a partition that is refused."""
+        shared = self._subscription.is_shared(tp) or self.lost.is_released(tp)
+        return error.code is None or shared
+
+    def not_assigned(self, tps: Sequence[TopicPartition]) -> CommitFailedError:
+        """Return the error for partitions that this consumer does not have."""
+        lost = any(self._is_lost(tp, None) for tp in tps)
+        return _commit_failed(tps, [], None if lost else NOT_ASSIGNED)
+
     def _is_lost(self, tp: TopicPartition, held: PartitionState | None) -> bool:
         """Whether it is not owned, or was lost and given back since: others had it meanwhile."""
         subscription = self._subscription
@@ -417,9 +464,12 @@ def _not_owned(error: KafkaError) -> bool:
 
 
 def _commit_failed(
-    tps: Sequence[TopicPartition], errors: Sequence[KafkaError]
+    tps: Sequence[TopicPartition],
+    errors: Sequence[KafkaError],
+    text: tuple[str, str] | None = None,
 ) -> CommitFailedError:
     """Return the error for partitions that are not owned; a broker's error is its cause."""
-    failure = CommitFailedError(partitions=tps)
+    what, hint = text or (None, None)
+    failure = CommitFailedError(partitions=tps, what=what, hint=hint)
     failure.__cause__ = next((error for error in errors if error.code is not None), None)
     return failure

@@ -93,7 +93,9 @@ class Engine:
         self.group: Grouped | None = None
         self._follower: TopicFollower | None = None
         if config.group_id is not None:
-            self.group = Grouped(cluster, config, subscription, self.reader, spawn, callbacks)
+            self.group = Grouped(
+                cluster, config, subscription, self.reader, spawn, callbacks, supervisor.check
+            )
         else:
             self._follower = TopicFollower(
                 cluster,
@@ -153,6 +155,8 @@ class Engine:
         self.moved.set()
         if self._follower is not None:
             self._follower.assigned.set()
+        if self.group is not None:
+            self.group.wake()
 
     async def stop(
         self, timeout: float, may_ask: Callable[[], bool], *, farewell: bool = True

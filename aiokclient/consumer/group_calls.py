@@ -10,7 +10,7 @@ from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.consumer.arguments import as_listener, as_numbers, as_partitions
 from aiokclient.consumer.commit_forms import covered, to_commit
 from aiokclient.consumer.orders import plain
-from aiokclient.errors import CommitFailedError, IllegalStateError
+from aiokclient.errors import IllegalStateError
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, State, TopicPartition
 
 if TYPE_CHECKING:
@@ -31,34 +31,47 @@ class GroupCalls(Lifecycle):
 
     @lets_go
     async def commit(self, what: Any = None, timeout: float | None = None) -> None:
-        """Stores for the group how far it is.
+        """Store in the group how far this consumer is.
 
-        Of everything that was handed out, what is in hand included (of `tracked`: up to the lowest
-        record that is not done); or of a record, several records, `{tp: offset}`,
-        `{tp: OffsetAndMetadata}`, topics, or partitions: exactly that. A record commits its
-        offset + 1.
+        `commit()` covers everything that was delivered, including what is being processed (of
+        `tracked`: up to the lowest record that is not done). `commit(what)` covers exactly that:
+        a record or several, `{tp: offset}`, `{tp: OffsetAndMetadata}`, topics, or partitions. A
+        record commits its offset + 1.
 
-        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
-        What stands in the way for a while, a rebalance say, is waited out. Raises
-        CommitFailedError for partitions that this consumer no longer owns: another member may be
-        at work on them. So does `commit()` if records of a lost partition were delivered and not
-        committed. When it raises, or is cancelled, part of the commit may have been stored.
+        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it. A
+        rebalance and other passing obstacles are waited for. Raises CommitFailedError:
+
+        - for partitions that this consumer no longer owns, as another member may be at work on
+          them; `commit()` raises it if records of a lost partition were delivered and not
+          committed;
+        - for partitions that were assigned by hand, if this consumer is not a member of the group
+          and others are: the coordinator then takes offsets of members only;
+        - for partitions that are named without offsets and are not assigned.
+
+        In a listener it does not wait for the group, which waits for the listener. In `on_lost`
+        the lost partitions can no longer be committed: CommitFailedError is raised immediately,
+        except by `commit()` if all that was delivered of them is committed. Catch it there,
+        because what a listener raises fails the consumer.
+
+        If the consumer fails in the meantime, this raises why. When it raises, or is cancelled,
+        part of the commit may have been stored.
         """
         group = self._group("commit")
         offsets, nothing = to_commit(what, self._subscription.consumed())
         gone = [tp for tp in nothing if tp not in self._subscription]
         if gone:
-            raise CommitFailedError(partitions=gone)
+            raise group.commits.not_assigned(gone)
         await group.commits.commit(offsets, self._seconds(timeout), covered(what))
 
     @lets_go
     async def committed(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, None where it has nothing; the partitions may be anyone's.
+        """Return what the group has committed, None where it has nothing.
 
-        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised.
-        What a transaction that is still open has committed is waited for.
+        The partitions need not be assigned to this consumer. `timeout` is in seconds
+        (`default_api_timeout_ms`); ApiTimeoutError is raised after it. What an open transaction
+        has committed is waited for. If the consumer fails in the meantime, this raises why.
         """
         group = self._group("committed")
         wanted = as_partitions(tps)

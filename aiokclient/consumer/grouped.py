@@ -63,9 +63,9 @@ class Grouped:
         reader: Reader,
         spawn: Callable[..., None],
         callbacks: Callbacks,
+        check: Callable[[], None],
     ) -> None:
-        self._subscription = subscription
-        self._reader = reader
+        self._subscription, self._reader = subscription, reader
         self._spawn = spawn
         self._changes = Signal()
         self._left_behind = False
@@ -80,6 +80,7 @@ class Grouped:
             joins=lambda: self.membership.joins and not self._left_behind,
             in_listener=reader.turnstile.listener_calls.is_inside,
             owner=self._owner,
+            check=check,
         )
         interval_s = config.max_poll_interval_ms / 1000
         time = cluster.clock.monotonic
@@ -163,6 +164,10 @@ class Grouped:
         finally:
             self.commits.over = True
             self.commits.renamed.set()
+
+    def wake(self) -> None:
+        """Have commits look again, after the consumer has failed. Synchronous."""
+        self.commits.renamed.set()
 
     def settled(self) -> bool:
         """Whether the group has said what this consumer is to read, and that is so. Plain."""

@@ -133,6 +133,7 @@ class Offsets:
     async def _before_next(
         self, failed: Mapping[TopicPartition, KafkaError], attempt: int, deadline: float
     ) -> None:
+        self._cluster.supervisor.check()
         clock = self._cluster.clock
         remaining = deadline - clock.monotonic()
         delay = 0.0

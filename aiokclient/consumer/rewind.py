@@ -91,6 +91,7 @@ class Rewinds:
         try:
             async with asyncio.timeout(timeout):
                 while not self._commits.member().member_id:
+                    self._commits.check()
                     await self._commits.renamed.wait()
                 await self._refuse_foreigners()
                 order = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
@@ -110,6 +111,7 @@ class Rewinds:
 
     async def _until_done(self, order: str, left: list[TopicPartition]) -> None:
         for attempt in range(1 << 62):
+            self._commits.check()
             await asyncio.sleep(LOOK.delay(attempt, self._cluster.clock.rng))
             found, failed = await self._commits.ask(left)
             for tp, stored in found.items():
@@ -128,6 +130,7 @@ class Rewinds:
         """Raises if a member would not understand the order."""
         group_id = self._commits.group_id
         for attempt in range(1 << 62):
+            self._commits.check()
             group = await self._describe(group_id)
             if group.group_state == STABLE:
                 break

@@ -30,7 +30,7 @@ program says by its category what is left to do (KIP-1050):
     ├── OutOfOrderSequenceError (45)
     │   └── UnknownProducerIdError (59)
     ├──                                   all other codes: no category
-    ├── CommitFailedError                 the partitions are no longer owned
+    ├── CommitFailedError                 the partitions are not this consumer's
     ├── ConfigError                       also a ValueError
     ├── SerializationError
     │   └── RecordError

@@ -117,9 +117,10 @@ class ConfigError(KafkaError, ValueError):
 
 
 class CommitFailedError(KafkaError):
-    """Offsets were not committed: this consumer no longer owns their partitions.
+    """Offsets were not committed: their partitions are not, or no longer, this consumer's.
 
     `partitions` lists the partitions. If a broker refused the commit, its error is `__cause__`.
+    `what` and `hint` replace the text where the group has not taken the partitions away.
     """
 
     what = "The commit failed: this consumer no longer owns the partitions."
@@ -138,6 +139,8 @@ class CommitFailedError(KafkaError):
         broker: int | str | None = None,
         topic_partition: TopicPartition | None = None,
         resource: str | None = None,
+        what: str | None = None,
+        hint: str | None = None,
     ) -> None:
         if topic_partition is None and len(partitions) == 1:
             topic_partition = partitions[0]
@@ -148,6 +151,10 @@ class CommitFailedError(KafkaError):
             message, api=api, broker=broker, topic_partition=topic_partition, resource=resource
         )
         self.partitions = tuple(partitions)
+        if what is not None:
+            self.what = what
+        if hint is not None:
+            self.hint = hint
 
 
 class SerializationError(KafkaError):

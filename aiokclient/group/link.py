@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.targets import Coordinator
-from aiokclient.errors import KafkaError, UnsupportedVersionError
+from aiokclient.errors import UnsupportedVersionError
 from aiokclient.group import wire
 from aiokclient.group.handler import GroupSettings
 from aiokclient.limited_log import LimitedLog
@@ -124,8 +124,8 @@ class Link:
                 return
             except UnsupportedVersionError:
                 continue
-            except KafkaError as error:
-                # The coordinator finds out by itself when the session is over.
+            except Exception as error:
+                # Also what has failed the client. The coordinator finds out when the session ends.
                 text, extra = "Could not leave the group: %s", {"event": "group_leave_failed"}
                 self._log.write(logging.INFO, "leave", text, error, extra=extra)
                 return

@@ -67,18 +67,18 @@ class _Slot:
         self.released = False
         self.waiters: list[asyncio.Future[BrokerConnection]] = []
 
-    def settle(self, outcome: BrokerConnection | KafkaError) -> None:
+    def settle(self, outcome: BrokerConnection | Exception) -> None:
         """End the attempt."""
         self.connecting = False
         self.tell(outcome)
 
-    def tell(self, outcome: BrokerConnection | KafkaError) -> None:
+    def tell(self, outcome: BrokerConnection | Exception) -> None:
         """Give the outcome to all that wait; the attempt may still be in progress."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             if waiter.done():
                 continue
-            if isinstance(outcome, KafkaError):
+            if isinstance(outcome, Exception):
                 waiter.set_exception(outcome)
             else:
                 waiter.set_result(outcome)
@@ -153,8 +153,8 @@ class ConnectionPool:
         """The open connection of a slot, made if need be.
 
         Has no deadline of its own beyond that of one attempt (reconnect backoff and setup
-        timeout). Raises what `open_connection` raises, and ClosedError. Cancelling it leaves the
-        attempt to whoever else waits for it.
+        timeout). Raises what `open_connection` raises, ClosedError, and a bug in the attempt, which
+        fails the client. Cancelling it leaves the attempt to whoever else waits for it.
         """
         slot = self._slots.get((purpose, owner))
         if slot is not None and slot.connection is not None:
@@ -208,18 +208,19 @@ class ConnectionPool:
     # -- connecting -------------------------------------------------------------------------
 
     async def _attempt(self, slot: _Slot) -> None:
-        outcome: BrokerConnection | KafkaError = ClosedError("the client is closed")
+        outcome: BrokerConnection | Exception = ClosedError("the client is closed")
         try:
-            outcome = await self._connect(slot)
+            outcome = self._install(slot, await self._connect(slot))
         except KafkaError as error:
             outcome = error
             self.refused = True
             refused = isinstance(error, diagnosis.NotConnectedError)
             self._not_connected = self._not_connected + 1 if refused else 0
             self._failed(error)
+        except Exception as error:
+            outcome = error  # A bug: what waits here must not wait for it to be mended.
+            raise
         finally:
-            if isinstance(outcome, BrokerConnection):
-                outcome = self._install(slot, outcome)
             slot.settle(outcome)
 
     async def _connect(self, slot: _Slot) -> BrokerConnection:

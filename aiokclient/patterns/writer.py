@@ -137,6 +137,15 @@ class Candidate(MemberLife):
             stop_producer, self.candidacy, self._producer, name="the end of the writer"
         )
 
+    async def chosen(self) -> None:
+        """Wait until this is the writer. Raises what the group refuses, and what failed it."""
+        try:
+            await self.candidacy.chosen()
+        except ClosedError:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
     def no_writer(self) -> NotWriterError:
         """What leaving raises when it is no longer the writer."""
         return NotWriterError(resource=f"group {self._config.group_id}")
@@ -193,7 +202,7 @@ async def _writing(
             await stack.enter_async_context(own)
         await stack.enter_async_context(candidate)
         candidacy = candidate.candidacy
-        await candidacy.chosen()
+        await candidate.chosen()
         try:
             with candidacy.writing():
                 async with producer:

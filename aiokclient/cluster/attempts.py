@@ -1,0 +1,61 @@
+"""One request through all its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.cluster.targets import Target
+from aiokclient.errors import KafkaError, error_for
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Scope
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Request
+
+__all__ = ["Attempts", "Check", "GivenUpError", "top_level_error"]
+
+Check = Callable[[Any], KafkaError | None]
+"""Returns the error that a response holds."""
+
+
+class GivenUpError(Exception):
+    """The last error of the attempts is the error of the call."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts of one call so far; times are in seconds on the monotonic clock."""
+
+    message: Request[Any]
+    to: Target
+    scope: Scope
+    check: Check
+    purpose: Purpose
+    owner: Hashable
+    attempt_s: float = 0.0
+    deadline: float = 0.0
+    attempt: int = 0
+    node_id: int | None = None
+    sent: bool = False
+    """Whether the present attempt was sent, so that a broker may carry it out."""
+    error: KafkaError | None = None
+
+    @property
+    def api(self) -> str:
+        """The name of the request's API."""
+        return self.message.api_key.api_name
+
+    def met(self, error: KafkaError) -> None:
+        """Record what the present attempt met."""
+        if error.api is None:
+            error.api = self.api
+        if error.broker is None:
+            error.broker = self.node_id
+        self.error = error
+
+
+def top_level_error(response: Any) -> KafkaError | None:
+    """Return the error that a response as a whole holds, if its API has such a field."""
+    return error_for(getattr(response, "error_code", 0), getattr(response, "error_message", None))
