@@ -45,10 +45,21 @@ AskOne: TypeAlias = Callable[[dict[K, Item], T], Awaitable[Answers[K, V]]]
 class AdminBase(Lifecycle):
     """A client that asks for one thing or for several."""
 
-    async def _request(self, message: Any, to: Target, timeout: float | None) -> Any:
-        """One request, with the retries of the cluster client."""
+    async def _request(
+        self,
+        message: Any,
+        to: Target,
+        timeout: float | None,
+        failed: Callable[[KafkaError], None] = lambda error: None,
+    ) -> Any:
+        """Send a request, with the retries of the cluster client.
+
+        `failed(error)` is called for each attempt that was sent.
+        """
         self._check()
-        return await self._cluster.request(message, to, timeout=timeout, scope=Scope.ADMIN)
+        return await self._cluster.request(
+            message, to, timeout=timeout, scope=Scope.ADMIN, failed=failed
+        )
 
     async def _each(
         self, items: Mapping[K, Item], ask: Ask[K, Item, V], timeout: float | None

@@ -20,8 +20,11 @@ from aiokclient.cluster.targets import Broker, Coordinator
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import (
     ApiTimeoutError,
+    CoordinatorLoadInProgressError,
     GroupIdNotFoundError,
     KafkaError,
+    NotCoordinatorError,
+    UnknownMemberIdError,
     UnsupportedVersionError,
 )
 from aiokclient.errors.local import ArgumentTypeError
@@ -38,6 +41,12 @@ __all__ = ["GroupsSubject", "group_ids"]
 CLASSIC = "classic"
 DEAD = "Dead"
 """What a broker before 4.0 says of a group that there is not."""
+
+GONE = frozenset({UnknownMemberIdError.code})
+"""The codes with which a coordinator says that there is no such member."""
+
+NOT_REMOVED = GONE | {CoordinatorLoadInProgressError.code, NotCoordinatorError.code}
+"""The codes with which a broker says that it has removed nobody."""
 
 ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this type"}
 """The codes with which a broker says that a group is of another type, or not there at all."""
@@ -196,9 +205,12 @@ class GroupsSubject(AdminBase):
         """Removes members from a classic group, by member id, or by instance id if `static`.
 
         A member that still runs joins anew; a static one that does not come back any more need not
-        be waited for. `reason` is shown in the brokers' logs. Usual errors: UnknownMemberIdError,
-        FencedInstanceIdError, GroupAuthorizationError. Cancelling it leaves open who was removed.
+        be waited for. `reason` is shown in the brokers' logs. Usual errors: UnknownMemberIdError
+        (also when the session of the member has expired), FencedInstanceIdError,
+        GroupAuthorizationError. Cancelling it leaves open who was removed. If the response to an
+        attempt was lost and the next attempt finds a member gone, the member counts as removed.
         """
+        unknown: list[KafkaError] = []
 
         async def ask(items: dict[str, None], remaining: float) -> Answers[str, None]:
             request = LeaveGroupRequest(
@@ -213,17 +225,18 @@ class GroupsSubject(AdminBase):
                 ],
             )
             try:
-                response = await self._request(request, Coordinator("group", group), remaining)
+                to = Coordinator("group", group)
+                response = await self._request(request, to, remaining, _outcomes_unknown(unknown))
             except UnsupportedVersionError:
                 if static:
                     raise
                 return await self._remove_each(group, items, remaining)
-            return {
-                (member.group_instance_id or "") if static else member.member_id: failure(
-                    member.error_code, None, "LeaveGroup", f"group {group}"
-                )
-                for member in response.members
-            }
+            answers: dict[str, KafkaError | None] = {}
+            for member in response.members:
+                name = (member.group_instance_id or "") if static else member.member_id
+                code = 0 if unknown and member.error_code in GONE else member.error_code
+                answers[name] = failure(code, None, "LeaveGroup", f"group {group}")
+            return answers
 
         return await self._each(dict.fromkeys(group_ids(members)), ask, timeout)
 
@@ -233,8 +246,14 @@ class GroupsSubject(AdminBase):
         """For brokers before 2.4, to which a request names one member."""
 
         async def ask(items: dict[str, None], member: str) -> Answers[str, None]:
+            unknown: list[KafkaError] = []
             request = LeaveGroupRequest(group_id=group, member_id=member)
-            await self._request(request, Coordinator("group", group), remaining)
+            try:
+                to = Coordinator("group", group)
+                await self._request(request, to, remaining, _outcomes_unknown(unknown))
+            except KafkaError as error:
+                if error.code not in GONE or not unknown:
+                    raise
             return items
 
         return await self._spread({member: {member: None} for member in members}, ask)
@@ -274,6 +293,16 @@ def group_ids(groups: Iterable[str]) -> list[str]:
         if all(isinstance(group, str) for group in given):
             return given
     raise ArgumentTypeError(f"{groups!r} is not a collection of names: write it as [...]")
+
+
+def _outcomes_unknown(found: list[KafkaError]) -> Callable[[KafkaError], None]:
+    """Return a function that adds an error to a list if members may have been removed."""
+
+    def failed(error: KafkaError) -> None:
+        if error.code not in NOT_REMOVED:
+            found.append(error)
+
+    return failed
 
 
 def _listed(response: ListGroupsResponse, broker: BrokerDescription) -> dict[str, GroupListing]:

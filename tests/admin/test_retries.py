@@ -13,13 +13,16 @@ from aiokclient.client import Client
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,
+    CoordinatorLoadInProgressError,
     KafkaError,
     LeaderNotAvailableError,
     NotControllerError,
+    NotCoordinatorError,
     NotLeaderOrFollowerError,
     RequestTimedOutError,
     ThrottlingQuotaExceededError,
     TopicAuthorizationError,
+    UnknownMemberIdError,
     UnsupportedVersionError,
 )
 from aiokclient.protocol import ApiKey
@@ -165,3 +168,39 @@ async def test_connections_are_shared_with_a_client(cluster: EmbeddedCluster) ->
         Admin(client=client, default_api_timeout_ms=20_000) as admin,
     ):
         assert sorted(await admin.list_topics()) == ["bills", "orders"]
+
+
+@pytest.mark.parametrize("version", [2, 5])
+def test_member_counts_as_removed_when_the_response_to_its_removal_was_lost(version: int) -> None:
+    """The request is sent again, and the coordinator no longer knows the member."""
+    static = version >= 3
+
+    async def scenario(world: World) -> None:
+        world.cluster.limit_versions({ApiKey.LEAVE_GROUP: (0, version)})
+        options = {"group_instance_id": "i"} if static else {}
+        async with Admin(**world.options()) as admin:
+            consumer = world.consumer("t", group_id="g", heartbeat_interval_ms=10_000, **options)
+            await consumer.start()
+            name = "i" if static else consumer.group_metadata().member_id
+            with world.cluster.drop(ApiKey.LEAVE_GROUP, when="after", times=1):
+                results = await admin.remove_members("g", [name], static=static)
+            assert len(asked(world.cluster, ApiKey.LEAVE_GROUP)) == 2
+            assert list(results.raise_for_errors()) == [name]
+            await consumer.close()
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("error", [CoordinatorLoadInProgressError, NotCoordinatorError])
+def test_member_is_unknown_when_the_attempts_before_have_removed_nobody(
+    error: type[KafkaError], static: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        async with Admin(**world.options()) as admin:
+            with world.cluster.fail(ApiKey.LEAVE_GROUP, error, times=2):
+                results = await admin.remove_members("g", ["nobody"], static=static)
+            assert len(asked(world.cluster, ApiKey.LEAVE_GROUP)) == 3
+            assert isinstance(results["nobody"], UnknownMemberIdError)
+
+    simulate(scenario)

@@ -159,7 +159,9 @@ async def test_offsets_are_set_listed_and_deleted(
 
 async def test_members_are_removed(cluster_servers: Any, admin: Admin, group: str) -> None:
     """A dynamic member by its id, a static one by its instance id; they come back as new ones."""
-    life = member(cluster_servers, group, "a", group_instance_id="i-1")
+    # A machine that stands still for a while must not end the session, and so remove the member.
+    options = {"session_timeout_ms": 60_000, "group_instance_id": "i-1"}
+    life = member(cluster_servers, group, "a", **options)
     async with living(life):
         before = await together(life)
         member_id = life.member.group_metadata().member_id
