@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Generator, Hashable, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from aiokclient.testing.faults import Refusal
@@ -27,22 +28,24 @@ The future of an answer that comes later is cancelled when the connection is los
 that waits for something hangs its cleaning up on it (`add_done_callback`).
 
 A handler whose work grows with its request is a coroutine function that awaits nothing but
-`Call.each`. It runs without a task, and ends where it is when the connection is lost.
+`Call.each`, `Call.slices` and futures. It runs without a task, and is closed where it is when the
+connection is lost.
 """
 
 _SLICE = 100
-"""Items that are handled in one turn of the event loop."""
+"""Items that are handled in one iteration of the event loop."""
+_NOTHING: Counter[Any] = Counter()
 
 
 class _Turn:
-    """Awaited, it lets the event loop go on with other connections."""
+    """An awaitable that lets the event loop handle other connections."""
 
     def __await__(self) -> Generator[None]:
         yield
 
 
 class _Each(Generic[T]):
-    """The items of an iterable, with a turn of the event loop after each slice of them."""
+    """The items of an iterable, with an iteration of the event loop after each slice of them."""
 
     __slots__ = ("_call", "_items")
 
@@ -57,10 +60,35 @@ class _Each(Generic[T]):
         call = self._call
         call.handled += 1
         if not call.handled % _SLICE:
+            call.yielded = True
             await _Turn()
         for item in self._items:
             return item
         raise StopAsyncIteration
+
+
+class _Slices(Generic[T]):
+    """The items of an iterable in lists, with an iteration of the event loop between two lists."""
+
+    __slots__ = ("_begun", "_call", "_items")
+
+    def __init__(self, call: Call, items: Iterable[T]) -> None:
+        self._call = call
+        self._items = iter(items)
+        self._begun = False
+
+    def __aiter__(self) -> _Slices[T]:
+        return self
+
+    async def __anext__(self) -> list[T]:
+        part = list(islice(self._items, _SLICE))
+        if not part:
+            raise StopAsyncIteration
+        if self._begun:
+            self._call.yielded = True
+            await _Turn()
+        self._begun = True
+        return part
 
 
 class Call:
@@ -69,14 +97,15 @@ class Call:
     __slots__ = (
         "_refusals",
         "_spoken",
-        "_times",
         "api",
         "broker",
         "client_id",
         "handled",
         "owner",
         "request",
+        "times",
         "version",
+        "yielded",
     )
 
     def __init__(
@@ -100,7 +129,10 @@ class Call:
         self._spoken: list[Refusal] = []
         self.handled = 0
         """Items that `each` has given, in all its uses."""
-        self._times: Counter[Any] | None = None
+        self.yielded = False
+        """Whether the handler has yielded to the event loop between two slices."""
+        self.times: Counter[Any] = _NOTHING
+        """The number of times that each part comes in the request, after `count`."""
 
     @property
     def cluster(self) -> ClusterState:
@@ -126,17 +158,21 @@ class Call:
         """
         return _Each(self, items)
 
-    def times(self, parts: Callable[[Any], Iterable[Any]]) -> Counter[Any]:
-        """Return how often each part comes in the request; `parts` gives them, once."""
-        if self._times is None:
-            self._times = Counter(parts(self.request))
-        return self._times
+    def slices(self, items: Iterable[T]) -> AsyncIterator[list[T]]:
+        """Iterate over lists of items, so that many of them do not hold the event loop.
 
-    @property
-    def yielded(self) -> bool:
-        """Whether the handler has yielded to the event loop."""
-        return self.handled >= _SLICE
+        Other requests may be handled between two lists, not within one.
+        """
+        return _Slices(self, items)
+
+    async def count(self, parts: Iterable[Hashable]) -> Counter[Any]:
+        """Return how often each part comes in the request; `times` is the same."""
+        times: Counter[Any] = Counter()
+        self.times = times
+        async for part in self.slices(parts):
+            times.update(part)
+        return times
 
     def later(self) -> asyncio.Future[Response | None]:
-        """For an answer that comes later."""
+        """Return a future for an answer that comes later."""
         return self.cluster.loop.create_future()

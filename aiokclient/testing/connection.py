@@ -6,11 +6,12 @@ it on the same connection, and so does a throttled one; other connections go on.
 
 The life of a request, each arrow in turn, any of which may be left out:
 
-    frame -> decoded -> recorded -> dropped? -> delayed -> handled -> parked -> altered -> delayed
+    frame -> decoded -> recorded -> dropped? -> delayed -> handled -> waits -> altered -> delayed
           -> dropped? -> encoded -> answered -> muted -> the next frame
 
 A large request must not stop the other connections. It is decoded in a thread, its handler yields
-to the event loop between items (`Call.each`), and its response is encoded in a thread.
+to the event loop between items (`Call.each`), its response is encoded in a thread, and both are
+freed in a thread.
 
 What a connection may hold is bounded: reading stops while the request being handled and those
 queued after it take `_QUEUED_BYTES` or more, and no request is handled while the client does not
@@ -33,6 +34,7 @@ from aiokclient.errors import KafkaError
 from aiokclient.protocol.framing import FrameReader, ReceivedRequest, ServerFraming
 from aiokclient.segments import write_segments
 from aiokclient.testing.call import Answer, Call
+from aiokclient.testing.disposal import discard_messages
 from aiokclient.testing.faults import Alter, Delay, Drop, Fault, Throttle
 from aiokclient.testing.handlers import handler_of
 
@@ -71,6 +73,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_parked",
         "_queued",
         "_reading",
+        "_spent",
         "_timer",
         "_transport",
         "_waiting",
@@ -92,6 +95,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._timer: asyncio.Handle | None = None
         self._parked: asyncio.Future[Any] | None = None
         self._handling: Coroutine[Any, Any, Any] | None = None
+        self._spent: list[Any] = []
+        """The large messages of the request being handled, to be freed after it."""
         self._withheld: Callable[[], None] | None = None
 
     # -- the transport's side --------------------------------------------------------------
@@ -137,6 +142,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._handling is not None:
             self._handling.close()
             self._handling = None
+        self._discard()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -209,6 +215,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             _log.debug("%r closes a connection: %s", self.broker, received)
             self.abort()
             return
+        if self._current > _INLINE_BYTES and received.request is not None:
+            self._spent.append(received.request)
         if not cluster.accepts(self.broker, received):
             self.abort()
             return
@@ -246,15 +254,18 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         received: ReceivedRequest,
         faults: list[Fault],
     ) -> None:
-        """Run a handler until it yields or ends."""
+        """Run a handler until it yields, waits or ends."""
         try:
-            handling.send(None)
+            awaited = handling.send(None)
         except StopIteration as done:
             answer: Answer = done.value
         else:
             self._handling = handling
             then = partial(self._go_on, handling, call, received, faults)
-            self._timer = self.broker.cluster.loop.call_soon(self._next, then)
+            if awaited is None:
+                self._timer = self.broker.cluster.loop.call_soon(self._next, then)
+            else:
+                self._park(awaited, lambda _: then())
             return
         self._handling = None
         self._replied(answer, received, faults, large=call.yielded)
@@ -325,6 +336,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if response is None:
             self._after(muted, self._done)
         elif large:
+            self._spent.append(response)
             encoding = threads.run(_encoded, received, response)
             self._park(encoding, lambda segments: self._write(segments, muted))
         else:
@@ -344,6 +356,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _done(self) -> None:
         self._busy = False
         self._current = 0
+        self._discard()
+
+    def _discard(self) -> None:
+        """Free large messages, once nothing else in this class refers to them."""
+        if self._spent:
+            spent, self._spent = self._spent, []
+            self.broker.cluster.loop.call_soon(discard_messages, spent)
 
     def _dropped(self, faults: list[Fault], when: str) -> bool:
         for fault in faults:

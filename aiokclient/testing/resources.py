@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any
 
 from aiokclient.testing.call import Call
 from aiokclient.testing.codes import Code, brief
@@ -47,6 +46,11 @@ def find_configs(
     return broker.configs
 
 
+async def count_resources(call: Call) -> None:
+    """Count how often the request names each resource, which `change_configs` needs to know."""
+    await call.count((each.resource_type, each.resource_name) for each in call.request.resources)
+
+
 def change_configs(
     call: Call,
     resource_type: int,
@@ -77,15 +81,11 @@ def change_configs(
 
 
 def _changeable(call: Call, resource_type: int, name: str) -> Configs:
-    if call.times(_resource)[resource_type, name] > 1:
+    if call.times[resource_type, name] > 1:
         raise Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
     if resource_type == ResourceType.TOPIC and not name:
         raise Refused(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
     return find_configs(call.cluster, resource_type, name, keep=True)
-
-
-def _resource(request: Any) -> list[tuple[int, str]]:
-    return [(each.resource_type, each.resource_name) for each in request.resources]
 
 
 def _check_fixed(configs: Configs, changes: Iterable[str]) -> None:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aiokclient.testing.codes import Code
+from aiokclient.testing.disposal import discard
+from aiokclient.untracked import MANY, untrack
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages import FetchRequest
@@ -98,11 +100,15 @@ class FetchSession:
         request: FetchRequest = call.request
         async for topic in call.each(request.topics):
             name: TopicKey = topic.topic_id if self.by_id else topic.topic
+            many = len(topic.partitions) >= MANY
             async for wanted in call.each(topic.partitions):
                 key = PartitionKey(name, wanted.partition)
                 partition = self.partitions.get(key)
                 if partition is None:
                     partition = self.partitions[key] = FetchedPartition(key)
+                    if many:
+                        untrack(key)
+                        untrack(partition)
                 partition.offset = wanted.fetch_offset
                 partition.leader_epoch = wanted.current_leader_epoch
                 partition.last_fetched_epoch = wanted.last_fetched_epoch
@@ -154,7 +160,11 @@ class FetchSessions:
             # A client that begins anew, or goes without a session, gives the old one up.
             self._sessions.pop(request.session_id, None)
             session = FetchSession(NO_SESSION, by_id, now)
-            await session.update(call)
+            try:
+                await session.update(call)
+            except GeneratorExit:
+                discard(session.partitions)
+                raise
             if request.session_epoch == FIRST_EPOCH:
                 session.id = self._admit(session)
             return FetchContext(session, incremental=False)

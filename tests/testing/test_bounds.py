@@ -1,4 +1,4 @@
-"""What clients do to a cluster costs it bounded memory, and stops no other client."""
+"""Clients cost a cluster bounded memory, and stop no other client."""
 
 import asyncio
 import contextlib
@@ -7,25 +7,15 @@ import socket
 import tracemalloc
 
 import pytest
+from broker_connection import FakeTransport, feed, frame
 
 from aiokclient.protocol import ApiKey, messages
-from aiokclient.protocol.framing import ClientPipeline
-from aiokclient.protocol.messages import (
-    alter_configs,
-    create_topics,
-    describe_configs,
-    fetch,
-    metadata,
-    offset_commit,
-    offset_fetch,
-    sync_group,
-)
+from aiokclient.protocol.messages import sync_group
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from aiokclient.record.batch import Compression
 from aiokclient.record.header import seal_crc
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.connection import BrokerProtocol
-from aiokclient.testing.handlers import describe_configs as describe
 
 MIB = 1 << 20
 KEPT = 32 * MIB
@@ -41,18 +31,6 @@ def traced():
         yield lambda: tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-
-
-def frame(request, version=None, correlation_ids=1):
-    pipeline = ClientPipeline("bounds")
-    version = request.max_version if version is None else version
-    return b"".join(b"".join(pipeline.send(request, version)[1]) for _ in range(correlation_ids))
-
-
-def large_metadata(size):
-    """A metadata request of about so many bytes, with names of 250 characters."""
-    topics = [metadata.MetadataRequestTopic(name=f"{n:0250}") for n in range(size // 270)]
-    return messages.MetadataRequest(topics=topics)
 
 
 def large_sync(size):
@@ -121,39 +99,6 @@ def test_a_produce_request_over_the_limit_keeps_batch_headers(wire_to):
 
 
 # -- what a connection may hold ------------------------------------------------------------
-
-
-class FakeTransport(asyncio.Transport):
-    def __init__(self):
-        super().__init__()
-        self.reading, self.written, self.aborted = True, [], False
-
-    def pause_reading(self):
-        self.reading = False
-
-    def resume_reading(self):
-        self.reading = True
-
-    def is_closing(self):
-        return False
-
-    def abort(self):
-        self.aborted = True
-
-    def write(self, data):
-        self.written.append(bytes(data))
-
-
-def feed(protocol, data):
-    """Deliver bytes as a transport does; return how many were taken before reading stopped."""
-    start = 0
-    while start < len(data) and protocol._transport.reading:
-        room = protocol.get_buffer(-1)
-        count = min(len(room), len(data) - start)
-        room[:count] = data[start : start + count]
-        protocol.buffer_updated(count)
-        start += count
-    return start
 
 
 def produce_frames(wire_batch, count):
@@ -310,147 +255,3 @@ def test_a_timestamp_is_refused_when_a_batch_cannot_be_read(cluster, wire):
     assert leader.produce("orders", bytes(batch)).error_code == 0
     assert leader.list_offset("orders", 1_000).error_code == 2
     assert leader.list_offset("orders", -1).offset == 2
-
-
-# -- large requests ------------------------------------------------------------------------
-
-MANY = 30_000
-
-
-def _create():
-    topics = [
-        create_topics.CreatableTopic(name=f"n{n}", num_partitions=1, replication_factor=1)
-        for n in range(MANY)
-    ]
-    return messages.CreateTopicsRequest(topics=topics), 7
-
-
-def _alter():
-    resources = [
-        alter_configs.AlterConfigsResource(resource_type=2, resource_name=f"n{n}")
-        for n in range(MANY)
-    ]
-    return messages.AlterConfigsRequest(resources=resources), 2
-
-
-def _commit():
-    partitions = [
-        offset_commit.OffsetCommitRequestPartition(partition_index=n, committed_offset=1)
-        for n in range(MANY)
-    ]
-    topics = [offset_commit.OffsetCommitRequestTopic(name="orders", partitions=partitions)]
-    return messages.OffsetCommitRequest(
-        group_id="g", generation_id_or_member_epoch=-1, topics=topics
-    ), 8
-
-
-def _offsets():
-    asked = offset_fetch.OffsetFetchRequestTopics(
-        name="orders", partition_indexes=list(range(MANY))
-    )
-    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[asked])
-    return messages.OffsetFetchRequest(groups=[group]), 8
-
-
-def _produce():
-    partitions = [PartitionProduceData(index=n, records=b"x" * 20) for n in range(MANY)]
-    data = TopicProduceData(name="orders", partition_data=partitions)
-    return messages.ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[data]), 12
-
-
-def _fetch():
-    partitions = [fetch.FetchPartition(partition=n, fetch_offset=0) for n in range(MANY)]
-    topics = [fetch.FetchTopic(topic="orders", partitions=partitions)]
-    return messages.FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics), 12
-
-
-def _metadata():
-    topics = [metadata.MetadataRequestTopic(name=f"n{n}") for n in range(MANY)]
-    return messages.MetadataRequest(topics=topics), 12
-
-
-@pytest.mark.parametrize("make", [_metadata, _create, _alter, _commit, _offsets, _produce, _fetch])
-async def test_others_are_answered_while_a_large_request_is_handled(make):
-    request, version = make()
-    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
-        broker = cluster._state.brokers[1]
-        large, other = BrokerProtocol(broker), BrokerProtocol(broker)
-        for each in (large, other):
-            each.connection_made(FakeTransport())
-        feed(large, frame(request, version))
-        ping, turns = frame(messages.MetadataRequest(topics=[]), 12), 0
-        while not large._transport.written:
-            feed(other, ping)
-            turns += 1
-            assert len(other._transport.written) == turns
-            await asyncio.sleep(0)
-        assert turns >= MANY // 100
-        for each in (large, other):
-            each.connection_lost(None)
-
-
-def test_a_fetch_of_many_partitions_is_answered_whole(cluster, wire):
-    cluster.create_topic("wide", 1_000)
-    for partition in (0, 500, 999):
-        cluster.produce("wide", [b"v"], partition)
-    connection = wire.at(cluster.address(cluster.leader("wide", 0)))
-    leads = [n for n in range(1_000) if cluster.leader("wide", n) == cluster.leader("wide", 0)]
-    request = wire.fetch_request("wide", partitions=leads, session=(0, 0))
-    (topic,) = connection.request(request, 12).responses
-    assert len(topic.partitions) == len(leads)
-    found = [each.partition_index for each in topic.partitions if each.records]
-    assert found == [n for n in (0, 500, 999) if n in leads]
-
-
-def test_a_fetch_waits_and_is_answered_when_it_has_many_partitions(cluster, wire):
-    cluster.create_topic("wide", 900)
-    leader = cluster.leader("wide", 0)
-    leads = [n for n in range(900) if cluster.leader("wide", n) == leader]
-    connection = wire.to(leader)
-    request = wire.fetch_request("wide", partitions=leads, wait_ms=60_000)
-    connection.send(request, 12)
-    cluster.wait_for(lambda: cluster.requests_total == 1)
-    cluster.produce("wide", [b"v"], leads[5])
-    (topic,) = connection.receive().responses
-    assert [each.partition_index for each in topic.partitions if each.records] == [leads[5]]
-
-
-async def test_a_cluster_ends_while_a_large_request_is_handled():
-    async with EmbeddedCluster(topics=["orders"]) as cluster:
-        large = BrokerProtocol(cluster._state.brokers[1])
-        large.connection_made(FakeTransport())
-        feed(large, frame(*_commit()))
-        for _ in range(1_000_000):
-            await asyncio.sleep(0)
-            if cluster.requests_total:
-                break
-        assert large._handling is not None
-        cluster.stop(1)
-        assert large._transport.aborted
-        large.connection_lost(None)
-        assert large._handling is None
-
-
-def test_too_many_partitions_in_one_request_are_refused_for_all(cluster, wire):
-    topics = [
-        create_topics.CreatableTopic(name=name, num_partitions=6_000, replication_factor=1)
-        for name in ("a", "b")
-    ]
-    response = wire.to(1).request(messages.CreateTopicsRequest(topics=topics))
-    assert [(each.name, each.error_code) for each in response.topics] == [("a", 44), ("b", 44)]
-    assert "a" not in cluster.topics
-
-
-def test_a_resource_that_one_request_repeats_often_is_described_a_few_times(wire):
-    resources = [
-        describe_configs.DescribeConfigsResource(resource_type=2, resource_name=name)
-        for name in ["orders"] * 2_000 + ["missing"]
-    ]
-    request = messages.DescribeConfigsRequest(resources=resources, include_synonyms=True)
-    results = wire.to(1).request(request).results
-    assert len(results) == 2_001
-    assert [bool(result.configs) for result in results].count(True) == describe.REPEATS
-    assert results[0].configs
-    assert results[-2].error_code == 42
-    assert "more than 10 times" in results[-2].error_message
-    assert results[-1].error_code == 3

@@ -14,11 +14,12 @@ from aiokclient.protocol.messages.alter_configs import (
 )
 from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.configs import ConfigRequestError, Configs
-from aiokclient.testing.resources import change_configs
+from aiokclient.testing.resources import change_configs, count_resources
 
 
 async def handle(call: Call) -> Answer:
     request: AlterConfigsRequest = call.request
+    await count_resources(call)
     return AlterConfigsResponse(
         responses=[_alter(call, each) async for each in call.each(request.resources)]
     )

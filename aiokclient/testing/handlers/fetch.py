@@ -20,13 +20,15 @@
 * `read_committed` ends at the last stable offset and names the aborted transactions.
 * From version 16 on NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader and its
   address (KIP-951).
+
+A request of very many partitions is handled in slices (`Call.slices`), while it waits as well: what
+changes while it is being read has it read once more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from aiokclient.protocol.messages import FetchRequest, FetchResponse
 from aiokclient.protocol.messages.fetch import (
@@ -39,6 +41,7 @@ from aiokclient.protocol.messages.fetch import (
 )
 from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.codes import Code
+from aiokclient.testing.disposal import discard
 from aiokclient.testing.sessions import (
     FetchContext,
     FetchedPartition,
@@ -46,10 +49,8 @@ from aiokclient.testing.sessions import (
     PartitionKey,
     TopicKey,
 )
-from aiokclient.testing.topics import ANYTHING, Partition
-
-if TYPE_CHECKING:
-    from aiokclient.protocol.schema import Response
+from aiokclient.testing.topics import Partition
+from aiokclient.untracked import MANY, untrack, untrack_whole
 
 _READ_COMMITTED = 1
 _ISOLATION_LEVELS = (0, _READ_COMMITTED)
@@ -64,7 +65,6 @@ _NAMES_LEADER = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 
 
 async def handle(call: Call) -> Answer:
-    request: FetchRequest = call.request
     code = call.refused()
     if code in _WHOLE_REQUEST:
         return FetchResponse(error_code=code)
@@ -72,63 +72,101 @@ async def handle(call: Call) -> Answer:
     if context.code:
         return FetchResponse(error_code=context.code)
     fetch = _Fetch(call, context)
-    if request.isolation_level not in _ISOLATION_LEVELS:
-        return await fetch.unreadable()
-    await fetch.read_each()
-    if fetch.settled or fetch.size >= request.min_bytes or request.max_wait_ms <= 0:
-        return await fetch.respond()
-    parked = _Parked(fetch)
-    if call.yielded:
-        # Records may have come while the handler yielded to the event loop.
-        parked.changed(ANYTHING)
-    return parked.answer
+    try:
+        return await fetch.answer()
+    finally:
+        fetch.end()
 
 
 class _Fetch:
-    """One fetch; `read` may be called again, the last result counts."""
+    """One fetch; it may read several times, the last result counts."""
 
     def __init__(self, call: Call, context: FetchContext) -> None:
         self.call = call
         self.request: FetchRequest = call.request
         self.session: FetchSession = context.session
-        self.settled = not context.session.partitions
-        self.size = 0
+        self._wanted = list(context.session.partitions.values())
+        self._many = len(self._wanted) >= MANY
+        self._settled = not self._wanted
+        self._size = 0
         self._room = 0
         self._incremental = context.incremental
         state, named = self.request.replica_state, self.request.replica_id
         self._by_replica = (state.replica_id if call.version >= 15 else named) >= 0
         self._committed = self.request.isolation_level == _READ_COMMITTED
-        self._answers: list[tuple[FetchedPartition, PartitionData]] = []
+        self._answers: list[PartitionData] = []
         self._gave: list[PartitionKey] = []
         self._hints: dict[int, None] = {}
+        if self._many:
+            untrack(self._wanted)
 
-    def read(self) -> None:
-        """Read every partition, within the limits; `size` and `settled` say what came."""
-        self._begin()
-        for wanted in self.session.partitions.values():
-            self._read_one(wanted)
+    async def answer(self) -> FetchResponse:
+        """Read, wait if not enough is there, and return the response."""
+        if self.request.isolation_level not in _ISOLATION_LEVELS:
+            return await self._refuse_all()
+        await self._read_all()
+        if not self._complete and self.request.max_wait_ms > 0:
+            await self._wait()
+        return await self._response()
 
-    async def read_each(self) -> None:
-        """Do as `read`, and yield to the event loop between partitions."""
-        self._begin()
-        async for wanted in self.call.each(list(self.session.partitions.values())):
-            self._read_one(wanted)
+    def end(self) -> None:
+        """Free what was kept for this request alone."""
+        self._wanted, wanted = [], self._wanted
+        self._answers, answers = [], self._answers
+        discard(wanted)
+        discard(answers)
+        if not self.session.id:
+            discard(self.session.partitions)
 
-    def _begin(self) -> None:
-        self._answers.clear()
-        self.size = 0
+    @property
+    def _complete(self) -> bool:
+        """Whether the answer need not wait for more."""
+        return self._settled or self._size >= self.request.min_bytes
+
+    async def _wait(self) -> None:
+        """Read again when enough was appended, for `max_wait_ms` at most."""
+        wait = _Wait(self.call)
+        try:
+            await wait.watch(self._found())
+            if self.call.yielded:
+                # Records may have come while the handler yielded to the event loop.
+                wait.forget()
+                await self._read_all()
+            while not self._complete and not wait.over:
+                await wait.until_added(self.request.min_bytes - self._size)
+                wait.forget()
+                await self._read_all()
+        finally:
+            wait.end()
+
+    async def _read_all(self) -> None:
+        """Read every partition, within the limits; `_size` and `_settled` say what came."""
+        answers: list[PartitionData] = []
+        if self._many:
+            untrack(answers)
+        self._answers, earlier = answers, self._answers
+        discard(earlier)
+        self._size = 0
         self._room = min(self.request.max_bytes, _UNBOUNDED)
+        async for part in self.call.slices(self._wanted):
+            answers += [self._read_one(wanted) for wanted in part]
 
-    def _read_one(self, wanted: FetchedPartition) -> None:
-        before = self.size
+    def _read_one(self, wanted: FetchedPartition) -> PartitionData:
+        before = self._size
         answer = self._partition(wanted, min(self._room, wanted.max_bytes))
-        self._room = max(0, self._room - (self.size - before))
-        self._answers.append((wanted, answer))
+        self._room = max(0, self._room - (self._size - before))
+        return self._hidden(answer)
 
-    def found(self) -> Iterable[Partition]:
-        """The partitions that there are, of those asked for."""
-        for key in self.session.partitions:
-            partition = self._find(key)
+    def _hidden(self, answer: PartitionData) -> PartitionData:
+        """Hide an answer from the garbage collector if there are many."""
+        if self._many:
+            untrack_whole(answer)
+        return answer
+
+    def _found(self) -> Iterable[Partition]:
+        """Yield the partitions that there are, of those asked for."""
+        for wanted in self._wanted:
+            partition = self._find(wanted.key)
             if partition is not None:
                 yield partition
 
@@ -151,7 +189,7 @@ class _Fetch:
         )
         if code:
             return self._failed(wanted, code, partition)
-        return self._read(wanted, partition, max_bytes)
+        return self._read_log(wanted, partition, max_bytes)
 
     def _missing(self, key: PartitionKey) -> int:
         if isinstance(key.topic, str):
@@ -163,7 +201,7 @@ class _Fetch:
     def _failed(
         self, wanted: FetchedPartition, code: int, partition: Partition | None
     ) -> PartitionData:
-        self.settled = True
+        self._settled = True
         answer = PartitionData(
             partition_index=wanted.key.partition,
             error_code=code,
@@ -178,7 +216,7 @@ class _Fetch:
             self._hints[partition.leader] = None
         return answer
 
-    def _read(
+    def _read_log(
         self, wanted: FetchedPartition, partition: Partition, max_bytes: int
     ) -> PartitionData:
         log, node = partition.log, self.call.broker.node_id
@@ -196,22 +234,22 @@ class _Fetch:
         preferred = self._preferred(partition, wanted.offset)
         if preferred is not None:
             answer.preferred_read_replica = preferred
-            self.settled = True
+            self._settled = True
             return answer
         diverging, known = self._diverging(wanted, partition, end)
         if not log.start_offset <= wanted.offset <= end or not known:
             return self._failed(wanted, Code.OFFSET_OUT_OF_RANGE, partition)
         if diverging is not None:
             answer.diverging_epoch = diverging
-            self.settled = True
+            self._settled = True
             return answer
         pieces, size, next_offset = log.read(
             wanted.offset,
             stable if self._committed else high,
             max_bytes,
-            whole_first=self.size == 0,
+            whole_first=self._size == 0,
         )
-        self.size += size
+        self._size += size
         answer.records = pieces or b""
         if self._committed:
             answer.aborted_transactions = [
@@ -245,29 +283,29 @@ class _Fetch:
                 return node
         return None
 
-    async def unreadable(self) -> FetchResponse:
+    async def _refuse_all(self) -> FetchResponse:
         """Refuse each partition with UNKNOWN_SERVER_ERROR, without a session."""
         self.call.broker.sessions.remove(self.session)
-        async for wanted in self.call.each(list(self.session.partitions.values())):
-            answer = self._failed(wanted, Code.UNKNOWN_SERVER_ERROR, None)
-            self._answers.append((wanted, answer))
-        response = await self.respond()
+        async for part in self.call.slices(self._wanted):
+            for wanted in part:
+                answer = self._failed(wanted, Code.UNKNOWN_SERVER_ERROR, None)
+                self._answers.append(self._hidden(answer))
+        response = await self._response()
         response.error_code, response.session_id = Code.UNKNOWN_SERVER_ERROR, 0
         return response
 
-    def response(self) -> FetchResponse:
-        """The answer as last read, without partitions that have nothing new to say."""
+    async def _response(self) -> FetchResponse:
+        """Return the answer as last read, without partitions that have nothing new to say."""
         topics: _Topics = {}
-        for wanted, answer in self._answers:
-            self._tell(topics, wanted, answer)
-        return self._assembled(topics)
-
-    async def respond(self) -> FetchResponse:
-        """Do as `response`, and yield to the event loop between partitions."""
-        topics: _Topics = {}
-        async for wanted, answer in self.call.each(self._answers):
-            self._tell(topics, wanted, answer)
-        return self._assembled(topics)
+        async for part in self.call.slices(zip(self._wanted, self._answers, strict=True)):
+            for wanted, answer in part:
+                self._tell(topics, wanted, answer)
+        self.session.to_the_end(self._gave)
+        return FetchResponse(
+            session_id=self.session.id,
+            responses=list(topics.values()),
+            node_endpoints=self._endpoints(),
+        )
 
     def _tell(self, topics: _Topics, wanted: FetchedPartition, answer: PartitionData) -> None:
         if not wanted.news(answer) and self._incremental:
@@ -276,6 +314,8 @@ class _Fetch:
         topic = topics.get(key.topic)
         if topic is None:
             topic = topics[key.topic] = FetchableTopicResponse()
+            if self._many:
+                untrack(topic.partitions)
             if isinstance(key.topic, str):
                 topic.topic = key.topic
             else:
@@ -283,14 +323,6 @@ class _Fetch:
         topic.partitions.append(answer)
         if answer.records:
             self._gave.append(key)
-
-    def _assembled(self, topics: _Topics) -> FetchResponse:
-        self.session.to_the_end(self._gave)
-        return FetchResponse(
-            session_id=self.session.id,
-            responses=list(topics.values()),
-            node_endpoints=self._endpoints(),
-        )
 
     def _endpoints(self) -> list[NodeEndpoint]:
         alive = self.call.cluster.alive
@@ -301,40 +333,53 @@ class _Fetch:
         ]
 
 
-class _Parked:
-    """A fetch that waits for its partitions to change, for `max_wait_ms` at most."""
+class _Wait:
+    """A wait for partitions to change, for the request's `max_wait_ms` at most."""
 
-    def __init__(self, fetch: _Fetch) -> None:
-        self._fetch = fetch
-        self._missing = fetch.request.min_bytes - fetch.size
-        self.answer: asyncio.Future[Response | None] = fetch.call.later()
-        self._watched = list(fetch.found())
-        for partition in self._watched:
-            partition.watch(self)
-        loop = fetch.call.cluster.loop
-        self._timer = loop.call_later(fetch.request.max_wait_ms / 1000, self._finish)
-        self.answer.add_done_callback(self._ended)
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.over = False
+        """Whether the time is over."""
+        self._added = 0
+        self._enough = 0
+        self._woken: asyncio.Future[None] | None = None
+        self._watched: list[Partition] = []
+        loop, seconds = call.cluster.loop, call.request.max_wait_ms / 1000
+        self._timer = loop.call_later(seconds, self._time_out)
+
+    async def watch(self, partitions: Iterable[Partition]) -> None:
+        """Have all partitions tell of their changes."""
+        async for part in self._call.slices(partitions):
+            for each in part:
+                each.watch(self)
+                self._watched.append(each)
+
+    def forget(self) -> None:
+        """Count what is added from now on."""
+        self._added = 0
+
+    async def until_added(self, size: int) -> None:
+        """Wait until so many bytes were added since `forget`, or until the time is over."""
+        self._enough = size
+        if self._added < size and not self.over:
+            self._woken = self._call.cluster.loop.create_future()
+            await self._woken
 
     def changed(self, added: int) -> None:
-        if self.answer.done():
-            return
-        self._missing -= added
-        if self._missing > 0:
-            return
-        fetch = self._fetch
-        fetch.read()
-        self._missing = fetch.request.min_bytes - fetch.size
-        if fetch.settled or self._missing <= 0:
-            self.answer.set_result(fetch.response())
-        elif added == ANYTHING:
-            self._missing = max(self._missing, 1)
+        self._added += added
+        if self._added >= self._enough:
+            self._wake()
 
-    def _finish(self) -> None:
-        if not self.answer.done():
-            self._fetch.read()
-            self.answer.set_result(self._fetch.response())
+    def _time_out(self) -> None:
+        self.over = True
+        self._wake()
 
-    def _ended(self, answer: asyncio.Future[Response | None]) -> None:
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def end(self) -> None:
+        """Stop watching."""
         self._timer.cancel()
         for partition in self._watched:
             partition.unwatch(self)

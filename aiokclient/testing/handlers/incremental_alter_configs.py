@@ -18,11 +18,12 @@ from aiokclient.protocol.messages.incremental_alter_configs import (
 )
 from aiokclient.testing.call import Answer, Call
 from aiokclient.testing.configs import Configs
-from aiokclient.testing.resources import change_configs
+from aiokclient.testing.resources import change_configs, count_resources
 
 
 async def handle(call: Call) -> Answer:
     request: IncrementalAlterConfigsRequest = call.request
+    await count_resources(call)
     return IncrementalAlterConfigsResponse(
         responses=[_alter(call, each) async for each in call.each(request.resources)]
     )

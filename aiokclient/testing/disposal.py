@@ -1,0 +1,79 @@
+"""Freeing large messages, and what was computed from them, without holding the event loop.
+
+Python frees a list of a million objects in one step, which stops every thread for a good part of a
+second. Here the objects are freed in portions, in a thread that lets others run in between.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from aiokclient import threads
+from aiokclient.untracked import MANY, free_slowly, untrack
+
+__all__ = ["discard", "discard_messages"]
+
+_PORTION = 256
+
+
+def discard(items: list[Any] | dict[Any, Any]) -> None:
+    """Empty a list or a dict that nothing else uses, in a thread if it is large."""
+    if len(items) < MANY:
+        items.clear()
+        return
+    try:
+        threads.run(_empty, items)
+    except RuntimeError:
+        # The event loop has ended, so that nothing can be held up.
+        items.clear()
+
+
+def discard_messages(messages: list[Any]) -> None:
+    """Empty a list of messages, and free in a thread what only these refer to.
+
+    The messages themselves are not changed: something else may still refer to them.
+    """
+    threads.run(_free_messages, messages)
+
+
+def _empty(items: list[Any] | dict[Any, Any]) -> None:
+    if isinstance(items, list):
+        free_slowly(items)
+        return
+    while items:
+        for _ in range(min(_PORTION, len(items))):
+            items.popitem()
+
+
+def _free_messages(messages: list[Any]) -> None:
+    parts: list[Any] = []
+    untrack(parts)
+    while messages:
+        _collect(messages.pop(), parts)
+    # The list is emptied from its end, where each struct comes after those that it contains.
+    free_slowly(parts)
+
+
+def _collect(struct: Any, parts: list[Any]) -> None:
+    """Append the structs in the arrays of a struct, each after those that it contains."""
+    cls: Any = type(struct)
+    for name, nested in _arrays(cls):
+        items = getattr(struct, name)
+        if not items:
+            continue
+        if nested:
+            for each in items:
+                _collect(each, parts)
+        parts.extend(items)
+
+
+@cache
+def _arrays(cls: Any) -> tuple[tuple[str, bool], ...]:
+    """Return the fields that are arrays of structs, and whether these have such fields too."""
+    found = [
+        (field.name, field.element)
+        for field in cls._fields
+        if field.kind == "array" and isinstance(field.element, type)
+    ]
+    return tuple((name, bool(_arrays(element))) for name, element in found)

@@ -1,0 +1,55 @@
+"""Connections of a broker of the embedded cluster that are fed without a socket."""
+
+import asyncio
+from typing import Any
+
+from aiokclient.protocol.framing import ClientPipeline
+from aiokclient.testing.connection import BrokerProtocol
+
+
+class FakeTransport(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+        self.written: list[bytes] = []
+        self.aborted = False
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+
+def frame(request: Any, version: int | None = None, correlation_ids: int = 1) -> bytes:
+    """Return the frames of a request that is sent so many times."""
+    pipeline = ClientPipeline("bounds")
+    version = request.max_version if version is None else version
+    return b"".join(b"".join(pipeline.send(request, version)[1]) for _ in range(correlation_ids))
+
+
+def feed(protocol: BrokerProtocol, data: bytes) -> int:
+    """Deliver bytes as a transport does; return how many were taken before reading stopped."""
+    transport: Any = protocol._transport
+    start = 0
+    while start < len(data) and transport.reading:
+        room = protocol.get_buffer(-1)
+        count = min(len(room), len(data) - start)
+        room[:count] = data[start : start + count]
+        protocol.buffer_updated(count)
+        start += count
+    return start
