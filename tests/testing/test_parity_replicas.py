@@ -1,5 +1,6 @@
 """Followers, a dead leader and its return, on the embedded cluster and on a real Kafka."""
 
+import contextlib
 import time
 import uuid
 
@@ -124,6 +125,30 @@ def run(world):
     world.until(lambda: world.to(1).fetch(world.topic_id).high_watermark == 3)
     seen += [world.state(1), world.epoch(1) - before]
     return seen + world.asked(1)
+
+
+def write_without_time(world, held):
+    """Write with acks of all replicas, which have no time to fetch."""
+    seen, batch = [], world.wire.batch(b"v")
+    with held:
+        for timeout in (0, -1, -60_000):
+            answer = world.to(1).produce(world.name, batch, timeout_ms=timeout)
+            seen.append((named(answer.error_code), answer.base_offset, answer.log_start_offset))
+        answer = world.to(1).produce(world.name, batch, timeout_ms=0, acks=1)
+        seen.append((named(answer.error_code), answer.base_offset))
+    world.until(lambda: world.to(1).fetch(world.topic_id).high_watermark == 4)
+    return seen
+
+
+def test_writes_time_out_immediately_when_their_timeout_is_not_positive(kafka3, wire_to):
+    with EmbeddedCluster(3) as cluster:
+        addresses = {node: cluster.address(node) for node in cluster.brokers}
+        world = World(wire_to(cluster), addresses, cluster.stop, cluster.start)
+        ours = write_without_time(world, cluster.hold_replication(world.name))
+        addresses = dict(enumerate(kafka3.addresses(), 1))
+        world = World(world.wire, addresses, kafka3.kill, kafka3.start)
+        theirs = write_without_time(world, contextlib.nullcontext())
+    assert ours == theirs
 
 
 def test_replicas_answer_as_kafkas_do(kafka3, wire_to):

@@ -182,11 +182,11 @@ class TestCreateTopics:
 class TestDeleteTopics:
     def test_by_name_and_by_id(self, cluster, broker):
         (result,) = broker.request(
-            messages.DeleteTopicsRequest(topic_names=["orders"]), 5
+            messages.DeleteTopicsRequest(topic_names=["orders"], timeout_ms=60_000), 5
         ).responses
         assert (result.name, result.error_code) == ("orders", 0)
         (result,) = broker.request(
-            messages.DeleteTopicsRequest(topic_names=["orders"]), 5
+            messages.DeleteTopicsRequest(topic_names=["orders"], timeout_ms=60_000), 5
         ).responses
         assert result.error_code == errors.UnknownTopicOrPartitionError.code
         cluster.create_topic("again")
@@ -195,7 +195,7 @@ class TestDeleteTopics:
             DeleteTopicState(name=None, topic_id=uuid.uuid4()),
             DeleteTopicState(name="nothing"),
         ]
-        response = broker.request(messages.DeleteTopicsRequest(topics=states))
+        response = broker.request(messages.DeleteTopicsRequest(topics=states, timeout_ms=60_000))
         assert [each.error_code for each in response.responses] == [
             0,
             errors.UnknownTopicIdError.code,
@@ -214,7 +214,9 @@ class TestCreatePartitions:
         topic = create_partitions.CreatePartitionsTopic(
             name=name, count=count, assignments=assignments
         )
-        request = messages.CreatePartitionsRequest(topics=[topic], validate_only=validate)
+        request = messages.CreatePartitionsRequest(
+            topics=[topic], timeout_ms=60_000, validate_only=validate
+        )
         return connection.request(request).results[0].error_code
 
     def test_adds(self, cluster, broker):

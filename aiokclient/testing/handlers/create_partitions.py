@@ -2,12 +2,11 @@
 
 The number asked for is the new total; as many or fewer than there are is INVALID_PARTITIONS.
 New replicas are spread over the brokers, as many as the topic's first partition has, or go
-where the request assigns them. A topic named twice is INVALID_REQUEST.
+where the request assigns them. A topic named twice is INVALID_REQUEST. With a `timeout_ms`
+of 0 or less nothing is added: REQUEST_TIMED_OUT for all topics, unless each is named twice.
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from aiokclient.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from aiokclient.protocol.messages.create_partitions import (
@@ -22,11 +21,23 @@ from aiokclient.testing.topics import Topic
 
 async def handle(call: Call) -> Answer:
     request: CreatePartitionsRequest = call.request
-    counts = Counter(each.name for each in request.topics)
-    wanted = {each.name: each for each in request.topics}
+    times = await call.count(each.name for each in request.topics)
+    if request.timeout_ms <= 0 and 1 in times.values():
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(
+                    name=each.name,
+                    error_code=call.refused(each.name) or Code.REQUEST_TIMED_OUT,
+                )
+                async for each in call.each(request.topics)
+            ]
+        )
+    wanted: dict[str, CreatePartitionsTopic] = {}
+    async for part in call.slices(request.topics):
+        wanted.update((each.name, each) for each in part)
     return CreatePartitionsResponse(
         results=[
-            _create(call, each) if counts[name] == 1 else _duplicate(name)
+            _create(call, each) if times[name] == 1 else _duplicate(name)
             async for name, each in call.each(wanted.items())
         ]
     )

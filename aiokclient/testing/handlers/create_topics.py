@@ -5,12 +5,12 @@
   takes `num.partitions` and `default.replication.factor`.
 * Each topic is answered for itself; one named twice is INVALID_REQUEST. More than 10,000
   partitions in one request are POLICY_VIOLATION for all of its topics.
+* With a `timeout_ms` of 0 or less nothing is made: REQUEST_TIMED_OUT for all topics, unless each
+  is named more than once.
 * From version 5 on the answer says what was made, with its configs; from 7 on its id.
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from aiokclient.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from aiokclient.protocol.messages.create_topics import (
@@ -26,6 +26,14 @@ from aiokclient.testing.state import MOST_PARTITIONS, ClusterState, Refused
 
 async def handle(call: Call) -> Answer:
     request: CreateTopicsRequest = call.request
+    times = await call.count(topic.name for topic in request.topics)
+    if request.timeout_ms <= 0 and 1 in times.values():
+        return CreateTopicsResponse(
+            topics=[
+                _result(each.name, call.refused(each.name) or Code.REQUEST_TIMED_OUT)
+                async for each in call.each(request.topics)
+            ]
+        )
     if await _is_excessive(call):
         text = "Excessively large number of partitions per request."
         return CreateTopicsResponse(
@@ -34,11 +42,14 @@ async def handle(call: Call) -> Answer:
                 async for each in call.each(request.topics)
             ]
         )
-    names = Counter(topic.name for topic in request.topics)
+    named: set[str] = set()
     results = []
-    async for topic in call.each({topic.name: topic for topic in request.topics}.values()):
+    async for topic in call.each(request.topics):
+        if topic.name in named:
+            continue
+        named.add(topic.name)
         code, message = call.refused(topic.name), None
-        if not code and names[topic.name] > 1:
+        if not code and times[topic.name] > 1:
             code, message = Code.INVALID_REQUEST, "Duplicate topic name."
         if code:
             results.append(_result(topic.name, code, message))

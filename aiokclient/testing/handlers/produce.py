@@ -7,8 +7,9 @@
 * A partition that comes more than once is appended to once, with the last of its batches.
 * A batch that is one of its producer's last five is answered with the offset that it has.
 * acks 0 is not answered (an error closes the connection), 1 as soon as it is in the log, -1
-  once all in-sync replicas have it: REQUEST_TIMED_OUT after `timeout_ms`, NOT_ENOUGH_REPLICAS
-  at once where fewer are in sync than min.insync.replicas (as far as there are replicas).
+  once all in-sync replicas have it: REQUEST_TIMED_OUT with the offset after `timeout_ms`
+  (immediately if it is 0 or less), NOT_ENOUGH_REPLICAS immediately where fewer are in sync than
+  min.insync.replicas (as far as there are replicas).
 * Transactions are not supported. A request without a transactional id that has a transactional
   batch is TRANSACTIONAL_ID_AUTHORIZATION_FAILED as a whole; with one, such a batch is
   INVALID_PRODUCER_ID_MAPPING, as no producer id belongs to any transactional id.
@@ -74,8 +75,8 @@ async def handle(call: Call) -> Answer:
         # Replicas may have caught up while the handler yielded to the event loop.
         parked.changed(0)
         return parked.answer
-    for partition, answer, _ in produce.waiting:
-        _timed_out(partition, answer)
+    for _, answer, _ in produce.waiting:
+        answer.error_code = Code.REQUEST_TIMED_OUT
     return response
 
 
@@ -241,8 +242,8 @@ class _Parked:
         return partition.high_watermark >= end
 
     def _time_out(self) -> None:
-        for partition, answer, _ in self._waiting:
-            _timed_out(partition, answer)
+        for _, answer, _ in self._waiting:
+            answer.error_code = Code.REQUEST_TIMED_OUT
         if not self.answer.done():
             self.answer.set_result(self._response)
 
@@ -250,8 +251,3 @@ class _Parked:
         self._timer.cancel()
         for partition, _, _ in self._all:
             partition.unwatch(self)
-
-
-def _timed_out(partition: Partition, answer: PartitionProduceResponse) -> None:
-    answer.error_code = Code.REQUEST_TIMED_OUT
-    answer.base_offset = -1
