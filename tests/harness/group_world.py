@@ -1,12 +1,15 @@
 """Members of a group in a simulated world, each with a diary."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from world import World
 
 from aiokclient import Consumer, TopicPartition
+from aiokclient.protocol import ApiKey
 
 QUICK = {
     "group_id": "g",
@@ -14,6 +17,22 @@ QUICK = {
     "session_timeout_ms": 6000,
     "max_poll_interval_ms": 60_000,
 }
+
+# The coordinator decides the times of these members.
+KIP848: dict[str, Any] = {
+    "group_protocol": "consumer",
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 3000,
+}
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {"partition_assignment_strategy": "range"},
+    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
+    "kip848": KIP848,
+}
+"""The options of a member, by protocol."""
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 class Diary:
@@ -68,6 +87,33 @@ def member(
     """A member of group "g" that reads "t"; its times are short."""
     connector = world.network.connector(place)
     return world.consumer("t", **{**QUICK, "listener": diary, "connector": connector, **options})
+
+
+def heartbeat_api(protocol: str) -> ApiKey:
+    """Return the API with which a member of such a protocol tells that it is alive."""
+    return ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.HEARTBEAT
+
+
+def join_api(protocol: str) -> ApiKey:
+    """Return the API with which a member of such a protocol joins."""
+    return ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.JOIN_GROUP
+
+
+@asynccontextmanager
+async def reading(consumer: Consumer[Any, Any]) -> AsyncIterator[list[Any]]:
+    """Read in the background within the block; give the list that the records are added to."""
+    records: list[Any] = []
+
+    async def read() -> None:
+        async for record in consumer:
+            records.append(record)
+
+    task = asyncio.create_task(read())
+    try:
+        yield records
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def committed(world: World, partition: int = 0, topic: str = "t") -> int | None:

@@ -22,12 +22,12 @@ import contextlib
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import seeded
-from driver import Writer, places
+from driver import places
 from ledger import BrokenInvariantError, Ledger, Payload
 from seeded import RECOVERY_S, TOPICS, Outcome, choice_of
 
@@ -39,20 +39,18 @@ from aiokclient.errors import (
 )
 from aiokclient.protocol import ApiKey
 from aiokclient.record.batch import RecordBatch
-from aiokclient.testing import Simulation
 
 MAX_BLOCK_MS = 20_000
 MOST_WIPES = 2
 
 
 def run(seed: int) -> Outcome:
-    """Run one seed; raises what broke, with the seed in a note."""
-    simulation = Simulation(seed, limit_s=3600)
-    return simulation.run(Workload().main)
+    """Run one seed; raise what broke, with the seed in a note."""
+    return seeded.run(seed, Workload)
 
 
 class Logs:
-    """What is and was in the logs of the topics."""
+    """The records that are and were in the logs of the topics."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -93,39 +91,34 @@ class Workload(seeded.Workload):
         self.changing: set[str] = set()
         self.others = 0
 
-    async def main(self, sim: Simulation) -> Outcome:
-        self.sim = sim
-        choose = sim.rng.choice
+    def choose(self) -> None:
+        choose = self.sim.rng.choice
         self.idempotent = choice_of(choose, True, True, False)
         self.produce_version = choice_of(choose, 13, 13, 12, 9)
         self.ledger = Ledger(exactly_once=self.idempotent)
         self.logs = Logs(self.ledger)
         self.logs.in_order = self.produce_version >= 13
-        brokers = choice_of(choose, 1, 3, 3)
-        async with sim.cluster(brokers=brokers, topics=TOPICS) as self.cluster:
-            self.limit_versions()
-            await self.with_clients()
-            await asyncio.sleep(1)
-            self.check_leaks()
-            for topic in self.cluster.topics:
-                self.logs.keep(self.cluster.records(topic))
+        self.brokers = choice_of(choose, 1, 3, 3)
+
+    def read_logs(self) -> None:
+        for topic in self.cluster.topics:
+            self.logs.keep(self.cluster.records(topic))
+
+    def check(self) -> None:
         self.logs.check()
-        now, made = sim.loop.time(), sim.network.connections_made
+
+    def summary(self) -> str:
         failures = Counter(error.split("(")[0] for error in self.ledger.failed.values())
-        account = f"{self.ledger.summary()} {self.idempotent} {dict(failures)}"
-        return Outcome(sim.seed, sim.trace, account, round(now, 6), made, self.faults)
+        return f"{super().summary()} {self.idempotent} {dict(failures)}"
 
     def limit_versions(self) -> None:
         self.cluster.limit_versions({ApiKey.PRODUCE: (3, self.produce_version)})
 
     async def with_clients(self) -> None:
+        self.limit_versions()
         async with AsyncExitStack() as stack:
             producers = [await stack.enter_async_context(self.producer(n)) for n in range(2)]
-            pause = self.sim.rng.choice([0.03, 0.1])
-            writers = [
-                Writer(p, self.ledger, places(TOPICS), number=n, pause=pause, size=80)
-                for n, p in enumerate(producers)
-            ]
+            writers = self.writers(producers)
             async with asyncio.TaskGroup() as group:
                 for writer in writers:
                     group.create_task(writer.run())
@@ -133,8 +126,7 @@ class Workload(seeded.Workload):
                 for writer in writers:
                     writer.stopped = True
             self.heal()
-            for producer in producers:
-                await self.bounded("flush", RECOVERY_S, producer.flush())
+            await self.flush(producers)
             await self.write_once_more(producers)
 
     async def write_once_more(self, producers: list[Producer[Any, Any]]) -> None:
@@ -142,30 +134,21 @@ class Workload(seeded.Workload):
         for number, producer in enumerate(producers):
             # Partitions that came back are known after the next update.
             await producer._cluster.updater.refresh(list(TOPICS), timeout=RECOVERY_S, at_once=True)
-            writer = Writer(producer, self.ledger, places(TOPICS), number=number, size=80)
-            await writer.run(2 * len(places(TOPICS)))
-            await self.bounded("flush", RECOVERY_S, producer.flush())
+            await self.writer(producer, number).run(2 * len(places(TOPICS)))
+            await self.flush([producer])
         if len(self.ledger.failed) > failed:
             last = list(self.ledger.failed.items())[failed:]
             raise BrokenInvariantError(f"E: not acknowledged after the healing: {last[:5]}")
 
-    @asynccontextmanager
-    async def producer(self, number: int) -> AsyncIterator[Producer[Any, Any]]:
+    def producer_options(self) -> dict[str, Any]:
         choose = self.sim.rng.choice
-        producer = Producer[Any, Any](
+        return {
             **self.options(),
-            client_id=f"producer-{number}",
-            enable_idempotence=self.idempotent,
-            linger_ms=choice_of(choose, 0, 5, 100),
-            batch_size=choice_of(choose, 250, 1_000, 16_384),
-            delivery_timeout_ms=seeded.DELIVERY_TIMEOUT_MS,
-            max_block_ms=MAX_BLOCK_MS,
-        )
-        await self.bounded("start", 60, producer.start())
-        try:
-            yield producer
-        finally:
-            await self.bounded("close", 5, producer.close(5))
+            "enable_idempotence": self.idempotent,
+            "linger_ms": choice_of(choose, 0, 5, 100),
+            "batch_size": choice_of(choose, 250, 1_000, 16_384),
+            "max_block_ms": MAX_BLOCK_MS,
+        }
 
     # The faults.
 
@@ -196,19 +179,8 @@ class Workload(seeded.Workload):
                 self.cluster.create_topic(topic, partitions)
             self.cluster.add_partitions(topic, partitions)
 
-    async def move_leaders(self) -> None:
-        for topic, partition in places(self.cluster.topics):
-            with contextlib.suppress(ValueError):  # it is gone, or the broker is down
-                in_sync = self.cluster.isr(topic, partition)
-                leader = self.cluster.leader(topic, partition)
-                if others := [broker for broker in in_sync if broker != leader]:
-                    self.cluster.move_leader(topic, partition, to=self.sim.rng.choice(others))
-            await self.a_while(0.3)
-
-    async def lose_answers(self) -> None:
-        times = self.sim.rng.randint(1, 4)
-        with self.cluster.drop(ApiKey.PRODUCE, when="after", times=times):
-            await self.a_while(4)
+    def lost_api(self) -> ApiKey:
+        return ApiKey.PRODUCE
 
     async def stale_metadata(self) -> None:
         """One broker, or all but one, do not learn of what changes."""
@@ -227,7 +199,10 @@ class Workload(seeded.Workload):
             await self.a_while(2)
 
     def is_new(self, request: Any) -> bool:
-        """Whether no batch of a produce request was written before; then a refusal is no lie."""
+        """Return whether no batch of a produce request was written before.
+
+        Only then may the broker refuse it.
+        """
         state = self.cluster._state
         for data in request.topic_data:
             topic = state.topics_by_id.get(data.topic_id) or state.topics.get(data.name)
@@ -269,9 +244,7 @@ class Workload(seeded.Workload):
         async with AsyncExitStack() as stack:
             for number in (8 + self.others, 9 + self.others):
                 producer = await stack.enter_async_context(self.producer(number))
-                writer = Writer(producer, self.ledger, places(TOPICS), number=number, size=80)
-                writer.pause = 0.05
-                await writer.run(60)
+                await self.writer(producer, number, pause=0.05).run(60)
 
 
 if __name__ == "__main__":

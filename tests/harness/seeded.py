@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,11 +57,10 @@ class Outcome(NamedTuple):
     faults: list[str]
 
 
-def run(seed: int) -> Outcome:
-    """Run one seed; raises what broke, with the seed in a note."""
-    simulation = Simulation(seed, limit_s=3600)
-    workload = Workload()
-    return simulation.run(workload.main)
+def run(seed: int, workload: type["Workload"] | None = None) -> Outcome:
+    """Run one seed; raise what broke, with the seed in a note."""
+    chosen = Workload if workload is None else workload
+    return Simulation(seed, limit_s=3600).run(chosen().main)
 
 
 class Workload:
@@ -69,6 +68,7 @@ class Workload:
 
     sim: Simulation
     cluster: EmbeddedCluster
+    brokers = 3
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -78,24 +78,34 @@ class Workload:
 
     async def main(self, sim: Simulation) -> Outcome:
         self.sim = sim
-        async with sim.cluster(brokers=3, topics=TOPICS) as self.cluster:
+        self.choose()
+        async with sim.cluster(brokers=self.brokers, topics=TOPICS) as self.cluster:
             await self.with_clients()
             await asyncio.sleep(1)
             self.check_leaks()
-        self.ledger.check()
+            self.read_logs()
+        self.check()
         now, made = sim.loop.time(), sim.network.connections_made
-        account = self.ledger.summary()
-        return Outcome(sim.seed, sim.trace, account, round(now, 6), made, self.faults)
+        return Outcome(sim.seed, sim.trace, self.summary(), round(now, 6), made, self.faults)
+
+    def choose(self) -> None:
+        """Choose what differs from seed to seed, before the cluster starts."""
+
+    def read_logs(self) -> None:
+        """Look at the logs of the cluster, before it ends."""
+
+    def check(self) -> None:
+        """A, B and C: raise BrokenInvariantError for what breaks one of them."""
+        self.ledger.check()
+
+    def summary(self) -> str:
+        return self.ledger.summary()
 
     async def with_clients(self) -> None:
         async with AsyncExitStack() as stack:
             producers = [await stack.enter_async_context(self.producer(n)) for n in range(2)]
             consumers = [await stack.enter_async_context(self.consumer(n)) for n in range(2)]
-            pause = self.sim.rng.choice([0.03, 0.1])
-            writers = [
-                Writer(p, self.ledger, places(TOPICS), number=n, pause=pause, size=80)
-                for n, p in enumerate(producers)
-            ]
+            writers = self.writers(producers)
             async with asyncio.TaskGroup() as group:
                 for consumer in consumers:
                     group.create_task(self.read(consumer))
@@ -105,9 +115,22 @@ class Workload:
                 for writer in writers:
                     writer.stopped = True
                 self.heal()
-                for producer in producers:
-                    await self.bounded("flush", RECOVERY_S, producer.flush())
+                await self.flush(producers)
                 await self.recovered()
+
+    def writers(self, producers: Sequence[Producer[Any, Any]]) -> list[Writer]:
+        """Return a writer for each producer."""
+        pause = self.sim.rng.choice([0.03, 0.1])
+        return [self.writer(producer, number, pause) for number, producer in enumerate(producers)]
+
+    def writer(self, producer: Producer[Any, Any], number: int, pause: float = 0.0) -> Writer:
+        """Return a writer to all partitions."""
+        return Writer(producer, self.ledger, places(TOPICS), number=number, pause=pause, size=80)
+
+    async def flush(self, producers: Sequence[Producer[Any, Any]]) -> None:
+        """E: everything that was sent gets its outcome within a time after the healing."""
+        for producer in producers:
+            await self.bounded("flush", RECOVERY_S, producer.flush())
 
     # The clients.
 
@@ -120,22 +143,26 @@ class Workload:
             "metadata_max_age_ms": self.sim.rng.choice([5_000, 300_000]),
         }
 
+    def producer_options(self) -> dict[str, Any]:
+        choose = self.sim.rng.choice
+        return {
+            "buffer_memory": choice_of(choose, 20_000, 1 << 20),
+            **self.options(),
+            "linger_ms": choice_of(choose, 0, 5, 100),
+            "batch_size": choice_of(choose, 250, 1_000, 16_384),
+            "compression_type": choice_of(choose, "none", "none", "gzip", "lz4", "zstd"),
+        }
+
     @asynccontextmanager
     async def producer(self, number: int) -> AsyncIterator[Producer[Any, Any]]:
-        choose = self.sim.rng.choice
-        buffer_memory = choice_of(choose, 20_000, 1 << 20)
+        options = {"buffer_memory": 32 << 20, **self.producer_options()}
+        client_id = f"producer-{number}"
         producer = Producer[Any, Any](
-            **self.options(),
-            client_id=f"producer-{number}",
-            linger_ms=choice_of(choose, 0, 5, 100),
-            batch_size=choice_of(choose, 250, 1_000, 16_384),
-            compression_type=choice_of(choose, "none", "none", "gzip", "lz4", "zstd"),
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            buffer_memory=buffer_memory,
+            **options, client_id=client_id, delivery_timeout_ms=DELIVERY_TIMEOUT_MS
         )
         await self.bounded("start", 60, producer.start())
         # What is held by partitions that cannot be sent any more is in nobody's way: up to half.
-        most = buffer_memory * 3 // 2
+        most = options["buffer_memory"] * 3 // 2
         self.limits.append((producer, "producer.buffer.bytes", most))
         self.limits.append((producer, "producer.parking.bytes", most))
         try:
@@ -288,11 +315,12 @@ class Workload:
 
     async def move_leaders(self) -> None:
         """To replicas in sync only: what an unclean election loses is lost."""
-        for topic, partition in places(TOPICS):
-            in_sync = self.cluster.isr(topic, partition)
-            leader = self.cluster.leader(topic, partition)
-            if others := [broker for broker in in_sync if broker != leader]:
-                with contextlib.suppress(ValueError):  # it is down, and nobody has noticed yet
+        for topic, partition in places(self.cluster.topics):
+            # The topic may be gone, or the broker may be down without being noticed yet.
+            with contextlib.suppress(ValueError):
+                in_sync = self.cluster.isr(topic, partition)
+                leader = self.cluster.leader(topic, partition)
+                if others := [broker for broker in in_sync if broker != leader]:
                     self.cluster.move_leader(topic, partition, to=self.sim.rng.choice(others))
             await self.a_while(0.3)
 
@@ -303,10 +331,13 @@ class Workload:
             await self.a_while(4)
 
     async def lose_answers(self) -> None:
-        api = self.sim.rng.choice([ApiKey.PRODUCE, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA])
-        times = self.sim.rng.randint(1, 4)
+        api, times = self.lost_api(), self.sim.rng.randint(1, 4)
         with self.cluster.drop(api, when="after", times=times):
             await self.a_while(4)
+
+    def lost_api(self) -> ApiKey:
+        """Choose the API whose responses are lost."""
+        return self.sim.rng.choice([ApiKey.PRODUCE, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA])
 
     async def slow_answers(self) -> None:
         api = self.sim.rng.choice([ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA])

@@ -1,11 +1,20 @@
-"""What a commit reports after partitions were lost, and commits within listeners."""
+"""Commits after partitions were lost, and commits within listeners."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from group_world import Diary, committed, fill, member, until
+from group_world import (
+    PROTOCOLS,
+    Diary,
+    committed,
+    every_protocol,
+    fill,
+    heartbeat_api,
+    member,
+    until,
+)
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
@@ -15,16 +24,6 @@ from aiokclient.protocol import ApiKey
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
 BY_HAND = TopicPartition("hand", 0)
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    "eager": {"partition_assignment_strategy": "range"},
-    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
-    "kip848": {
-        "group_protocol": "consumer",
-        "session_timeout_ms": 45_000,
-        "heartbeat_interval_ms": 3000,
-    },
-}
-every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def manual(world: World, diary: Any, protocol: str, **options: Any) -> Consumer[Any, Any]:
@@ -33,9 +32,7 @@ def manual(world: World, diary: Any, protocol: str, **options: Any) -> Consumer[
 
 async def remove(world: World, protocol: str, diary: Diary) -> None:
     """Have the coordinator disown the member at its next heartbeat; return after the loss."""
-    kip848 = protocol == "kip848"
-    api = ApiKey.CONSUMER_GROUP_HEARTBEAT if kip848 else ApiKey.HEARTBEAT
-    with world.cluster.fail(api, UnknownMemberIdError, times=1):
+    with world.cluster.fail(heartbeat_api(protocol), UnknownMemberIdError, times=1):
         await diary.until(lambda: ("lost", [0]) in diary.pages)
 
 

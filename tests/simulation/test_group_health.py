@@ -1,11 +1,22 @@
-"""What `health()`, `state` and `start()` show of a consumer's group."""
+"""The group in a consumer's `health()`, `state` and `start()`."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from group_world import Diary, fill, member, part, until
+from group_world import (
+    PROTOCOLS,
+    Diary,
+    every_protocol,
+    fill,
+    heartbeat_api,
+    join_api,
+    member,
+    part,
+    reading,
+    until,
+)
 from world import World, simulate
 
 from aiokclient import GroupMember, State, TopicPartition
@@ -21,20 +32,9 @@ from aiokclient.errors import (
 )
 from aiokclient.protocol import ApiKey
 
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    "eager": {"partition_assignment_strategy": "range"},
-    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
-    "kip848": {
-        "group_protocol": "consumer",
-        "session_timeout_ms": 45_000,
-        "heartbeat_interval_ms": 3000,
-    },
-}
-every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
-
 
 def shown(consumer: Any, *parts: str) -> bool:
-    """Whether one reason has all these parts, and the state says that something is wrong."""
+    """Return whether one reason has all these parts, and the state is DEGRADED."""
     health = consumer.health()
     return consumer.state is State.DEGRADED and any(
         all(part in reason for part in parts) for reason in health.reasons
@@ -48,9 +48,8 @@ async def well(consumer: Any) -> None:
 @every_protocol
 def test_start_raises_what_the_first_join_is_refused_with(protocol: str) -> None:
     async def scenario(world: World) -> None:
-        api = ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.JOIN_GROUP
         consumer = member(world, **PROTOCOLS[protocol])
-        with world.cluster.fail(api, GroupAuthorizationError):
+        with world.cluster.fail(join_api(protocol), GroupAuthorizationError):
             began = world.now
             with pytest.raises(GroupAuthorizationError):
                 await consumer.start()
@@ -86,11 +85,9 @@ def test_start_ends_by_its_deadline_when_the_advertised_address_is_unreachable(
 @every_protocol
 def test_health_shows_a_join_that_is_refused_until_it_is_not(protocol: str) -> None:
     async def scenario(world: World) -> None:
-        kip848 = protocol == "kip848"
         diary = Diary()
         async with member(world, diary, place="m", **PROTOCOLS[protocol]) as consumer:
-            api = ApiKey.CONSUMER_GROUP_HEARTBEAT if kip848 else ApiKey.HEARTBEAT
-            with world.cluster.fail(api, GroupAuthorizationError):
+            with world.cluster.fail(heartbeat_api(protocol), GroupAuthorizationError):
                 await until(lambda: shown(consumer, "refuses", "GROUP_AUTHORIZATION_FAILED"), 30)
             with pytest.raises(GroupAuthorizationError):
                 await consumer.poll(timeout=5)
@@ -159,18 +156,11 @@ def test_health_names_the_member_for_which_a_rebalance_waits(protocol: str) -> N
                 )
                 # The one that it waits for shows what it waits for.
                 assert shown(slow, "revoked", "t-")
-                reading = asyncio.create_task(keep_reading(slow))
-                await well(new)
-                await well(slow)
-                reading.cancel()
-                await asyncio.wait([reading])
+                async with reading(slow):
+                    await well(new)
+                    await well(slow)
 
     simulate(scenario, topics={"t": 2})
-
-
-async def keep_reading(consumer: Any) -> None:
-    while True:
-        await consumer.poll(timeout=0.5)
 
 
 @every_protocol
@@ -206,14 +196,14 @@ def test_health_shows_a_reading_task_that_has_died(grouped: bool, how: str) -> N
         fill(world, 10)
         consumer = member(world) if grouped else world.consumer("t")
         async with consumer:
-            reading = asyncio.create_task(run(consumer), name="billing")
+            task = asyncio.create_task(run(consumer), name="billing")
             await asyncio.sleep(5)
             if how == "was cancelled":
                 assert consumer.state is State.RUNNING
-                reading.cancel()
+                task.cancel()
             await until(lambda: shown(consumer, "billing", how), 30)
             with pytest.raises((ValueError, asyncio.CancelledError)):
-                await reading
+                await task
             assert await consumer.poll(timeout=5)
             await well(consumer)
 
@@ -223,8 +213,7 @@ def test_health_shows_a_reading_task_that_has_died(grouped: bool, how: str) -> N
 @every_protocol
 def test_health_shows_for_how_long_a_member_has_been_joining(protocol: str) -> None:
     async def scenario(world: World) -> None:
-        api = ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.JOIN_GROUP
-        with world.cluster.fail(api, CoordinatorLoadInProgressError):
+        with world.cluster.fail(join_api(protocol), CoordinatorLoadInProgressError):
             began = world.now
             consumer = await member(world, **PROTOCOLS[protocol])
             assert world.now - began == pytest.approx(3.0, abs=0.5)  # It goes on meanwhile.
@@ -325,9 +314,8 @@ def test_a_warning_says_why_a_member_has_lost_its_partitions(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(world: World) -> None:
-        api = ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.HEARTBEAT
         async with member(world, **PROTOCOLS[protocol]) as consumer:
-            with world.cluster.fail(api, UnknownMemberIdError, times=1):
+            with world.cluster.fail(heartbeat_api(protocol), UnknownMemberIdError, times=1):
                 await until(lambda: not consumer.assignment(), 60)
             await until(lambda: bool(consumer.assignment()), 60)
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from group_world import Diary, committed, fill, member, part
+from group_world import KIP848, Diary, committed, fill, member, part
 from world import World, simulate
 
 from aiokclient.errors import KafkaError
@@ -12,12 +12,7 @@ from aiokclient.errors import KafkaError
 SESSION_MS = 6000
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "classic": {"session_timeout_ms": SESSION_MS},
-    # The brokers decide how long a session is.
-    "kip848": {
-        "group_protocol": "consumer",
-        "session_timeout_ms": 45_000,
-        "heartbeat_interval_ms": 3000,
-    },
+    "kip848": KIP848,
 }
 
 

@@ -1,35 +1,19 @@
-"""What a change of the subscription changes, and which listener is told."""
+"""Changes of the subscription: what follows from them, and which listener is called."""
 
 import asyncio
 import re
 from typing import Any
 
 import pytest
-from group_world import Diary, fill, member, until
+from group_world import PROTOCOLS, Diary, every_protocol, fill, member, reading, until
 from world import World, simulate
 
 from aiokclient import TopicPartition
 from aiokclient.protocol import ApiKey
 
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    "eager": {"partition_assignment_strategy": "range"},
-    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
-    "kip848": {
-        "group_protocol": "consumer",
-        "session_timeout_ms": 45_000,
-        "heartbeat_interval_ms": 3000,
-    },
-}
-every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
-
-
-async def keep_reading(consumer: Any, seen: list[int]) -> None:
-    async for record in consumer:
-        seen.append(record.offset)
-
 
 async def rebalances(world: World) -> int:
-    """How often a member has joined, after a while in which it could have."""
+    """Return how often a member has joined, after a while in which it could have."""
     await asyncio.sleep(20)
     joins = len(world.requests(ApiKey.JOIN_GROUP))
     beats = world.requests(ApiKey.CONSUMER_GROUP_HEARTBEAT)
@@ -44,9 +28,8 @@ def test_subscribe_to_the_current_topics_changes_only_the_listener(
     async def scenario(world: World) -> None:
         fill(world, 10)
         old, new = Diary(), Diary()
-        async with member(world, old, **PROTOCOLS[protocol]) as consumer:
-            seen: list[int] = []
-            reading = asyncio.create_task(keep_reading(consumer, seen))
+        consumer = member(world, old, **PROTOCOLS[protocol])
+        async with consumer, reading(consumer) as records:
             await old.until(lambda: old.owned)
             before = await rebalances(world)
             for _ in range(3):
@@ -58,9 +41,7 @@ def test_subscribe_to_the_current_topics_changes_only_the_listener(
             assert await rebalances(world) == before
             fill(world, 5)
             await asyncio.sleep(1)
-            assert seen == list(range(15))
-            reading.cancel()
-            await asyncio.wait([reading])
+            assert [record.offset for record in records] == list(range(15))
         assert old.pages == [("assigned", [0])]
         assert new.pages == [("revoked", [0])]
 
@@ -73,14 +54,12 @@ def test_subscribe_to_the_current_pattern_changes_only_the_listener(protocol: st
         old, new = Diary(), Diary()
         async with member(world, None, **PROTOCOLS[protocol]) as consumer:
             consumer.subscribe(re.compile("t.*"), old)
-            reading = asyncio.create_task(keep_reading(consumer, []))
-            await asyncio.sleep(5)
-            before = await rebalances(world)
-            told = list(old.pages)
-            consumer.subscribe(re.compile("t.*"), new)
-            assert await rebalances(world) == before
-            reading.cancel()
-            await asyncio.wait([reading])
+            async with reading(consumer):
+                await asyncio.sleep(5)
+                before = await rebalances(world)
+                told = list(old.pages)
+                consumer.subscribe(re.compile("t.*"), new)
+                assert await rebalances(world) == before
         assert old.pages == told
         assert new.pages == [("revoked", [0])]
 
@@ -91,14 +70,12 @@ def test_subscribe_to_the_current_pattern_changes_only_the_listener(protocol: st
 def test_an_earlier_listener_is_not_called_after_another_subscribe(protocol: str) -> None:
     async def scenario(world: World) -> None:
         old, new = Diary(), Diary()
-        async with member(world, old, **PROTOCOLS[protocol]) as consumer:
-            reading = asyncio.create_task(keep_reading(consumer, []))
+        consumer = member(world, old, **PROTOCOLS[protocol])
+        async with consumer, reading(consumer):
             await old.until(lambda: old.owned)
             consumer.unsubscribe()
             consumer.subscribe(["other"], new)
             await new.until(lambda: ("assigned", [0, 1]) in new.pages)
-            reading.cancel()
-            await asyncio.wait([reading])
         assert old.pages == [("assigned", [0])]
         assert [page for page in new.pages if page[1]] == [
             ("revoked", [0]),
@@ -113,13 +90,11 @@ def test_an_earlier_listener_is_not_called_after_another_subscribe(protocol: str
 def test_unsubscribe_is_told_to_the_listener_that_was_subscribed(protocol: str) -> None:
     async def scenario(world: World) -> None:
         diary = Diary()
-        async with member(world, diary, **PROTOCOLS[protocol]) as consumer:
-            reading = asyncio.create_task(keep_reading(consumer, []))
+        consumer = member(world, diary, **PROTOCOLS[protocol])
+        async with consumer, reading(consumer):
             await diary.until(lambda: diary.owned)
             consumer.unsubscribe()
             await diary.until(lambda: ("revoked", [0]) in diary.pages)
-            reading.cancel()
-            await asyncio.wait([reading])
 
     simulate(scenario)
 
@@ -129,20 +104,17 @@ def test_a_member_left_without_partitions_is_told_once(protocol: str) -> None:
     async def scenario(world: World) -> None:
         fill(world, 1)
         diaries = [Diary(), Diary()]
-        async with member(world, diaries[0], **PROTOCOLS[protocol]) as one:
-            readings = [asyncio.create_task(keep_reading(one, []))]
+        one = member(world, diaries[0], **PROTOCOLS[protocol])
+        async with one, reading(one):
             await diaries[0].until(lambda: diaries[0].owned)
-            async with member(world, diaries[1], place="two", **PROTOCOLS[protocol]) as two:
-                readings.append(asyncio.create_task(keep_reading(two, [])))
+            two = member(world, diaries[1], place="two", **PROTOCOLS[protocol])
+            async with two, reading(two):
                 await until(lambda: any(("assigned", []) in diary.pages for diary in diaries))
                 await until(lambda: any(diary.owned for diary in diaries))
                 assert len(diaries[0].owned) + len(diaries[1].owned) == 1
                 await asyncio.sleep(30)
                 told = [diary.pages.count(("assigned", [])) for diary in diaries]
                 assert sorted(told) == [0, 1]
-                for reading in readings:
-                    reading.cancel()
-                await asyncio.wait(readings)
 
     simulate(scenario)
 
