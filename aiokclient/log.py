@@ -1,4 +1,4 @@
-"""What the library logs: each line names its client and, where there is one, its group.
+"""The log of the library: each line names its client and, where there is one, its group.
 
 A line has a stable name in `extra`, so that it can be found and counted whatever its text says:
 

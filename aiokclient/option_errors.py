@@ -1,4 +1,4 @@
-"""What is wrong with the options that a program gives: all of it in one error."""
+"""One error for everything that is wrong with the options of a program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokclient.hints import option_hint
 __all__ = ["Problems", "refuse_positional", "together", "unknown"]
 
 CLOSE = 0.75
-"""How alike two names have to be, from 0 to 1, for the one to be taken for the other."""
+"""The likeness of two names, from 0 to 1, from which on the one is taken for the other."""
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 

@@ -1,4 +1,4 @@
-"""What options demand of each other, and what several of them together mean."""
+"""Rules for several options together: what they demand of each other, and what they mean."""
 
 from __future__ import annotations
 

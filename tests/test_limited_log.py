@@ -1,4 +1,4 @@
-"""How often a repeated log line is logged."""
+"""The rate limit of repeated log lines."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Who may call an object that belongs to one event loop: only tasks and callbacks of that loop."""
+"""A check of the caller: only tasks and callbacks of its event loop may call an object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps a client alive: the program that holds it, and nothing in the background.
+"""Ownership of a client: the program that holds it keeps it alive, nothing in the background does.
 
 A client, producer, consumer or group member that the program drops without `close()` must end: its
 group would wait for a reader that does not exist. So what runs in the background holds only weak
@@ -115,7 +115,7 @@ def dropped(one: Lifecycle, close: Callable[[], None]) -> None:
         pass  # The loop was closed in the meantime; its transports close their sockets themselves.
     finally:
         text = f"{one!r} was dropped without close(). Use `async with`, or await its close()."
-        # Without `source`, by which whoever records warnings would keep the object alive.
+        # Without `source`, through which a recorded warning would keep the object alive.
         warnings.warn(text, ResourceWarning, stacklevel=2)
 
 

@@ -1,4 +1,4 @@
-"""Whether any broker can be reached, and one line in the log each time that this changes.
+"""Reachability of the brokers, with one line in the log each time that it changes.
 
 A connection that is lost says little: brokers, load balancers and firewalls close connections that
 are idle. So the loss of the last connection counts only once every broker has refused a new one,
@@ -18,7 +18,7 @@ GRACE_S: Final = 2.0
 
 
 class Reachability:
-    """What is known of all brokers of one client together."""
+    """The reachability of all brokers of one client together."""
 
     def __init__(self, log: ClientLog) -> None:
         self.lost = False

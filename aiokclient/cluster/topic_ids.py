@@ -1,8 +1,8 @@
-"""Which topic a name stands for, where brokers disagree.
+"""The topic that a name stands for, where brokers disagree.
 
 A topic that is deleted and created again has another id, and brokers learn of that one after the
 other. Ids have no order, so one answer alone does not tell which of two is the newer one: a broker
-that lags behind may name a topic that was deleted long ago, with fewer partitions and other
+that lags may name a topic that was deleted long ago, with fewer partitions and other
 leaders. So an answer with another id than the known one is *disputed* at first. It counts once the
 next answer, from another broker where there is one, names the same id. It counts at once
 
@@ -11,8 +11,8 @@ next answer, from another broker where there is one, names the same id. It count
 - in a cluster with another id.
 
 Within one topic, the leader epochs decide (see `metadata`). Brokers before 2.8 give no ids: there a
-topic that was created again shows only by older epochs or fewer partitions, as an answer that lags
-behind does. It counts once `CONFIRMED` answers in a row say so.
+topic that was created again shows only by older epochs or fewer partitions, as an outdated
+answer does. It counts once `CONFIRMED` answers in a row say so.
 """
 
 from __future__ import annotations

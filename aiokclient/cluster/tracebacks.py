@@ -1,4 +1,4 @@
-"""What an error keeps alive.
+"""Errors that keep nothing alive.
 
 A traceback holds the variables of all functions that it goes through, and `sys.last_exc`, a
 notebook, or a finished task holds the traceback. A client, producer or consumer that the program

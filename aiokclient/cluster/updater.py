@@ -54,7 +54,7 @@ LARGE = 5_000
 """An answer with this many brokers, topics or partitions is merged into the snapshot in a thread.
 """
 TRIES = 3
-"""How often that begins anew because a leader became known meanwhile; then such news wait."""
+"""Number of times that a merge begins anew because a leader became known meanwhile."""
 RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 

@@ -137,7 +137,7 @@ class ClassicMembership:
 
     @property
     def answered_at(self) -> float:
-        """When the last request was sent that shows that the group has this member."""
+        """The time at which the last request was sent that shows that the group has this member."""
         return self._engine.last_answer_at
 
     @property

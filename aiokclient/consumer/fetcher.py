@@ -41,7 +41,7 @@ MAX_UNREAD: Final = 2
 HURRY_EVERY_S: Final = 0.05
 """Seconds between two requests of `hurry` if the first has found nothing."""
 HURRY_S: Final = 1.0
-"""How long the main request waits for the end of one of `hurry`."""
+"""Seconds for which the main request waits for the end of one of `hurry`."""
 SESSION_MISMATCH: Final = 71
 
 
@@ -123,7 +123,7 @@ class BrokerFetcher:
     def _idles(
         self, known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
     ) -> bool:
-        """Whether to wait before the same is requested again, as responses come empty at once."""
+        """Return whether to wait before the same request, as its responses come empty at once."""
         if self._idle_until <= self._cluster.clock.monotonic():
             return False
         return all(known.get(tp) is want for tp, want in wanted.items())
@@ -229,7 +229,7 @@ class BrokerFetcher:
             self.wake.set()
 
     def _moved(self) -> dict[TopicPartition, Wanted]:
-        """What is wanted now of the partitions in flight, where that is another position."""
+        """Return the requests for the partitions in flight whose position has changed."""
         asked = self._asked if self._in_flight else {}
         wanted = self._fetchers.wanted(self.node_id)[0] if asked else {}
         return {

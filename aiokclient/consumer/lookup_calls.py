@@ -38,7 +38,7 @@ class LookupCalls(Lifecycle):
 
     @lets_go
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record to be handed out, looked up if need be.
+        """Return the offset of the next record to be delivered; look it up if it is not known.
 
         `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised;
         ClosedError, or what failed the consumer, if that is its end. May be cancelled.
@@ -101,7 +101,7 @@ class LookupCalls(Lifecycle):
     async def lag(
         self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """How many offsets lie between position and end, by default for all assigned partitions.
+        """Return the number of offsets from position to end, by default of all assigned partitions.
 
         `timeout` as in `beginning_offsets`.
         """

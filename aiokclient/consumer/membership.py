@@ -89,7 +89,7 @@ class Membership(Protocol):
     def joins(self) -> bool:
         """Whether this is a member, or becomes one without the application's doing.
 
-        False while it is left behind, and after the group has refused it.
+        False after it has left because of `max_poll_interval_ms`, and after the group refused it.
         """
         ...
 
@@ -100,7 +100,7 @@ class Membership(Protocol):
 
     @property
     def answered_at(self) -> float:
-        """When the last request was sent that shows that the group has this member."""
+        """The time at which the last request was sent that shows that the group has this member."""
         ...
 
     @property

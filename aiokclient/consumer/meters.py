@@ -15,7 +15,7 @@ __all__ = ["ConsumerGauges", "ReadMeters"]
 
 
 class ReadMeters:
-    """What has been delivered and fetched; consumers that share a client share the counters."""
+    """Counters of delivered and fetched records; consumers that share a client share them."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.damaged = metrics.counter("consumer.batches.damaged")
@@ -38,7 +38,7 @@ class ReadMeters:
 
 
 class ConsumerGauges:
-    """What is computed when somebody asks: the lag, and how long the application has been away.
+    """Gauges that are computed when they are read: the lag, and the time since the last poll.
 
     A partition that is not assigned any more has no lag here.
     """

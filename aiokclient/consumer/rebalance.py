@@ -50,7 +50,7 @@ class Rebalancer:
     """The `Reconciler` of a consumer.
 
     `calls` marks the calls of the listener. `released(states, lost)` is called before partitions
-    are removed, `overdue(text)` when the program does not put down in time what it has in hand.
+    are removed, `overdue(text)` when the program does not finish in time what it is processing.
     """
 
     _told_idle = Weakly()

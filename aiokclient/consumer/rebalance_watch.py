@@ -42,7 +42,7 @@ LOOK_S: Final = 1.0
 ASKING: Final = Backoff(5.0, 30.0)
 """Seconds between two questions to the coordinator while a rebalance lasts."""
 SPREAD_S: Final = (1.0, 5.0)
-"""When the members of a new generation ask, in seconds after it began: not all together."""
+"""Seconds from the beginning of a generation until its members ask: not all together."""
 NAMED: Final = 3
 
 STABLE: Final = "Stable"

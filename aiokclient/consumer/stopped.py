@@ -1,4 +1,4 @@
-"""What `Consumer.stop()` returns, so that `await consumer.stop()` says what to write instead."""
+"""The result of `Consumer.stop()`: `await consumer.stop()` says what to write instead."""
 
 from __future__ import annotations
 

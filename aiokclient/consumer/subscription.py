@@ -80,7 +80,7 @@ class SubscriptionState:
         self.followed: Callable[[], Subscription] = lambda: self.subscription
         """The subscription that has been taken up, which may be an earlier one."""
         self._dropped: dict[TopicPartition, PartitionState] = {}
-        """What an `unsubscribe` has dropped since the loop's last iteration, without a group."""
+        """Partitions that `unsubscribe` dropped in this iteration of the loop, without a group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self._by_hand: dict[TopicPartition, None] = {}
         self._subscribed: dict[TopicPartition, None] = {}

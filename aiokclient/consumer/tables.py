@@ -48,9 +48,9 @@ class Converted(NamedTuple):
     offset: int
     epoch: int
     rest: RecordStream | None = None
-    """What is left of the batch after them, if part of it was read."""
+    """The rest of the batch after them, if part of it was read."""
     damage: Damage | None = None
-    """Why the batch after them cannot be read."""
+    """The damage for which the batch after them cannot be read."""
 
 
 class Tables:

@@ -61,9 +61,9 @@ class Turnstile:
         self._read_by: Callable[[], asyncio.Task[Any] | None] = _nobody
         self._is_cancelled = False
         self._death: str | None = None
-        """How the task that read last has ended, if it was not in an orderly way."""
+        """The end of the task that read last, if it has failed or was cancelled."""
         self.away_since: float | None = time()
-        """When the program last got what it had asked for; None while it asks."""
+        """The time at which the program last got what it had asked for; None while it asks."""
         self.entered: Callable[[], None] = lambda: None
         """Called when it asks."""
 

@@ -1,4 +1,4 @@
-"""What the options, methods and classes of other clients are called here, or why there are none.
+"""The names that options, methods and classes of other clients have here, or why there are none.
 
 The tables have the documented options of Kafka's own Java clients (`java`), of librdkafka and so of
 confluent-kafka (`librdkafka`), and of aiokafka and kafka-python (`python`). Names are written with

@@ -10,7 +10,7 @@ RENAMED: Final[dict[str, str]] = {}
 """There are none: the options here have the names of Java."""
 
 _SYSTEM = "the operating system sizes the buffers of sockets"
-_SAMPLES = "metrics() has totals and histograms; whoever collects them computes rates"
+_SAMPLES = "metrics() has totals and histograms; compute rates where they are collected"
 _JVM = "there is no Java virtual machine; TLS is that of Python's ssl module, see security=Tls(...)"
 _CONTEXT = "pass security=Tls(context=...) with an ssl.SSLContext that sets it"
 _PEM = "keys are read as PEM; ssl_key_password opens an encrypted one"

@@ -62,7 +62,7 @@ class _Slot:
         self.connection: BrokerConnection | None = None
         self.connecting = False
         self.began: float | None = None
-        """When the attempt in progress began to connect; None while it waits, and without one."""
+        """The time at which the attempt in progress began to connect; None if there is none yet."""
         self.timer: asyncio.TimerHandle | None = None
         self.released = False
         self.waiters: list[asyncio.Future[BrokerConnection]] = []
@@ -116,7 +116,7 @@ class ConnectionPool:
         self.last_error: KafkaError | None = None
         self.reachable = True
         self.failed_at = 0.0
-        """When `last_error` came, on the loop's clock."""
+        """The time of `last_error`, on the loop's clock."""
         self.refused = False
         """Whether the last attempt to connect has failed."""
         self._settings = settings

@@ -81,7 +81,7 @@ async def open_connection(
     TLS included, and each request after that the request timeout. Raises NotConnectedError when
     none of them could be connected, DisconnectedError when one that was did not answer,
     ConnectionSetupError when what is there does not speak what it should, UnsupportedVersionError
-    when it shares no version. Cancelling it leaves no connection behind.
+    when it shares no version. Cancelling it closes the connection.
     """
     if not 0 < port <= HIGHEST_PORT:
         raise diagnosis.unusable_address(node_id, f"{host}:{port}", "the port is out of range")

@@ -378,7 +378,7 @@ cdef object make(
 
 
 def span(content, Py_ssize_t start, Py_ssize_t most, Py_ssize_t size):
-    """How many whole records there are from `start` on, and where they end; see `_decode_py`."""
+    """Return how many whole records follow `start`, and where they end; see `_decode_py`."""
     cdef Py_buffer view
     cdef const uint8_t *at
     cdef const uint8_t *end

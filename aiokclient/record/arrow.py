@@ -104,7 +104,7 @@ class TableBuilder:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self._rows) if self._columns is None else int(self._columns.count)
 
     def add(self, batch: RecordBatch, start_offset: int, limit: int) -> int:

@@ -262,7 +262,7 @@ _DENSEST: dict[int, int] = {
     Compression.SNAPPY: 64,
     Compression.LZ4: 255,
 }
-"""How many bytes of content one byte can hold at most; of zstd any number."""
+"""The most bytes of content that one byte can hold; of zstd any number."""
 
 _PIECES: dict[int, Callable[[Buffer, int], Iterator[Buffer]]] = {
     Compression.NONE: lambda data, size: iter((data,)),

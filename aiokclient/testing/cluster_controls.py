@@ -10,7 +10,7 @@ from aiokclient.testing.views import held
 
 
 class ClusterControls(LeaderControls):
-    """The cluster is wiped, and brokers lag behind in what they know of it."""
+    """Controls that wipe the cluster, and that hold the metadata of a broker."""
 
     def wipe(self, topics: Mapping[str, int] = {}, *, same_id: bool = False) -> None:
         """Replace the cluster by a new one with the same brokers at the same addresses.
@@ -37,9 +37,9 @@ class ClusterControls(LeaderControls):
 
     @contextmanager
     def hold_metadata(self, broker: int) -> Iterator[None]:
-        """Within the block a broker answers Metadata with what it knows now.
+        """Have a broker answer Metadata within the block with what it knows now.
 
-        As a broker does that lags behind the controller. Its other answers are up to date.
+        A broker that lags the controller does so. Its other answers are up to date.
         """
         node = self._broker(broker).node_id
 

@@ -72,7 +72,7 @@ class ClusterState:
         self.bug: Exception | None = None
         """A handler raised: a bug of this cluster, not of the client under test."""
         self.held: dict[int, HeldCluster] = {}
-        """What the brokers say of the cluster whose metadata a test holds."""
+        """The metadata that a test holds, by broker."""
         self._next_producer_id = FIRST_PRODUCER_ID
         self._coordinators: dict[str, int] = {}
         self._versions: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}

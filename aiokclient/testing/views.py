@@ -1,4 +1,4 @@
-"""What a broker says of the cluster: as it is, or as it was when a test held its metadata."""
+"""The cluster as a broker describes it: as it is, or as it was when a test held its metadata."""
 
 from __future__ import annotations
 

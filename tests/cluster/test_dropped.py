@@ -1,4 +1,4 @@
-"""What the program drops without `close()`: it is named, and its sockets, tasks and members end.
+"""Objects dropped without `close()`: they are named, and their sockets, tasks and members end.
 
 Objects are dropped with the cyclic garbage collector off where nothing in them is a cycle: a
 program that is idle may not collect for hours.

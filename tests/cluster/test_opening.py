@@ -1,4 +1,4 @@
-"""How long it takes to open clients, in virtual time."""
+"""The time that it takes to open clients, in virtual time."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether brokers can be reached: the state, the health, and the lines in the log."""
+"""Reachability of the brokers in the state, the health, and the log."""
 
 import asyncio
 import logging

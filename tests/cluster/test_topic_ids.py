@@ -116,7 +116,7 @@ def test_a_topic_without_id_is_another_one_when_all_answers_describe_it_as_older
     ids, snapshot = TopicIds(), known(NO_ID)
     for _ in range(2):
         for _ in range(CONFIRMED - 1):
-            assert settled(older()) == (snapshot, ["orders"]), "the broker may lag behind"
+            assert settled(older()) == (snapshot, ["orders"]), "the broker may lag"
         assert settled(response(NO_ID, 3)) == (snapshot, []), "it did"
     for _ in range(CONFIRMED - 1):
         settled(older())

@@ -144,7 +144,7 @@ def test_memory_follows_what_is_delivered_when_batches_are_very_compressible(way
 
 
 def test_errors_of_damaged_batches_keep_nothing_alive() -> None:
-    """What was decompressed before the damage was met is not held by the errors."""
+    """The errors do not hold what was decompressed before the damage was met."""
     batch = bytearray(packed("gzip", [bytes(8 * MIB)]) + b"no second member")
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     seal_crc(batch)

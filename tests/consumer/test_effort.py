@@ -1,4 +1,4 @@
-"""What the event loop reads itself, and what it leaves to a thread."""
+"""The choice of what the event loop decodes itself, and what it leaves to a thread."""
 
 import random
 

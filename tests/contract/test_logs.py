@@ -1,4 +1,4 @@
-"""What a client logs: names, events, the wire, and nothing that alarms without need."""
+"""The log of a client: names, events, the wire, and nothing that alarms without need."""
 
 import ast
 import asyncio

@@ -1,4 +1,4 @@
-"""What a user sees of a running client: metrics, lists, health and repr."""
+"""A running client as its user sees it: metrics, lists, health and repr."""
 
 import asyncio
 import json

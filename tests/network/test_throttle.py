@@ -1,4 +1,4 @@
-"""What a broker's throttle time delays keeps its whole timeout. In virtual time."""
+"""Requests that a throttle time delays keep their whole timeout. In virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""The cluster is wiped, and brokers lag behind; on an embedded cluster."""
+"""Controls that wipe an embedded cluster, and that hold the metadata of a broker."""
 
 from __future__ import annotations
 

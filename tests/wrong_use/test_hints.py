@@ -1,4 +1,4 @@
-"""What those who know another client are told: names of options, classes and methods."""
+"""Hints for those who know another client: names of options, classes and methods."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from aiokclient.testing.resources import find_configs
 from aiokclient.testing.state import Refused
 
 REPEATS = 10
-"""How often one request may ask for a resource: each answer is many times as large."""
+"""Number of times that one request may ask for a resource: each answer is many times as large."""
 
 
 async def handle(call: Call) -> Answer:
