@@ -110,7 +110,11 @@ def test_text() -> None:
         (errors.RecordError(topic_partition=ORDERS_3, offset=5), "orders-3 offset 5: A record"),
         (
             errors.CorruptBatchError(topic_partition=ORDERS_3, offset=5, last_offset=9),
-            "orders-3 offsets 5 to 9: A record batch",
+            "orders-3 offsets 5 to 9: A record batch is damaged",
+        ),
+        (
+            errors.DecompressionLimitError(topic_partition=ORDERS_3, offset=5, last_offset=9),
+            "orders-3 offsets 5 to 9: A record batch holds more than max_decompressed_batch_bytes",
         ),
         (
             errors.BootstrapError(attempts=[("a:1", "refused"), ("b:2", "unknown name")]),

@@ -9,6 +9,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient.errors import BufferExhaustedError, RecordTooLargeError
+from aiokclient.producer.topic import REQUIRED, Topic
 from aiokclient.protocol import ApiKey
 
 MEMORY = 1_000_000
@@ -126,3 +127,19 @@ def test_batches_that_the_topic_never_takes_are_tried_ever_more_rarely() -> None
         assert len(refused) < len(sizes) / 20
 
     simulate(scenario)
+
+
+def test_shrunk_follows_the_batch_limit() -> None:
+    topic = Topic("t", 1_000)
+    assert not topic.shrunk
+    topic.shrink(900)
+    assert (topic.batch_limit, topic.shrunk) == (450, True)
+    topic.shrink(4_000)
+    assert (topic.batch_limit, topic.shrunk) == (450, True)
+    for _ in range(REQUIRED):
+        assert topic.shrunk
+        topic.note_written(450)
+    assert (topic.batch_limit, topic.shrunk) == (1_000, False)
+    topic.shrink(4_000)
+    assert not topic.shrunk, "the limit for the parts is larger than the usual one"
+    assert not isinstance(vars(Topic)["shrunk"], property), "it is read for each batch"

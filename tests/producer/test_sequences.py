@@ -43,6 +43,12 @@ def test_every_pair_is_in_the_table_or_impossible(pair: tuple[State, Event]) -> 
     assert (pair in TRANSITIONS) is (pair not in IMPOSSIBLE)
 
 
+@pytest.mark.parametrize("kind", [State, Event])
+def test_states_and_events_are_hashed_without_a_python_function(kind: type) -> None:
+    """They are looked up for each batch."""
+    assert kind.__hash__ is object.__hash__
+
+
 def test_the_codes_about_sequences() -> None:
     out_of_order, duplicate, unknown_producer_id = 45, 46, 59
     invalid_producer_epoch, producer_fenced = 47, 90
