@@ -20,10 +20,14 @@ import anyio
 
 from aiokclient import threads
 
-__all__ = ["Callbacks", "ended", "new_task"]
+__all__ = ["Callbacks", "ended", "loop_ends", "new_task"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class LibraryTask(asyncio.Task[T]):
+    """A task that the library has created, not the application."""
 
 
 def new_task(
@@ -38,7 +42,16 @@ def new_task(
     Unlike `loop.create_task`, it does so under `asyncio.eager_task_factory` as well, which would
     run the coroutine before the caller has stored the task.
     """
-    return asyncio.Task(coroutine, loop=loop, name=name, context=context)
+    return LibraryTask(coroutine, loop=loop, name=name, context=context)
+
+
+def loop_ends(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether all tasks of the application are cancelled, as at the end of `asyncio.run`.
+
+    Tasks of the library do not count: those that close a client may have begun just now.
+    """
+    tasks = asyncio.all_tasks(loop)
+    return all(task.cancelling() for task in tasks if not isinstance(task, LibraryTask))
 
 
 class Callbacks:

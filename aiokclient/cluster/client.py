@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
@@ -81,6 +81,7 @@ class ClusterClient:
         self._metadata_attempts = 0
         self._failing_since: float | None = None
         self._pending: dict[asyncio.Future[Any], None] = {}
+        self._watching: AsyncGenerator[None, None] | None = None
         self.outages = Outages()
         self.outages.listen(lambda: self.updater.topic_ids.doubt_all(self.metadata))
 
@@ -96,6 +97,8 @@ class ClusterClient:
         deadline = self._deadline()
         try:
             await self.supervisor.start()
+            self._watching = self._close_at_end()
+            await anext(self._watching)
             settings = await self._settings(deadline)
             spawn, rng, outage = self.supervisor.spawn, self.clock.rng, self.outages.happened
             self._brokers = brokers = Brokers(
@@ -174,6 +177,23 @@ class ClusterClient:
                 await self.supervisor.stop()
             finally:
                 self.updater.close()
+                watching, self._watching = self._watching, None
+                if watching is not None:
+                    await watching.aclose()
+
+    async def _close_at_end(self) -> AsyncGenerator[None, None]:
+        """Close the connections of a client that nobody has closed when its event loop ends.
+
+        `asyncio.run` closes asynchronous generators after it has cancelled all tasks. A connection
+        that is still open then keeps its socket; uvloop cannot even close the loop where
+        ResourceWarning is an error, and waits forever.
+        """
+        try:
+            yield
+        finally:
+            if self._watching is not None:
+                self._watching = None
+                await self.close()
 
     async def _settings(self, deadline: float) -> ConnectionSettings:
         config = self.config

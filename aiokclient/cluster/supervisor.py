@@ -19,7 +19,7 @@ from typing import Any
 
 import anyio
 
-from aiokclient.background import Callbacks, new_task
+from aiokclient.background import Callbacks, loop_ends, new_task
 from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.log import ClientLog
 
@@ -51,6 +51,8 @@ class Supervisor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.Context()
         self._stopping = False
+        self._loop_ends = False
+        """Whether a task was cancelled because the event loop ends."""
         self._on_failure: list[Callable[[BaseException], None]] = []
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
@@ -69,7 +71,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Begin to accept tasks, in the running loop and in the present context."""
-        self.failure, self._stopping = None, False
+        self.failure, self._stopping, self._loop_ends = None, False, False
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
 
@@ -134,6 +136,11 @@ class Supervisor:
                 scope.cancel()
             try:
                 await function(*args)
+            except asyncio.CancelledError:
+                # Now, because a task that closes this client soon has tasks of its own.
+                if not self._stopping and not self._loop_ends:
+                    self._loop_ends = loop_ends(task.get_loop())
+                raise
             except Exception as error:
                 if error is not self.failure:  # What it waited for has died of it.
                     self.fail(error, name)
@@ -146,8 +153,7 @@ class Supervisor:
             task.exception()  # KeyboardInterrupt or SystemExit, which the loop itself has raised.
         elif self._stopping or self.failure is not None:
             pass
-        elif all(other.cancelling() for other in asyncio.all_tasks(task.get_loop())):
-            # As `asyncio.run` does at its end.
+        elif self._loop_ends or loop_ends(task.get_loop()):
             self._log.warning(
                 "%s was not closed before its event loop ended",
                 self._name,

@@ -108,6 +108,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._one_way = False
         """Something was written that no response will tell the arrival of."""
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        """Time of `_timer`. uvloop's handle of a short delay does not have it."""
         self._idle_s = idle_s
         self._last_used = self._now()
         self._close_callbacks: list[Callable[[BrokerConnection, KafkaError | None], None]] = []
@@ -371,11 +373,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- time -------------------------------------------------------------------------------
 
     def _wake_at(self, when: float) -> None:
-        timer = self._timer
-        if timer is not None:
-            if timer.when() <= when:
+        if self._timer is not None:
+            if self._due <= when:
                 return
-            timer.cancel()
+            self._timer.cancel()
+        self._due = when
         self._timer = self._loop.call_at(when, self._on_timer, when)
 
     def _on_timer(self, due: float) -> None:

@@ -40,13 +40,15 @@ class Expiry:
         self._clock = clock
         self._accumulator = accumulator
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        """Time of `_timer`. uvloop's handle of a short delay does not have it."""
 
     def arm(self) -> None:
         """Something waits from now on, or a shorter deadline may hold for what waits."""
         when = self._clock.monotonic() + min(self._age_s, self._block_s)
         if self._timer is None:
             self._set(when)
-        elif self._timer.when() > when:
+        elif self._due > when:
             self._timer.cancel()
             self._set(when)
 
@@ -57,6 +59,7 @@ class Expiry:
             self._timer = None
 
     def _set(self, when: float) -> None:
+        self._due = when
         self._timer = self._accumulator.turns.at(when, self._ring)
 
     def _ring(self) -> None:

@@ -232,6 +232,23 @@ async def test_a_request_that_expires_while_throttled_leaves_the_connection_open
     connection.close()
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_requests_expire_when_hardly_any_time_is_left(connect: Connect, loop: str) -> None:
+    """A timer of under half a millisecond has no time of its own in uvloop."""
+
+    async def main() -> None:
+        connection, _ = connect()
+        requests = [ask(connection, timeout_s) for timeout_s in (0.0003, 0.0)]
+        for request in requests:
+            with pytest.raises((ApiTimeoutError, DisconnectedError)):
+                await request
+        assert connection.closed
+
+    factory = None if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+
+
 async def test_writes_wait_while_the_transport_is_full(connect: Connect) -> None:
     connection, transport = connect()
     connection.pause_writing()

@@ -15,6 +15,7 @@ from aiokclient.errors import (
     ClosedError,
     IllegalStateError,
     InvalidTopicError,
+    KafkaError,
     TopicAuthorizationError,
     WrongLoopError,
     WrongThreadError,
@@ -230,6 +231,23 @@ class TestRunners:
             whole_life, cluster.bootstrap_servers, topic, backend="asyncio", backend_options=options
         )
         assert len(values(topic)) == 1 + 10 + 2000 + 3
+
+    @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+    def test_records_for_unknown_topics_fail_when_no_time_is_left(
+        self, make: Make, loop: str
+    ) -> None:
+        """A timer of under half a millisecond has no time of its own in uvloop."""
+
+        async def main() -> None:
+            async with make(max_block_ms=0) as producer:
+                deliveries = [producer.send(f"unknown-{i}", b"v") for i in range(3)]
+                for delivery in deliveries:
+                    with pytest.raises(KafkaError):
+                        await delivery
+
+        factory = None if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(main())
 
     def test_eager_tasks(self, cluster: EmbeddedCluster, topic: str) -> None:
         if not hasattr(asyncio, "eager_task_factory"):
