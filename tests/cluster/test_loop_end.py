@@ -88,9 +88,11 @@ def test_a_task_that_the_end_of_the_loop_cancels_closes_its_client(
         tasks.append(asyncio.create_task(using({"bootstrap_servers": servers}, opened)))
         await opened.wait()
 
-    with EmbeddedCluster(topics={"t": 1}) as cluster:
-        with asyncio.Runner(loop_factory=factory_of(loop)) as runner:
-            runner.run(main(cluster.bootstrap_servers))
+    with (
+        EmbeddedCluster(topics={"t": 1}) as cluster,
+        asyncio.Runner(loop_factory=factory_of(loop)) as runner,
+    ):
+        runner.run(main(cluster.bootstrap_servers))
     (one,) = closed
     assert one.state is State.CLOSED
     events = [record.__dict__.get("event") for record in caplog.records]
@@ -103,8 +105,12 @@ def test_calls_after_the_loop_ended_say_so() -> None:
 
     with EmbeddedCluster() as cluster:
         held = [asyncio.run(main(cluster.bootstrap_servers))]
-        with pytest.raises(ClosedError, match="event loop has ended"):
-            held[0].metrics()
-        with pytest.warns(ResourceWarning, match="was dropped without close"):
-            held.clear()
-            gc.collect()  # The error's traceback is a cycle.
+    with pytest.raises(ClosedError, match="event loop has ended"):
+        held[0].metrics()
+
+    def drop() -> None:
+        held.clear()
+        gc.collect()  # The error's traceback may be a cycle.
+
+    with pytest.warns(ResourceWarning, match="was dropped without close"):
+        drop()

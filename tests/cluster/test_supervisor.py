@@ -8,6 +8,7 @@ from functools import partial
 
 import anyio
 import pytest
+from loops import eager
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster import supervisor as module
@@ -134,7 +135,8 @@ async def test_a_callback_of_the_loop_starts_a_task_where_anyio_asks_sniffio(
 
 
 async def test_a_task_begins_after_the_call_that_starts_it_under_any_task_factory() -> None:
-    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", None))
+    if hasattr(asyncio, "eager_task_factory"):
+        eager(asyncio.get_running_loop())
     supervisor = Supervisor("test")
     await supervisor.start()
     order: list[str] = []

@@ -44,7 +44,9 @@ def run_eagerly(main: Coroutine[Any, Any, Any]) -> Any:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         return await main
 
-    return asyncio.run(eager())
+    # uvloop cannot use it on every Python.
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        return runner.run(eager())
 
 
 RUNNERS: dict[str, Callable[[Coroutine[Any, Any, Any]], Any]] = {"asyncio": asyncio.run}

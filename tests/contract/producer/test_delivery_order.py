@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from loops import eager
 
 from aiokclient import AnyBroker, Client, Producer, State
 from aiokclient.errors import (
@@ -18,15 +19,17 @@ from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import EmbeddedCluster
 
 Make = Callable[..., Producer[Any, Any]]
-FACTORIES: list[Any] = [None]
-if sys.version_info >= (3, 12):
-    FACTORIES.append(asyncio.eager_task_factory)
+KINDS = ["lazy", "eager"] if sys.version_info >= (3, 12) else ["lazy"]
 
 
-@pytest.fixture(params=FACTORIES, ids=["lazy", "eager"][: len(FACTORIES)])
+@pytest.fixture(params=KINDS)
 async def factory(request: pytest.FixtureRequest) -> None:
     """The loop starts its tasks in the one way or the other."""
-    asyncio.get_running_loop().set_task_factory(request.param)
+    loop = asyncio.get_running_loop()
+    if request.param == "eager":
+        eager(loop)
+    else:
+        loop.set_task_factory(None)
 
 
 @pytest.mark.usefixtures("factory")

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from loops import eager
 
 from aiokclient import Admin, AnyBroker, Client, Producer, RecordMetadata
 from aiokclient.errors import (
@@ -254,7 +255,7 @@ class TestRunners:
             pytest.skip("since Python 3.12")
 
         async def main() -> None:
-            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+            eager(asyncio.get_running_loop())
             await whole_life(cluster.bootstrap_servers, topic)
 
         asyncio.run(main())
