@@ -8,6 +8,7 @@ errors that leave a call of such an object do not hold the object.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import inspect
@@ -15,6 +16,8 @@ import sys
 from collections.abc import Callable, Iterator
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, TypeVar, cast
+
+from aiokclient.errors import KafkaError
 
 __all__ = ["bare", "let_go", "lets_go"]
 
@@ -29,19 +32,26 @@ def let_go(error: BaseException, one: object) -> None:
 
     To be called where the error leaves the library. The variables of the application's functions
     stay, so that they can be examined. The caller must delete its own variable.
+
+    A nested function refers to the variables of the outer one, which others may share and which
+    cannot be cleared. An error that went through such a function loses its tracebacks, unless it is
+    a bug, where they are needed.
     """
     running = set()
     caller: FrameType | None = sys._getframe(1)
     while caller is not None:
         running.add(caller)
         caller = caller.f_back
+    nested = False
     for found in chain(error):
         traceback = found.__traceback__
         while traceback is not None:
             frame = traceback.tb_frame
             if frame not in running and is_own(frame):
-                clear(frame, one)
+                nested = clear(frame, one) or nested
             traceback = traceback.tb_next
+    if nested and isinstance(error, KafkaError | asyncio.CancelledError):
+        bare(error)
 
 
 def is_own(frame: FrameType) -> bool:
@@ -49,21 +59,20 @@ def is_own(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == OWN
 
 
-def clear(frame: FrameType, one: object) -> None:
-    """Clear the variables of a function that has ended if one of them is this object."""
+def clear(frame: FrameType, one: object) -> bool:
+    """Clear the variables of a function if one of them is this object.
+
+    Returns whether the function still refers to it, as a nested function does. A function that has
+    not ended waits for something: the error has come another way.
+    """
     function = ended(frame)
-    if function is None:
-        return  # It waits for something: the error has come another way.
     variables = frame.f_locals
-    if not any(refers(value, one) for value in variables.values()):
-        return
+    if function is None or not any(refers(value, one) for value in variables.values()):
+        return False
     frame.clear()
     if isinstance(variables, dict):
         variables.clear()  # Up to Python 3.12 this is a copy, which the frame keeps.
-    # The frame keeps its function, and a nested function the variables of the outer one.
-    for cell in filled(function):
-        if refers(cell.cell_contents, one):
-            del cell.cell_contents
+    return refers(function, one)
 
 
 def ended(frame: FrameType) -> FunctionType | None:

@@ -18,6 +18,7 @@ from world import World, simulate
 
 from aiokclient import Admin, Broker, Producer, TopicPartition
 from aiokclient.admin import ConfigResource, NewPartitions, NewTopic
+from aiokclient.cluster.tracebacks import let_go
 from aiokclient.errors import BootstrapError
 from aiokclient.protocol import messages
 from aiokclient.testing import EmbeddedCluster
@@ -232,3 +233,20 @@ async def test_a_producer_is_freed_when_the_error_of_another_threads_send_is_kep
                 await asyncio.sleep(0.01)
         assert kept.value
     assert len(names(recwarn)) == 1
+
+
+def test_a_nested_function_that_was_stored_can_be_called_after_its_error() -> None:
+    library: dict[str, Any] = {"__name__": "aiokclient.example"}
+    exec(
+        "def outer(one, stored):\n"
+        "    def nested():\n"
+        "        raise ValueError(one.name)\n"
+        "    stored.append(nested)\n"
+        "    nested()\n",
+        library,
+    )
+    one, stored = SimpleNamespace(name="its name"), list[Any]()
+    for call in (lambda: library["outer"](one, stored), lambda: stored[0]()):
+        with pytest.raises(ValueError, match="its name") as failure:
+            call()
+        let_go(failure.value, one)
