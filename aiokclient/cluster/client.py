@@ -272,10 +272,10 @@ class ClusterClient:
         leads to is the policy's decision for `scope`. `check(response)` gives the error that a
         response holds; by default that of its top-level error code.
 
-        Raises ApiTimeoutError, whose cause is the last error, every error that is not to be tried
-        again, with API and broker, and instead of trying again what has failed this client.
-        `failed(error)` is called for each attempt that was sent. Cancelling it abandons the
-        response: what was sent may still be done by the broker.
+        Raises ApiTimeoutError, whose cause is the last error, and every error that is not retried,
+        with API and broker. A client that has failed raises its failure instead of retrying.
+        `failed(error)` is called for each attempt that was sent and failed. Cancelling it abandons
+        the response: the broker may still carry out what was sent.
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)

@@ -1,7 +1,7 @@
-"""What is made of the topics of a response, which may name a million of them.
+"""Convert the topics of a response, which may name a million of them.
 
-Making something of so many would hold the event loop for seconds, and so would freeing them. So a
-thread does both, in pieces between which other threads run.
+Converting so many would hold the event loop for seconds, and so would freeing them. So a thread
+does both, in pieces between which other threads run.
 """
 
 from __future__ import annotations

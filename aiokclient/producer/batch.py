@@ -62,8 +62,7 @@ class ProducerBatch(BatchState):
         super().__init__(topic, queue.partition, hooks, builder)
         self.queue = queue
         self.created = self.first_sent = created
-        """When its first record was appended, and when its first request was written, on the
-        loop's clock."""
+        """The times of its first record and of its first request, on the loop's clock."""
         self.due = False
         """It has lingered long enough."""
         self.ready = False

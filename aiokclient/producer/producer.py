@@ -78,7 +78,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._accept(config)
         self._turn = 0.0
         self._given: list[tuple[Anchor[Any], Any]] = []
-        """What the application gave, which may hold this object, for the background to call."""
+        """The callables of the application, which may refer to this object."""
 
     # Sending
 

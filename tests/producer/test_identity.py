@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from produced import numbers, values
 from world import World, simulate
 
 from aiokclient.errors import (
@@ -18,19 +19,8 @@ from aiokclient.errors import (
 )
 from aiokclient.producer.sender import Sender
 from aiokclient.protocol import ApiKey
-from aiokclient.record.batch import walk
 
 NEWEST, BY_NAME = 13, 12
-
-
-def numbers(world: World, partition: int = 0) -> list[tuple[int, int, int]]:
-    """Producer id, epoch and first sequence of each batch in the log."""
-    batches = [walk(buffer)[0] for _, buffer, _ in world.cluster._batches("t", partition, 0)]
-    return [(b.producer_id, b.producer_epoch, b.base_sequence) for b in batches]
-
-
-def values(world: World, partition: int | None = None) -> list[bytes | None]:
-    return [record.value for record in world.cluster.records("t", partition)]
 
 
 def limit(world: World, version: int) -> None:

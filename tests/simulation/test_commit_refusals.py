@@ -1,4 +1,4 @@
-"""What CommitFailedError says where the group has not just taken the partitions away."""
+"""The text of CommitFailedError when the cause is not a rebalance."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from aiokclient.errors import (
 )
 
 LOST = {"disconnected": DisconnectedError, "timed out": ApiTimeoutError}
-"""What the loss of a request is, by how it was lost."""
+"""The error of a lost request, by how it was lost."""
 
 
 class TestPartitions:
