@@ -31,7 +31,7 @@ fuzz: .venv/.test
 
 # SEED=n replays one seed, SEEDS=n runs that many
 sim: .venv/.test
-	AIOKCLIENT_SIM_SEED=$(SEED) AIOKCLIENT_SIM_SEEDS=$(or $(SEEDS),2000) $(PY) -m pytest -q -s --timeout=0 tests/simulation/test_seeds.py
+	AIOKCLIENT_SIM_SEED=$(SEED) AIOKCLIENT_SIM_SEEDS=$(or $(SEEDS),2000) $(PY) -m pytest -q -s --timeout=0 tests/faults/simulation/test_seeds.py
 
 # RUNS=n of each; SCALE=x times the messages
 bench: .venv/.bench kafka

@@ -17,12 +17,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ".venv/bin/python"
 OLDEST = ".venv-3.11/bin/python"
-# What Python 3.11 runs in pure mode, and of conformance what needs no real Kafka.
-PURE = ["tests/record", "tests/producer", "tests/consumer", "tests/conformance"]
+# What Python 3.11 runs in pure mode, and of behavior what needs no real Kafka.
+PURE = ["tests/unit/record", "tests/unit/producer", "tests/unit/consumer", "tests/behavior"]
 # What Python 3.11 runs in native mode: awaiting goes another way there than from 3.12 on.
-AWAITING = ["tests/producer", "tests/consumer/test_cursor.py", "tests/contract/producer"]
+AWAITING = ["tests/unit/producer", "tests/unit/consumer/test_cursor.py", "tests/behavior/producer"]
 # What runs under the eager task factory as well: all that has a life, without real brokers.
-LIVES = ["tests/cluster", "tests/group", "tests/patterns", "tests/producer", "tests/consumer"]
+LIVES = [
+    "tests/unit/cluster",
+    "tests/unit/group",
+    "tests/unit/patterns",
+    "tests/unit/producer",
+    "tests/unit/consumer",
+]
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"
 

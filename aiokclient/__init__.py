@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aiokclient.admin import Admin, ConfigResource, NewPartitions, NewTopic
     from aiokclient.client import Client
     from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader
+    from aiokclient.config.security import Plaintext, Tls
     from aiokclient.consumer import Consumer, Records
     from aiokclient.consumer.assignors import (
         AssignmentCluster,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from aiokclient.group import GroupMember, GroupProtocol
     from aiokclient.patterns import single_writer, work_pool
     from aiokclient.producer import Delivery, Producer
-    from aiokclient.security import Plaintext, Tls
     from aiokclient.types import (
         SKIP,
         ConsumerRecord,
@@ -114,10 +114,10 @@ _PLACES = {
     "MemberSubscription": "consumer.assignors",
     "NewPartitions": "admin",
     "NewTopic": "admin",
-    "Plaintext": "security",
+    "Plaintext": "config.security",
     "Producer": "producer",
     "Records": "consumer",
-    "Tls": "security",
+    "Tls": "config.security",
     "single_writer": "patterns",
     "work_pool": "patterns",
 }

@@ -7,10 +7,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 PLACES = {
-    "S": ["simulation"],
-    "P": ["proxy"],
-    "K": ["broker", "conformance"],
-    "F": ["protocol", "record", "network"],
+    "S": ["faults/simulation"],
+    "P": ["faults/proxy"],
+    "K": ["faults/kafka", "behavior"],
+    "F": ["unit/protocol", "unit/record", "unit/network"],
 }
 
 

@@ -26,7 +26,7 @@ from aiokclient import (
 )
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.group import GroupGeneration
-from aiokclient.producer.delivery import Delivery
+from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.testing import EmbeddedCluster, Simulation
 
 PLACES = (
@@ -40,7 +40,7 @@ PLACES = (
     "aiokclient.producer",
     "aiokclient.protocol",
     "aiokclient.record.batch",
-    "aiokclient.security",
+    "aiokclient.config.security",
     "aiokclient.testing",
     "aiokclient.types",
 )

@@ -12,7 +12,7 @@ from aiokclient.admin.records import Records
 from aiokclient.admin.topics import Topics
 from aiokclient.cluster.lifecycle import ClientLike, config_of
 from aiokclient.config import AdminConfig, AdminOptions
-from aiokclient.option_errors import refuse_positional
+from aiokclient.config.problems import refuse_positional
 
 __all__ = ["Admin"]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.reachability import Reachability
 from aiokclient.config import ClientConfig
+from aiokclient.config.kinds import written
 from aiokclient.errors import InvalidMetadataError, KafkaError
 from aiokclient.log import ClientLog
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
 from aiokclient.network.setup import ConnectionSettings
-from aiokclient.option import written
 from aiokclient.policy import Backoff
 
 if TYPE_CHECKING:

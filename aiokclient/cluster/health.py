@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.option import written
+from aiokclient.config.kinds import written
 from aiokclient.tables import Column, Table
 from aiokclient.types import State
 

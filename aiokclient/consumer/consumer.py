@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack,
 from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config import ConsumerConfig, ConsumerOptions
+from aiokclient.config.problems import refuse_positional
 from aiokclient.consumer.arguments import (
     as_place,
     as_topics,
     require_count,
     require_record,
 )
-from aiokclient.consumer.deserialize import Deserializers
+from aiokclient.consumer.delivery.deserialize import Deserializers
+from aiokclient.consumer.delivery.iterators import ArrowBatches, RecordBatches, RecordIterator
+from aiokclient.consumer.delivery.reader import MAX_BYTES, Reader
+from aiokclient.consumer.delivery.tracked import TrackedRecords
 from aiokclient.consumer.engine import Engine
-from aiokclient.consumer.group_calls import GroupCalls
-from aiokclient.consumer.iteration import ArrowBatches, RecordBatches, RecordIterator
-from aiokclient.consumer.known_topics import matching
 from aiokclient.consumer.lookup_calls import LookupCalls
-from aiokclient.consumer.reader import MAX_BYTES, Reader
+from aiokclient.consumer.membership.group_calls import GroupCalls
 from aiokclient.consumer.records import Records
-from aiokclient.consumer.resets import EARLIEST, LATEST, Reset
+from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, Reset
+from aiokclient.consumer.state.subscribed_topics import matching
+from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 from aiokclient.consumer.stopped import STOPPED
-from aiokclient.consumer.subscription import Subscription, SubscriptionState
-from aiokclient.consumer.tracked import TrackedRecords
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
     IllegalStateError,
 )
-from aiokclient.option_errors import refuse_positional
 from aiokclient.types import (
     ConsumerRecord,
     OffsetAndMetadata,

@@ -11,19 +11,19 @@ from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.cluster.ownership import for_background
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.config import ConsumerConfig
-from aiokclient.consumer.deserialize import Deserializers
-from aiokclient.consumer.fetch_buffer import FetchBuffer
-from aiokclient.consumer.fetchers import Fetchers
-from aiokclient.consumer.grouped import Grouped
-from aiokclient.consumer.locator import Locator
+from aiokclient.consumer.delivery.deserialize import Deserializers
+from aiokclient.consumer.delivery.reader import Reader
+from aiokclient.consumer.delivery.unpack import Unpacker
+from aiokclient.consumer.fetching.buffer import FetchBuffer
+from aiokclient.consumer.fetching.list_offsets import Offsets
+from aiokclient.consumer.fetching.manager import Fetchers
+from aiokclient.consumer.fetching.position_resolver import Locator
+from aiokclient.consumer.membership.coordinator import Grouped
 from aiokclient.consumer.meters import ConsumerGauges
-from aiokclient.consumer.offsets import Offsets
-from aiokclient.consumer.positions import Phase, Withheld
-from aiokclient.consumer.reader import Reader
-from aiokclient.consumer.signal import Signal
-from aiokclient.consumer.subscription import SubscriptionState
+from aiokclient.consumer.state.partition import Phase, Withheld
+from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.consumer.state.wakeup import Signal
 from aiokclient.consumer.topics import TopicFollower
-from aiokclient.consumer.unpack import Unpacker
 from aiokclient.errors import ClosedError
 from aiokclient.limited_log import LimitedLog
 from aiokclient.types import TopicPartition

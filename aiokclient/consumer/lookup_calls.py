@@ -12,14 +12,14 @@ from aiokclient.cluster.targets import AnyBroker
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.cluster.updater import partitions_of
 from aiokclient.consumer.arguments import as_numbers, as_partition, as_partitions, as_topics
-from aiokclient.consumer.resets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from aiokclient.errors import ApiTimeoutError
 from aiokclient.protocol.messages.metadata import MetadataRequest
 from aiokclient.types import OffsetAndTimestamp, State, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import Engine
-    from aiokclient.consumer.subscription import SubscriptionState
+    from aiokclient.consumer.state.subscription import SubscriptionState
 
 __all__ = ["LookupCalls"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from aiokclient.metrics import Metrics
 
 if TYPE_CHECKING:
-    from aiokclient.consumer.reader import Reader
-    from aiokclient.consumer.subscription import SubscriptionState
+    from aiokclient.consumer.delivery.reader import Reader
+    from aiokclient.consumer.state.subscription import SubscriptionState
 
 __all__ = ["ConsumerGauges", "ReadMeters"]
 

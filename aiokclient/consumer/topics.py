@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.consumer.known_topics import KnownTopics
-from aiokclient.consumer.listener import ListenerCalls, tell
-from aiokclient.consumer.positions import Withheld
-from aiokclient.consumer.resets import EARLIEST, Reset
-from aiokclient.consumer.signal import Signal
-from aiokclient.consumer.subscription import Subscription, SubscriptionState
+from aiokclient.consumer.membership.listener import ListenerCalls, tell
+from aiokclient.consumer.state.offset_reset import EARLIEST, Reset
+from aiokclient.consumer.state.partition import Withheld
+from aiokclient.consumer.state.subscribed_topics import KnownTopics
+from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
+from aiokclient.consumer.state.wakeup import Signal
 from aiokclient.errors import KafkaError
 from aiokclient.types import TopicPartition
 

@@ -3,12 +3,12 @@
 `GroupMember` is what a program uses; `GroupEngine` is what it and consumers stand on.
 """
 
-from aiokclient.group.desk import GroupProtocol
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.generation import GroupGeneration
+from aiokclient.group.generation_mailbox import GroupProtocol
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
-from aiokclient.group.life import MemberHandler, MemberLife
 from aiokclient.group.member import GroupMember
+from aiokclient.group.member_lifecycle import MemberHandler, MemberLife
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.group.states import MemberState
 

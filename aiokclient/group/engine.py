@@ -17,10 +17,10 @@ import anyio
 
 from aiokclient.background import Callbacks
 from aiokclient.errors import FencedInstanceIdError
+from aiokclient.group.coordinator_connection import Link
 from aiokclient.group.handler import GroupHandler, GroupSettings
-from aiokclient.group.heart import Heart
-from aiokclient.group.link import Link
-from aiokclient.group.rendezvous import Rendezvous
+from aiokclient.group.heartbeats import Heart
+from aiokclient.group.join import Rendezvous
 from aiokclient.group.states import TABLE, Effect, Event, MemberState, Row
 from aiokclient.network.pool import Spawn
 from aiokclient.policy import Backoff

@@ -10,10 +10,10 @@ from typing import Any, Self, Unpack
 from aiokclient.cluster.lifecycle import ClientLike, config_of
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import ConfigError, IllegalStateError
-from aiokclient.group.desk import Desk, GroupProtocol
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.generation import GroupGeneration
-from aiokclient.group.life import MemberLife
+from aiokclient.group.generation_mailbox import Desk, GroupProtocol
+from aiokclient.group.member_lifecycle import MemberLife
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.types import GroupMetadata, State
 

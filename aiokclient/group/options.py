@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from aiokclient.config import ClientConfig, ClientOptions
+from aiokclient.config.kinds import OPTIONAL_TEXT, TEXT, Integer, option
 from aiokclient.errors import ConfigError
 from aiokclient.group.handler import GroupSettings
-from aiokclient.option import OPTIONAL_TEXT, TEXT, Integer, option
 
 __all__ = ["GroupMemberConfig", "GroupMemberOptions"]
 

@@ -1,7 +1,7 @@
 """The producer: batches by partition, one sender a broker, up to five requests under way."""
 
-from aiokclient.producer.deliveries import Deliveries
-from aiokclient.producer.delivery import Delivery
+from aiokclient.producer.delivery.deliveries import Deliveries
+from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.producer.producer import Producer
 
 __all__ = ["Deliveries", "Delivery", "Producer"]

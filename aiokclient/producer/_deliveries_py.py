@@ -14,7 +14,7 @@ from typing import Any, overload
 from aiokclient.clock import Clock
 from aiokclient.errors import KafkaError
 from aiokclient.producer._delivery_py import Run
-from aiokclient.producer.delivery import Delivery, DeliveryBatch
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.types import RecordMetadata
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokclient.clock import Clock
 from aiokclient.cluster.tracebacks import let_go
-from aiokclient.producer.deliveries import Deliveries
-from aiokclient.producer.delivery import Delivery
+from aiokclient.producer.delivery.deliveries import Deliveries
+from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
     # The default makes `Producer(...)` without serializers a Producer[bytes, bytes].
     from typing_extensions import TypeVar as DefaultTypeVar
 
-    from aiokclient.producer.topic import Topic
+    from aiokclient.producer.batching.topic import Topic
 
     K = DefaultTypeVar("K", default=bytes)
     V = DefaultTypeVar("V", default=bytes)

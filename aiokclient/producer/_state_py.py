@@ -16,7 +16,7 @@ from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
-    from aiokclient.producer.batch import ProducerBatch
+    from aiokclient.producer.batching.batch import ProducerBatch
 
 __all__ = ["BatchState", "QueueState", "TopicState"]
 

@@ -11,15 +11,15 @@ from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.policy import Scope
-from aiokclient.producer.accumulator import Accumulator
-from aiokclient.producer.delivery import Delivery, DeliveryBatch, settled
-from aiokclient.producer.expiry import Expiry
-from aiokclient.producer.failures import Failures
-from aiokclient.producer.ids import ProducerIds
-from aiokclient.producer.outcomes import Outcomes
-from aiokclient.producer.routing import Routing
-from aiokclient.producer.sender import Sender
-from aiokclient.producer.topic import Topic
+from aiokclient.producer.batching.accumulator import Accumulator
+from aiokclient.producer.batching.producer_ids import ProducerIds
+from aiokclient.producer.batching.topic import Topic
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, settled
+from aiokclient.producer.delivery.failures import Failures
+from aiokclient.producer.sending.expiry import Expiry
+from aiokclient.producer.sending.leaders import Routing
+from aiokclient.producer.sending.responses import Outcomes
+from aiokclient.producer.sending.sender import Sender
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:

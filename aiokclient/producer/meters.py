@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from aiokclient.metrics import BYTES, Metrics
 
 if TYPE_CHECKING:
-    from aiokclient.producer.batch import ProducerBatch
-    from aiokclient.producer.delivery import DeliveryBatch
+    from aiokclient.producer.batching.batch import ProducerBatch
+    from aiokclient.producer.delivery.delivery import DeliveryBatch
 
 __all__ = ["ProducerMeters"]
 

@@ -20,8 +20,8 @@ from aiokclient.record.murmur2 import murmur2, to_positive
 
 if TYPE_CHECKING:
     from aiokclient.config import ProducerConfig
-    from aiokclient.producer.queue import PartitionQueue
-    from aiokclient.producer.topic import Topic
+    from aiokclient.producer.batching.queue import PartitionQueue
+    from aiokclient.producer.batching.topic import Topic
 
 __all__ = ["Partitioner", "PartitionerFunction", "weights"]
 

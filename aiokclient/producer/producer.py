@@ -15,20 +15,20 @@ from aiokclient.cluster.ownership import Anchor, for_background
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.cluster.updater import partitions_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
+from aiokclient.config.problems import refuse_positional
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
     KafkaError,
 )
-from aiokclient.option_errors import refuse_positional
-from aiokclient.producer import pace
+from aiokclient.producer import backpressure as pace
 from aiokclient.producer._send_py import K, V
-from aiokclient.producer.deliveries import gather
-from aiokclient.producer.delivery import Delivery, DeliveryBatch
+from aiokclient.producer.delivery.deliveries import gather
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.engine import Engine
 from aiokclient.producer.fairness import SLICE_S
+from aiokclient.producer.send import Sends, require_topic
 from aiokclient.producer.send_all import SendAll
-from aiokclient.producer.sends import Sends, require_topic
 from aiokclient.producer.serializers import preparations
 from aiokclient.producer.threadsafe import ThreadsafeSend
 from aiokclient.types import (
@@ -38,7 +38,7 @@ from aiokclient.types import (
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata import PartitionInfo
-    from aiokclient.producer.topic import Topic
+    from aiokclient.producer.batching.topic import Topic
 
 __all__ = ["Producer"]
 

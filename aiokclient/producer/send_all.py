@@ -12,9 +12,9 @@ import anyio
 
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import BufferExhaustedError, KafkaError
-from aiokclient.producer.bulk import as_record
-from aiokclient.producer.deliveries import Run, runs_of
-from aiokclient.producer.delivery import Delivery, settled
+from aiokclient.producer.delivery.deliveries import Run, runs_of
+from aiokclient.producer.delivery.delivery import Delivery, settled
+from aiokclient.producer.send_many import as_record
 
 if TYPE_CHECKING:
     from aiokclient.producer.engine import Engine

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from aiokclient.errors import ClosedError
-from aiokclient.producer.delivery import Delivery
+from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.types import RecordMetadata
 
 __all__ = ["ThreadsafeSend"]

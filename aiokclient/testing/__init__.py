@@ -13,13 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aiokclient.testing.broker.faults import Fault
+    from aiokclient.testing.broker.requests import ReceivedRequest
     from aiokclient.testing.cluster import EmbeddedCluster
-    from aiokclient.testing.faults import Fault
-    from aiokclient.testing.loop import SimulationError
-    from aiokclient.testing.network import NameFault, Weather
     from aiokclient.testing.proxy import FaultProxy, ProxyConnector, ProxyFaults
-    from aiokclient.testing.requests import ReceivedRequest
-    from aiokclient.testing.simulation import Simulation
+    from aiokclient.testing.simulation.loop import SimulationError
+    from aiokclient.testing.simulation.network import NameFault, Weather
+    from aiokclient.testing.simulation.simulation import Simulation
 
 __all__ = [
     "EmbeddedCluster",
@@ -36,15 +36,15 @@ __all__ = [
 
 _MODULES = {
     "EmbeddedCluster": "cluster",
-    "Fault": "faults",
+    "Fault": "broker.faults",
     "FaultProxy": "proxy",
-    "NameFault": "network",
+    "NameFault": "simulation.network",
     "ProxyConnector": "proxy",
     "ProxyFaults": "proxy",
-    "ReceivedRequest": "requests",
-    "Simulation": "simulation",
-    "SimulationError": "loop",
-    "Weather": "network",
+    "ReceivedRequest": "broker.requests",
+    "Simulation": "simulation.simulation",
+    "SimulationError": "simulation.loop",
+    "Weather": "simulation.network",
 }
 
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.errors import IllegalStateError
-from aiokclient.testing.broker import Broker
-from aiokclient.testing.cluster_controls import ClusterControls
-from aiokclient.testing.codes import Refused
-from aiokclient.testing.data import DataControls
-from aiokclient.testing.fault_controls import FaultControls
-from aiokclient.testing.group_controls import GroupControls
-from aiokclient.testing.listener import Listener, TcpListener
-from aiokclient.testing.requests import ReceivedRequest
+from aiokclient.testing.broker.broker import Broker
+from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.listener import Listener, TcpListener
+from aiokclient.testing.broker.requests import ReceivedRequest
+from aiokclient.testing.broker.state import ClusterState
+from aiokclient.testing.controls.cluster import ClusterControls
+from aiokclient.testing.controls.data import DataControls
+from aiokclient.testing.controls.faults import FaultControls
+from aiokclient.testing.controls.groups import GroupControls
 from aiokclient.testing.runner import Runner
-from aiokclient.testing.state import ClusterState
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from aiokclient.protocol.framing import ClientPipeline
-from aiokclient.testing.connection import BrokerProtocol
+from aiokclient.testing.broker.connection import BrokerProtocol
 
 
 class FakeTransport(asyncio.Transport):

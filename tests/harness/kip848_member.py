@@ -8,11 +8,11 @@ from aiokclient import TopicPartition
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.targets import AnyBroker, Broker
 from aiokclient.config import ClientConfig, ConsumerConfig
-from aiokclient.consumer.kip848 import Kip848Membership
-from aiokclient.consumer.known_topics import KnownTopics
-from aiokclient.consumer.membership import MembershipParts
-from aiokclient.consumer.resets import EARLIEST
-from aiokclient.consumer.subscription import Subscription, SubscriptionState
+from aiokclient.consumer.membership.base import MembershipParts
+from aiokclient.consumer.membership.kip848.membership import Kip848Membership
+from aiokclient.consumer.state.offset_reset import EARLIEST
+from aiokclient.consumer.state.subscribed_topics import KnownTopics
+from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

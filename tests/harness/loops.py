@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from aiokclient.testing.loop import VirtualLoop
+from aiokclient.testing.simulation.loop import VirtualLoop
 
 VARIABLE = "AIOKCLIENT_TEST_LOOP"
 Loop = asyncio.AbstractEventLoop

@@ -18,7 +18,7 @@ from ownership import Member, Ownership
 from world import World
 
 from aiokclient import Consumer, OffsetAndMetadata, TopicPartition
-from aiokclient.consumer import orders
+from aiokclient.consumer.membership.rewind import requests as orders
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import ApiKey
 

@@ -35,7 +35,7 @@ from aiokclient.errors import (
 )
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster, Simulation
-from aiokclient.testing.network import Weather
+from aiokclient.testing.simulation.network import Weather
 
 TOPICS = {"a": 3, "b": 2}
 FAULTS_S = 12.0

@@ -9,7 +9,7 @@ from ledger import Ledger
 from aiokclient import Client, Consumer, Producer
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster, Simulation
-from aiokclient.testing.network import VirtualNetwork, Weather
+from aiokclient.testing.simulation.network import VirtualNetwork, Weather
 
 T = TypeVar("T")
 

@@ -1,0 +1,129 @@
+"""Rules for several options together: what they demand of each other, and what they mean."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from aiokclient.config.security import Plaintext, Tls
+from aiokclient.errors import ConfigError
+
+__all__ = [
+    "check_delivery_timeout",
+    "fold_security",
+    "order_backoffs",
+    "settle_compression",
+    "settle_idempotence",
+]
+
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
+
+
+def _set(config: Any, name: str, value: Any) -> None:
+    object.__setattr__(config, name, value)
+
+
+def order_backoffs(config: Any) -> None:
+    """Raise each limit to the first wait if that is longer, as Kafka does."""
+    for low, high in (
+        ("retry_backoff_ms", "retry_backoff_max_ms"),
+        ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
+        ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
+    ):
+        if getattr(config, low) > getattr(config, high):
+            _set(config, high, getattr(config, low))
+
+
+def check_delivery_timeout(config: Any) -> None:
+    """Raise ConfigError if a record would expire before its batch has lingered."""
+    if config.delivery_timeout_ms < config.linger_ms:
+        raise ConfigError(
+            f"delivery_timeout_ms: {config.delivery_timeout_ms} is below linger_ms "
+            f"({config.linger_ms}), so records would expire before they are sent"
+        )
+
+
+def fold_security(config: Any) -> None:
+    # Kafka's single options become one object, so that only `security` is looked at later.
+    security: Any = config.security
+    if isinstance(security, ssl.SSLContext):
+        security = Tls(context=security)
+    if not isinstance(security, Plaintext | Tls):
+        raise ConfigError(
+            f"security: a {type(security).__name__} is not allowed; it must be Plaintext(), "
+            "Tls(...) or an ssl.SSLContext (what is said by a text goes to security_protocol)"
+        )
+    given = [name for name in type(config).__dataclass_fields__ if _is_tls_option(config, name)]
+    protocol = _protocol(config.security_protocol)
+    if protocol == "ssl":
+        if security != Plaintext():
+            raise ConfigError("security_protocol: give either security or Kafka's options")
+        security = _tls(config)
+    elif given:
+        raise ConfigError(f"{given[0]} needs security_protocol=SSL")
+    elif protocol == "plaintext" and security != Plaintext():
+        raise ConfigError("security_protocol: PLAINTEXT contradicts security")
+    _set(config, "security", security)
+    for name in ("security_protocol", *given):
+        _set(config, name, None)
+
+
+def _is_tls_option(config: Any, name: str) -> bool:
+    return name.startswith("ssl_") and getattr(config, name) is not None
+
+
+def _protocol(given: str | None) -> str | None:
+    if given is None:
+        return None
+    protocol = given.lower()
+    if protocol.startswith("sasl_") and protocol in PROTOCOLS:
+        raise ConfigError(f"security_protocol: {given} is not available in this version")
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"security_protocol: {given!r} is not allowed; it is PLAINTEXT or SSL")
+    return protocol
+
+
+def _tls(config: Any) -> Tls:
+    for name in ("ssl_truststore_type", "ssl_keystore_type"):
+        if (getattr(config, name) or "PEM").upper() != "PEM":
+            raise ConfigError(f"{name}: only PEM is read; convert the store with keytool, openssl")
+    return Tls(
+        cafile=config.ssl_truststore_location,
+        cadata=config.ssl_truststore_certificates,
+        certfile=config.ssl_keystore_location,
+        password=config.ssl_key_password,
+        check_hostname=config.ssl_endpoint_identification_algorithm != "",
+    )
+
+
+def settle_idempotence(config: Any) -> None:
+    reasons = []
+    if config.acks != -1:
+        reasons.append("acks='all'")
+    if config.max_in_flight_requests_per_connection > 5:
+        reasons.append("max_in_flight_requests_per_connection of at most 5")
+    if config.transactional_id is not None and config.enable_idempotence is False:
+        raise ConfigError("enable_idempotence: a transactional_id needs it, so it cannot be False")
+    given: Any = config.enable_idempotence
+    if reasons and (given or config.transactional_id is not None):
+        raise ConfigError(f"enable_idempotence: it needs {' and '.join(reasons)}")
+    if given is None:
+        _set(config, "enable_idempotence", not reasons)
+
+
+def settle_compression(config: Any) -> None:
+    codec, level = config.compression_type, config.compression_level
+    if level is None:
+        level = getattr(config, f"compression_{codec}_level", None)
+    elif codec not in LEVELS:
+        raise ConfigError(f"compression_level: {codec} has no levels")
+    if level is not None and codec == "gzip" and level == -1:
+        level = None
+    if level is not None and level not in LEVELS[codec]:
+        levels = LEVELS[codec]
+        raise ConfigError(
+            f"compression_level: {level} is not a level of {codec}; it must be "
+            f"from {levels.start} to {levels.stop - 1}"
+        )
+    _set(config, "compression_level", level)

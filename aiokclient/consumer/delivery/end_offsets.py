@@ -1,0 +1,128 @@
+"""The offsets at which an iteration to the end stops."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from aiokclient.consumer.delivery.read_lock import Cursor
+from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.types import TopicPartition
+
+__all__ = ["Ends", "EndsLookup"]
+
+EndsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+"""Asks for the end offsets as they are now."""
+TOGETHER = 16
+"""A partition at its end waits to be held until there are so many times fewer open ones."""
+
+
+class Ends:
+    """Those of one iteration. A partition that is at its end is held until the iteration is over.
+
+    It is over, too, when its iterator is gone or another request was made. A partition that goes
+    and comes back meanwhile, as in a rebalance, has the same end.
+
+    Whatever hears of a hold looks at every partition, and so does a full look here. Of thousands
+    of partitions some are therefore held together, and between changes only those are looked at
+    that have moved.
+    """
+
+    def __init__(self, subscription: SubscriptionState) -> None:
+        self._subscription = subscription
+        self._ends: Mapping[TopicPartition, int] = {}
+        self._offsets: dict[PartitionState, int] = {}
+        self._open: set[PartitionState] = set()
+        """Those that had not come to their ends when they were looked at."""
+        self._to_hold: list[PartitionState] = []
+        self._current = False
+        self._cursor: weakref.ref[Any] | None = None
+
+    def begin(
+        self, cursor: Cursor, ends: Mapping[TopicPartition, int]
+    ) -> Mapping[PartitionState, int]:
+        """Takes the ends for an iteration; gives those of partitions that are assigned.
+
+        Those of partitions that come back later are put into the same mapping.
+        """
+        self._cursor = weakref.ref(cursor)
+        self._ends, self._offsets = ends, {}
+        self._adopt()
+        self._open = {state for state, end in self._offsets.items() if state.position < end}
+        self._to_hold = [state for state in self._offsets if state not in self._open]
+        self.hold()
+        return self._offsets
+
+    def moved(self, state: PartitionState) -> None:
+        """Holds the partition if it is at its end, now or together with others."""
+        end = self._offsets.get(state)
+        if end is not None and state.position >= end:
+            self._open.discard(state)
+            self._to_hold.append(state)
+            if len(self._to_hold) * TOGETHER >= len(self._open):
+                self.hold()
+
+    def hold(self) -> None:
+        """Holds those that are at their ends and are not held yet."""
+        states, self._to_hold = self._to_hold, []
+        if states:
+            self._subscription.hold(states, True)
+
+    def changed(self) -> None:
+        """Something about partitions or positions is different: `reached` looks at all."""
+        self._current = False
+
+    def outlived_by(self, cursor: Cursor | None) -> bool:
+        """Whether there are ends, and `cursor` is not the iteration that they are for."""
+        return self._cursor is not None and not self.belong_to(cursor)
+
+    def belong_to(self, cursor: Cursor | None) -> bool:
+        """Whether there are ends, and they are for this iteration."""
+        return cursor is not None and self._cursor is not None and self._cursor() is cursor
+
+    def reached(self) -> bool:
+        """Whether all partitions are at their ends, or gone."""
+        if not self._current or not self._open:
+            self._look()
+        return not self._open and self._subscription.part_known()
+
+    def _adopt(self) -> None:
+        """Takes note of the partitions as they are assigned by now."""
+        partitions = self._subscription.partitions
+        self._offsets.update(
+            (partitions[tp], end) for tp, end in self._ends.items() if tp in partitions
+        )
+
+    def _look(self) -> None:
+        partitions = self._subscription.partitions
+        self._current = True
+        self._adopt()
+        self._open = {
+            state
+            for state, end in self._offsets.items()
+            if partitions.get(state.tp) is state and not (state.located and state.position >= end)
+        }
+        self._to_hold = [state for state in self._to_hold if state not in self._open]
+        back = [state for state in self._open if state.held]  # A seek has taken them back.
+        if back:
+            self._subscription.hold(back, False)
+
+    def within(
+        self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
+    ) -> bool:
+        """Whether with these positions the ends (or `only` this one's) would be reached."""
+        partitions = self._subscription.partitions
+        return all(
+            offsets.get(state, state.position) >= end
+            for state, end in self._offsets.items()
+            if partitions.get(state.tp) is state and only in (None, state)
+        )
+
+    def clear(self) -> None:
+        """Lets the partitions go on."""
+        held = [state for state in self._offsets if state.held]
+        self._cursor, self._ends, self._offsets = None, {}, {}
+        self._open, self._to_hold = set(), []
+        self._subscription.hold(held, False)

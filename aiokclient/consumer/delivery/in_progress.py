@@ -1,0 +1,141 @@
+"""What the program has in hand, and when it is processed.
+
+Two ways to be done with a record:
+
+- A record, list or table is processed once the next one is asked for. Until then its partition is
+  held here.
+- What `tracked` has handed out is processed by `done`, in any order. Until then it is outstanding,
+  in the partition's state, and `processed` is the lowest such offset.
+
+Whoever waits to give a partition up is woken by `relieved` when something has left the hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.types import ConsumerRecord
+
+__all__ = ["InHand"]
+
+
+class InHand:
+    """The books of one consumer; `time` is the loop's clock."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._held: dict[PartitionState, None] = {}
+        self._worked_on: dict[PartitionState, None] = {}
+        self._tracking = False
+        self.full = False
+        """Somebody waits for room among what is outstanding."""
+        self.relieved = Signal()
+        self._aside = 0
+
+    def took(self, state: PartitionState, processed: int | None, *, first: bool = False) -> None:
+        """The position has moved: what lies behind it was handed out.
+
+        `processed` tells how far the program is, if it is further than at its last request;
+        `first`, that the record before that offset came in an earlier chunk.
+        """
+        if self._tracking:
+            self._all_processed(state)
+            return
+        if processed is not None:
+            state.processed = min(processed, state.consumed)
+            if not first:
+                state.processed_epoch = state.position_epoch
+        self._held[state] = None
+
+    def _all_processed(self, state: PartitionState) -> None:
+        state.processed = state.consumed
+        if not state.outstanding:
+            state.processed_epoch = state.position_epoch
+
+    def passed(self, state: PartitionState) -> None:
+        """The position has moved past what is not for the program: nothing was handed out."""
+        if state not in self._held:
+            self._all_processed(state)
+
+    def ask(self, *, tracking: bool = False) -> None:
+        """The next is asked for: what is held is processed."""
+        self._tracking = tracking
+        if not self._held:
+            return
+        for state in self._held:
+            self._all_processed(state)
+        self._held.clear()
+        self.relieved.set()
+
+    def mark_processed(self) -> None:
+        """Count everything that was delivered as processed, what `tracked` delivered included."""
+        states = {**self._held, **self._worked_on}
+        for state in states:
+            state.outstanding.clear()
+            self._all_processed(state)
+        self._held.clear()
+        self._worked_on.clear()
+        if states:
+            self.relieved.set()
+
+    def holds(self, states: Iterable[PartitionState]) -> bool:
+        """Whether anything of these partitions is in hand."""
+        held = {} if self._aside else self._held
+        return any(state in held or state.outstanding for state in states)
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Within it what is held does not count as in hand: its task waits for something else."""
+        self._aside += 1
+        self.relieved.set()
+        try:
+            yield
+        finally:
+            self._aside -= 1
+
+    def is_busy(self, state: PartitionState, asks: bool) -> bool:
+        """Whether something may still be at work on the partition.
+
+        `asks` tells whether the program may come back for the next of what it did not track.
+        """
+        return bool(state.outstanding) or (asks and state in self._held)
+
+    def __bool__(self) -> bool:
+        return bool(self._held) or self.outstanding() > 0
+
+    # -- one by one
+
+    def track(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> None:
+        """The record was handed out by `tracked`."""
+        self._worked_on[state] = None
+        state.outstanding[record.offset] = (record, self._time())
+
+    def done(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> bool:
+        """The program is done with it; False if it is not outstanding, or not any more."""
+        entry = state.outstanding.get(record.offset)
+        if entry is None or entry[0] is not record:
+            return False
+        del state.outstanding[record.offset]
+        self._all_processed(state)
+        if not state.outstanding:
+            self.relieved.set()
+        return True
+
+    def outstanding(self) -> int:
+        """How many records are outstanding, of all partitions."""
+        self._worked_on = {state: None for state in self._worked_on if state.outstanding}
+        return sum(len(state.outstanding) for state in self._worked_on)
+
+    def has_room(self, limit: int) -> bool:
+        """Whether fewer than `limit` records are outstanding."""
+        self.full = self.outstanding() >= limit
+        return not self.full
+
+    def oldest(self) -> float | None:
+        """When the oldest record that is outstanding was handed out."""
+        states = [state for state in self._worked_on if state.outstanding]
+        return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)

@@ -1,0 +1,137 @@
+"""The iterations over a consumer: one by one, in lists, as Arrow record batches.
+
+Each keeps its consumer alive (`owner`): `async for record in await Consumer(...)` is all that does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.consumer.delivery.arrow_tables import Tables
+from aiokclient.consumer.delivery.cursor import RecordCursor, clock_of
+from aiokclient.consumer.delivery.end_offsets import EndsLookup
+from aiokclient.consumer.delivery.reader import Reader
+from aiokclient.consumer.records import Records
+from aiokclient.types import ConsumerRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ArrowBatches", "RecordBatches", "RecordIterator"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
+    """`async for record in consumer`: awaits only when there is nothing at hand, or every 10 ms.
+
+    A record is processed once the next one is asked for. With `ends` it ends there.
+    """
+
+    __slots__ = ("_ends", "_owner", "_reader")
+
+    def __init__(self, owner: object, reader: Reader, ends: EndsLookup | None = None) -> None:
+        super().__init__(clock_of(asyncio.get_running_loop()))
+        self._owner = owner
+        self._reader = reader
+        self._ends = ends
+
+    @lets_go
+    async def _advance(self) -> ConsumerRecord[K, V]:
+        if self._ends is not None:
+            await self._reader.limit(self, self._ends)
+            self._ends = None
+        records = await self._reader.advance(self)
+        if records is None:
+            raise StopAsyncIteration
+        self.expose(records, self._reader.stretch())
+        return next(records)
+
+
+class RecordBatches(Generic[K, V]):
+    """`async for records in consumer.batches()`: lists that are never empty."""
+
+    __slots__ = (
+        "__weakref__",
+        "_by_partition",
+        "_ends",
+        "_max_bytes",
+        "_max_records",
+        "_max_wait",
+        "_owner",
+        "_reader",
+    )
+
+    def __init__(
+        self,
+        owner: object,
+        reader: Reader,
+        max_records: int,
+        max_wait: float,
+        by_partition: bool,
+        ends: EndsLookup | None,
+        max_bytes: int,
+    ) -> None:
+        self._owner = owner
+        self._reader = reader
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._max_wait = max_wait
+        self._by_partition = by_partition
+        self._ends = ends
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @lets_go
+    async def __anext__(self) -> Records[K, V]:
+        if self._ends is not None:
+            await self._reader.limit(self, self._ends)
+            self._ends = None
+        records = await self._reader.read(
+            self._max_records,
+            math.inf,
+            max_bytes=self._max_bytes,
+            max_wait=self._max_wait,
+            by_partition=self._by_partition,
+            cursor=self,
+        )
+        if not records:
+            self._reader.leave(self)
+            raise StopAsyncIteration
+        return records
+
+    def interrupt(self) -> None:
+        """It asks the reader each time anyway."""
+
+
+class ArrowBatches:
+    """`async for table in consumer.arrow_batches()`: a `pyarrow.RecordBatch` each."""
+
+    __slots__ = ("__weakref__", "_owner", "_tables")
+
+    def __init__(
+        self, owner: object, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool
+    ) -> None:
+        from aiokclient.record.arrow import arrow_schema
+
+        arrow_schema()  # Without pyarrow this says what to install, here and not in a thread.
+        self._owner = owner
+        self._tables = Tables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @lets_go
+    async def __anext__(self) -> pa.RecordBatch:
+        table = await self._tables.next(self)
+        if table is None:
+            raise StopAsyncIteration
+        return table
+
+    def interrupt(self) -> None:
+        """It asks the reader each time anyway."""

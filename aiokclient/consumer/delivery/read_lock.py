@@ -1,0 +1,184 @@
+"""One reader at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+from aiokclient.consumer.membership.listener import ListenerCalls
+from aiokclient.errors import ConcurrentReadError, IllegalStateError
+
+__all__ = ["Cursor", "Turnstile"]
+
+CANCELLED_S = 3.0
+"""A reader that is cancelled is often followed by another one."""
+
+
+class Cursor(Protocol):
+    """An iteration over a consumer, as the reader knows it."""
+
+    def interrupt(self) -> None:
+        """Has it come back to the reader for its next record. Plain, from any thread."""
+        ...
+
+
+class Turn:
+    """The time between a request for records and its answer, to be used in `with`.
+
+    A function with a generator would do, but takes half a microsecond longer for each request.
+    """
+
+    __slots__ = ("_turnstile",)
+
+    def __init__(self, turnstile: Turnstile) -> None:
+        self._turnstile = weakref.ref(turnstile)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        turnstile = self._turnstile()
+        if turnstile is not None:
+            turnstile.left(raised=kind is not None)
+
+
+class Turnstile:
+    """Lets one request in at a time, and knows the iteration that is going on.
+
+    While a task is in the body of its loop nobody waits here, and yet no other task may read: the
+    record in hand would count as processed. A loop that was left, or whose task has ended, holds
+    up nobody: only a weak reference to its iterator is kept.
+    """
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._busy = False
+        self._turn = Turn(self)
+        self.listener_calls = ListenerCalls()
+        self._holder: Callable[[], Any] | None = None
+        self._read_by: Callable[[], asyncio.Task[Any] | None] = _nobody
+        self._is_cancelled = False
+        self._death: str | None = None
+        """The end of the task that read last, if it has failed or was cancelled."""
+        self.away_since: float | None = time()
+        """The time at which the program last got what it had asked for; None while it asks."""
+        self.entered: Callable[[], None] = lambda: None
+        """Called when it asks."""
+
+    def enter(self, cursor: Cursor | None) -> Turn:
+        """Return a context in which the caller is the reader; use it at once.
+
+        `cursor` is its iteration, None for a single call. Raises ConcurrentReadError, and
+        IllegalStateError in a listener.
+        """
+        task = asyncio.current_task()
+        if self.listener_calls.is_inside():
+            raise IllegalStateError("a listener must not read; seek and commit are allowed in it")
+        if self._busy or self._held_from(task, cursor):
+            raise ConcurrentReadError()
+        self._busy = True
+        if cursor is not None or self._holder is not None:
+            self._take_over(cursor)
+        if task is not self._read_by():
+            self.forget()
+            if task is not None:
+                task.add_done_callback(self._ended)
+                self._read_by = weakref.ref(task)
+        self.away_since = None
+        try:
+            self.entered()
+        except BaseException:
+            self.left(raised=True)
+            raise
+        return self._turn
+
+    def left(self, *, raised: bool) -> None:
+        """The reader has what it asked for, or is `raised` to."""
+        # An exception goes through the loop, which is left by it. The iterator itself may live on
+        # for a while: in the exception's traceback, which the running task's step keeps.
+        if raised and self._holder is not None:
+            self._holder = _left
+        self._busy = False
+        self.away_since = self._time()
+
+    def _take_over(self, cursor: Cursor | None) -> None:
+        """An iteration that another follows has to come back: it may have records at hand."""
+        if self._holder is None or self._holder() is not cursor:
+            self.interrupt()
+            self._holder = None if cursor is None else weakref.ref(cursor)
+
+    def _held_from(self, task: asyncio.Task[Any] | None, cursor: Cursor | None) -> bool:
+        holder = self._holder() if self._holder is not None else None
+        if holder is None or holder is cursor:
+            return False
+        reader = self._read_by()
+        return reader is not None and reader is not task and not reader.done()
+
+    def forget(self) -> None:
+        """Forget the task that has read last."""
+        task, self._read_by, self._death = self._read_by(), _nobody, None
+        if task is not None:
+            task.remove_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        # Not by exception(): asyncio would no longer log one that nobody retrieves. As text: the
+        # error's traceback may hold the consumer, which this object outlives if it is dropped.
+        error = None if task.cancelled() else getattr(task, "_exception", None)
+        if task.cancelled():
+            how = "was cancelled"
+        elif error is not None:
+            how = f"has failed with {error!r}"
+        else:
+            return
+        self._death = f"the task {task.get_name()!r}, which read from this consumer, {how}"
+        self._is_cancelled = task.cancelled()
+
+    @property
+    def trouble(self) -> str | None:
+        """Return that the task which read last has died, until another one reads."""
+        since = self.away_since
+        if self._death is None or since is None:
+            return None
+        away_s = self._time() - since
+        if self._is_cancelled and away_s < CANCELLED_S:
+            return None
+        return f"{self._death}. Nothing has requested records for {away_s:.0f} s"
+
+    def is_asked(self) -> bool:
+        """Whether the program waits here."""
+        return self._busy
+
+    def is_reader(self) -> bool:
+        """Whether the current task has read last: what is in hand is this task's."""
+        return asyncio.current_task() is self._read_by()
+
+    def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
+        """Whether the task that got something last may come back for more.
+
+        It may not if it has ended, left its loop, or is among those that are leaving.
+        """
+        task = self._read_by()
+        if self._busy or task is None or task.done() or task in leaving:
+            return False
+        return self._holder is None or self._holder() is not None
+
+    def leave(self, cursor: Cursor) -> None:
+        """The iteration has ended."""
+        if self._holder is not None and self._holder() is cursor:
+            self._holder = None
+
+    def interrupt(self) -> None:
+        """Interrupts the iteration that is going on, if there is one."""
+        holder = self._holder() if self._holder is not None else None
+        if holder is not None:
+            holder.interrupt()
+
+
+def _nobody() -> None:
+    """Stand for a reference to a task that has read, where there is none."""
+
+
+def _left() -> None:
+    """Stand for a reference to an iterator whose loop was left."""

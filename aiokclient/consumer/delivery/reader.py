@@ -1,0 +1,499 @@
+"""Handing out records: one reader at a time, nothing lost, nothing twice.
+
+Theory of operation. Fetched parts wait in the `FetchBuffer`; the unpacker turns them into chunks,
+which wait in `_chunks`. Positions move only when records are handed out, in one go without an
+await, so a cancellation before that loses nothing: the chunks stay.
+
+An iteration is lean: it has the list iterator of the first chunk (the chunk is *exposed*) and
+takes records from it without telling anybody. How far it went is read off that iterator when
+somebody wants to know (`settle`). When anything changes that concerns the exposed chunk (a seek, a
+pause, a revocation, stop), it is taken away: the iteration comes back here for its next record.
+
+What was handed out last is *in hand*; it counts as processed when the next is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import anyio
+
+from aiokclient.consumer.delivery.deserialize import RawRecord
+from aiokclient.consumer.delivery.end_offsets import Ends, EndsLookup
+from aiokclient.consumer.delivery.in_progress import InHand
+from aiokclient.consumer.delivery.read_lock import Cursor, Turnstile
+from aiokclient.consumer.delivery.unpack import Chunk, Unpacker
+from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
+from aiokclient.consumer.meters import ReadMeters
+from aiokclient.consumer.records import Records
+from aiokclient.consumer.state.partition import PartitionState, Phase
+from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.errors import CorruptBatchError, DecompressionLimitError, KafkaError
+from aiokclient.metrics import Metrics
+
+__all__ = ["GIVE_WAY_S", "MAX_BYTES", "Reader"]
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a list or table, unless the caller says otherwise."""
+
+GIVE_WAY_S: Final = 0.010
+"""The loop gets its turn at least this often."""
+
+
+class Reader:
+    """The one place from which records go to the program."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        unpacker: Unpacker,
+        arrived: Signal,
+        metrics: Metrics,
+        died: Callable[..., BaseException | None],
+    ) -> None:
+        self._subscription = subscription
+        self._buffer = buffer
+        self._unpacker = unpacker
+        self._arrived = arrived
+        self._died = died
+        self.meters = ReadMeters(metrics)
+        self._time = asyncio.get_running_loop().time
+        self._chunks: deque[Chunk] = deque()
+        self._exposed: Chunk | None = None
+        self.in_hand = InHand(self._time)
+        self.reports: dict[tuple[object, ...], Exception] = {}
+        """Errors to be raised at the next requests."""
+        self._failed = self._woken = False
+        self.turnstile = Turnstile(self._time)
+        self._yielded = 0.0
+        self._fresh = False
+        self._cut_short = False
+        """There was more to unpack, but the loop had to get its turn."""
+        self._ends = Ends(subscription)
+        self._lookup = anyio.CancelScope()
+        self.stopped = False
+        subscription.settle = self.settle
+        subscription.touched = self._touched
+        subscription.seek_buffered = self._seek_buffered
+        subscription.listen(self.changed)
+
+    # -- from elsewhere
+
+    def _touched(self) -> None:
+        exposed = self._exposed
+        if exposed is not None and not exposed.valid:
+            self._take_back()
+
+    def _seek_buffered(self, state: PartitionState, offset: int, epoch: int) -> bool:
+        """Move a position to an offset that is buffered; False if it is not. After `settle`."""
+        parts = self._buffer.holding(state, offset) if state.phase is Phase.FETCHING else []
+        if not parts:
+            return False
+        if self._exposed is not None and self._exposed.state is state:
+            self._take_back()
+        self._chunks = deque(chunk for chunk in self._chunks if chunk.state is not state)
+        state.move_within(offset, epoch)
+        self._buffer.rewind(parts)
+        return True
+
+    def changed(self) -> None:
+        """Something about partitions, positions or pauses is different."""
+        void = [chunk for chunk in self._chunks if not chunk.valid]
+        if void:
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.valid)
+            self._buffer.rewind(chunk.fetch for chunk in void)
+        self._buffer.sort_out()
+        states = self._subscription.partitions.values()
+        self._failed = any(state.phase is Phase.FAILED for state in states)
+        self._ends.changed()
+        self._arrived.set()
+
+    def report(self, error: Exception) -> None:
+        """Has an error raised at the next request, once."""
+        place = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
+        key = (type(error), *place)
+        self.reports[key] = error
+        self._arrived.set()
+
+    def stop(self) -> None:
+        """Ends all reading, after what is in hand. From the loop's thread."""
+        self.mark_stopped()
+        self.wake()
+
+    def mark_stopped(self) -> None:
+        """The part of `stop` that any thread may do: who waits is not woken."""
+        self.stopped = True
+        self.turnstile.interrupt()
+
+    def wake(self) -> None:
+        """Have who waits look again: the consumer may have failed."""
+        self._woken = True
+        self.turnstile.interrupt()
+        self._lookup.cancel()
+        self._arrived.set()
+
+    def leave(self, cursor: Cursor) -> None:
+        """The iteration has ended."""
+        self.turnstile.leave(cursor)
+        if self._ends.belong_to(cursor):
+            self._end_limits()
+
+    # -- how far
+
+    def settle(self) -> None:
+        """Writes down how far the iteration went through the exposed chunk."""
+        chunk = self._exposed
+        if chunk is None:
+            return
+        if (count := chunk.count()) != chunk.handed:
+            self.meters.delivered(chunk.state.tp.topic, count - chunk.handed)
+            chunk.handed = count
+            self._move(chunk, chunk.records[count - 1].offset)
+
+    def _move(self, chunk: Chunk, processed: int | None = None, *, out: bool = True) -> None:
+        """Moves the position behind what of the chunk was handed `out`, or passed by."""
+        state = chunk.state
+        if chunk.generation != state.generation:
+            return
+        state.position = chunk.offset_after(chunk.handed)
+        state.position_epoch = chunk.epoch
+        if out:
+            self.in_hand.took(state, processed, first=chunk.handed <= 1)
+        else:
+            self.in_hand.passed(state)
+
+    def _take_back(self) -> None:
+        self.settle()
+        self._exposed = None
+        self.turnstile.interrupt()
+
+    def _ask(self, *, tracking: bool = False) -> None:
+        """The next is asked for, so what is in hand is processed."""
+        self._take_back()
+        self.in_hand.ask(tracking=tracking)
+
+    async def give_way(self) -> None:
+        """Lets the loop run if it is time; cancellations and timeouts come in here."""
+        self._cut_short = False
+        if self._fresh or self._time() - self._yielded >= GIVE_WAY_S:
+            try:
+                await asyncio.sleep(0)
+            finally:
+                # If it was cancelled here: the next request may go on, or none would ever.
+                self._yielded, self._fresh = self._time(), False
+
+    def stretch(self) -> float:
+        """For how long, in seconds, an iteration may go through what it has before it asks."""
+        until = self._yielded + GIVE_WAY_S  # one before may have been cut short without a turn
+        state = self.exposed_state()
+        if state is not None and self._subscription.is_shared(state.tp):
+            until = min(until, self._subscription.confirmed_until())
+        return max(until - self._time(), 0.0)
+
+    async def _wait(self, until: float) -> None:
+        self._ends.hold()
+        await self._arrived.wait(until)
+        self._ends.changed()
+        self._yielded, self._fresh = self._time(), False
+
+    # -- chunks
+
+    def _front(self) -> Chunk | None:
+        """Return the first chunk with a record left; deal with everything before it.
+
+        Return None if there is none yet, or if many records are left out: `_cut_short` then tells
+        to let the loop run and to try again. Raises what is to be raised instead of a record.
+        """
+        while True:
+            self._subscription.look()
+            self._raise_failures()
+            if not self._chunks and not self._unpack():
+                return None
+            chunk = self._chunks[0]
+            if chunk.left:
+                return chunk
+            self._pass(chunk)
+            if self._time() - self._yielded >= GIVE_WAY_S:
+                self._cut_short = True
+                return None
+
+    def _unpack(self) -> bool:
+        chunk = self._unpacker.step()
+        if chunk is not None:
+            self._chunks.append(chunk)
+        return chunk is not None
+
+    def _pass(self, chunk: Chunk) -> None:
+        """Removes a chunk without records left, and does what it calls for."""
+        self._chunks.popleft()
+        if chunk.damage is not None:
+            self._damaged(chunk.state, chunk.damage)
+            return
+        self._move(chunk, out=chunk.error is not None)
+        fetch = chunk.fetch
+        if fetch.read and chunk.next_offset >= fetch.next_offset:
+            self._buffer.remove(fetch)
+            self._fresh = True
+        self._ends.moved(chunk.state)
+        if chunk.error is not None:
+            raise chunk.error
+
+    def _damaged(self, state: PartitionState, damage: Damage) -> None:
+        """Once it is fetched anew; the second time only the user can go past it."""
+        place: Any = {
+            "topic_partition": state.tp,
+            "offset": damage.offset,
+            "last_offset": damage.last_offset,
+        }
+        if damage.over_limit:
+            limit = f"The limit is {self._unpacker.limit_bytes} bytes"
+            state.fail(DecompressionLimitError(limit, **place))
+        elif state.damaged_at != damage.offset:
+            self.meters.damaged.add()
+            state.damaged_at = damage.offset
+            state.rewind()
+        else:
+            self.meters.damaged.add()
+            error = CorruptBatchError(str(damage.cause), **place)
+            error.__cause__ = damage.cause
+            state.fail(error)
+        self._subscription.changed()
+
+    def _raise_failures(self) -> None:
+        if self._woken and (died := self._died(raised=True)) is not None:
+            raise died
+        if self.reports:
+            raise self.reports.pop(next(iter(self.reports)))
+        if self._failed:
+            for state in self._subscription.partitions.values():
+                if state.error is not None:
+                    raise state.error.with_traceback(None)
+
+    # -- lists
+
+    async def read(
+        self,
+        max_records: int,
+        timeout: float,
+        *,
+        max_bytes: int = MAX_BYTES,
+        max_wait: float = 0.0,
+        by_partition: bool = False,
+        cursor: Cursor | None = None,
+    ) -> Records[Any, Any]:
+        """Up to `max_records`: as soon as there are some, or `max_wait` seconds later.
+
+        Beyond the first record they take at most `max_bytes`, as fetched. Empty when `timeout`
+        seconds pass without any, when stopped, and at the end of an iteration to the end. A
+        cancellation loses no record.
+        """
+        with self.turnstile.enter(cursor):
+            self._ask()
+            self._limit(cursor)
+            deadline = self._time() + timeout
+            until: float | None = None
+            await self.give_way()
+            while not (self.stopped or self._at_end(cursor)):
+                count, more = self._gather(max_records, max_bytes, by_partition)
+                more = more and not self._to_the_end(cursor, by_partition)
+                now = self._time()
+                if not count:
+                    until = None  # What was there has become void meanwhile.
+                elif until is None:
+                    until = min(now + max_wait, deadline)
+                if until is not None and (not more or now >= until):
+                    return self._hand_out(max_records, max_bytes, by_partition)
+                if now >= deadline:
+                    break
+                if self._cut_short or now - self._yielded >= GIVE_WAY_S:
+                    self._fresh = True
+                    await self.give_way()
+                else:
+                    await self._wait(deadline if until is None else until)
+            return Records()
+
+    def _gather(self, max_records: int, max_bytes: int, by_partition: bool) -> tuple[int, bool]:
+        """Unpack until so many records, or so many bytes of them, are ready.
+
+        Return how many records are, and whether more may join them. Stops after a while, so that
+        the loop gets its turn: `_cut_short`.
+        """
+        first = self._front()
+        if first is None:
+            return 0, True
+        started = self._time()
+        while True:
+            count = size = 0
+            for chunk in self._chunks:
+                if chunk.error is not None or chunk.damage is not None:
+                    return count, False
+                if by_partition and chunk.state is not first.state:
+                    return count, False
+                count += len(chunk.records) - chunk.handed
+                size += chunk.share
+            if count >= max_records or size >= max_bytes:
+                return count, False
+            if self._time() - started >= GIVE_WAY_S / 2:
+                self._cut_short = True
+                return count, True
+            if not self._unpack():
+                return count, True
+
+    def _hand_out(self, max_records: int, max_bytes: int, by_partition: bool) -> Records[Any, Any]:
+        records: Records[Any, Any] = Records()
+        first = self._chunks[0].state
+        space = max_bytes
+        while self._chunks and len(records) < max_records:
+            chunk = self._chunks[0]
+            if chunk.error is not None or chunk.damage is not None:
+                break
+            if by_partition and chunk.state is not first:
+                break
+            taken, size = chunk.take(max_records - len(records), space, first=not records)
+            left = len(chunk.records) - chunk.handed
+            if left and not taken:
+                break
+            records += taken
+            self.meters.delivered(chunk.state.tp.topic, len(taken))
+            space -= size
+            self._move(chunk)
+            if left:
+                break
+            self._pass(chunk)
+        return records
+
+    # -- one by one
+
+    async def advance(
+        self, cursor: Cursor, room: Callable[[], bool] | None = None
+    ) -> Iterator[RawRecord] | None:
+        """The records that an iteration goes through next; None when it is over.
+
+        With `room`, for `tracked`, it waits until that says that there is some.
+        """
+        with self.turnstile.enter(cursor):
+            self._ask(tracking=room is not None)
+            self._limit(cursor)
+            await self.give_way()
+            while not (self.stopped or self._at_end(cursor)):
+                chunk = self._front()
+                if chunk is not None and (room is None or room()):
+                    self._exposed = chunk
+                    return chunk.expose()
+                if self._cut_short:
+                    await self.give_way()
+                else:
+                    await self._wait(math.inf)
+        self.leave(cursor)
+        return None
+
+    def exposed_state(self) -> PartitionState | None:
+        """The partition of the records that the iteration goes through."""
+        return None if self._exposed is None else self._exposed.state
+
+    def mark_processed(self) -> None:
+        """Count everything delivered so far as processed; the iteration continues."""
+        self.settle()
+        self.in_hand.mark_processed()
+        if self.in_hand.full:
+            self.in_hand.full = False
+            self._arrived.set()
+
+    def done(self, record: RawRecord) -> None:
+        """The program is done with a record that `tracked` has handed out."""
+        place: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.
+        state = self._subscription.partitions.get(place)
+        if state is not None and self.in_hand.done(state, record) and self.in_hand.full:
+            self.in_hand.full = False
+            self._arrived.set()
+
+    # -- whole parts, for tables
+
+    async def begin(self, cursor: Cursor) -> None:
+        """Begin a request that takes fetched parts itself, within `turnstile.enter(cursor)`."""
+        self._ask()
+        self._limit(cursor)
+        self._drop_chunks()
+        await self.give_way()
+
+    async def part(self) -> PartitionFetch | None:
+        """Wait for the next part with something left; None once stopped. Raises as `read`."""
+        while not self.stopped:
+            self._subscription.look()
+            self._raise_failures()
+            fetch = self._buffer.next()
+            if fetch is not None:
+                return fetch
+            await self._wait(math.inf)
+        return None
+
+    def look(self) -> None:
+        """Take note of what has changed, before anything is delivered."""
+        self._subscription.look()
+
+    def advanced(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
+        """Move the position to the offset of a part: what precedes it was delivered, or passed."""
+        state = fetch.state
+        state.position, state.position_epoch = fetch.offset, epoch
+        if out:
+            self.in_hand.took(state, None)
+        else:
+            self.in_hand.passed(state)
+
+    def finished(self, fetch: PartitionFetch) -> None:
+        """Let go of a part of which every batch was read, or deal with its damage."""
+        if fetch.damage is not None:
+            self._damaged(fetch.state, fetch.damage)
+        else:
+            self._buffer.remove(fetch)
+            self._fresh = True
+
+    # -- to the end
+
+    async def limit(self, cursor: Cursor, ends: EndsLookup) -> None:
+        """Has the iteration end at the offsets that `ends()` tells, unless it is stopped."""
+        with self.turnstile.enter(cursor):
+            self._ask()
+            self._end_limits()
+            if self.stopped:
+                return
+            with anyio.CancelScope() as self._lookup:
+                found = await ends()
+            if self._lookup.cancelled_caught:
+                return
+            self._drop_chunks()
+            self._unpacker.limits = self._ends.begin(cursor, found)
+
+    def _limit(self, cursor: Cursor | None) -> None:
+        """Takes back the limits of an iteration that another request has followed."""
+        if self._ends.outlived_by(cursor):
+            self._end_limits()
+
+    def _end_limits(self) -> None:
+        if self._unpacker.limits:
+            self._unpacker.limits = {}
+            self._drop_chunks()
+            self._buffer.rewind(list(self._buffer))  # They have cut off what comes now.
+        self._ends.clear()
+
+    def _at_end(self, cursor: Cursor | None) -> bool:
+        return self._ends.belong_to(cursor) and self._ends.reached()
+
+    def _to_the_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
+        """Whether the chunks hold all that is left for the iteration, or for its next list."""
+        if not self._chunks or not self._ends.belong_to(cursor):
+            return False
+        ahead = {chunk.state: chunk.next_offset for chunk in self._chunks}
+        return self._ends.within(ahead, self._chunks[0].state if by_partition else None)
+
+    def _drop_chunks(self) -> None:
+        self._take_back()
+        chunks, self._chunks = self._chunks, deque()
+        half_unpacked = [f for f in self._buffer if f.raw is not None or f.job is not None]
+        self._buffer.rewind([*(chunk.fetch for chunk in chunks), *half_unpacked])

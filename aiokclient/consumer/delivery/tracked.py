@@ -1,0 +1,85 @@
+"""Records for many handlers at a time: `async for record in consumer.tracked()`."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from aiokclient.cluster.tracebacks import let_go
+from aiokclient.types import ConsumerRecord
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.delivery.reader import Reader
+    from aiokclient.consumer.state.partition import PartitionState
+
+__all__ = ["TrackedRecords"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TrackedRecords(Generic[K, V]):
+    """Hands out one by one what `done` is to be called for, so many at most that it was not.
+
+    Like `RecordCursor` it goes through what is at hand without asking the reader, but it writes
+    down each record.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_limit",
+        "_owner",
+        "_reader",
+        "_records",
+        "_room",
+        "_state",
+        "_time",
+        "_until",
+    )
+
+    def __init__(self, owner: object, reader: Reader, limit: int) -> None:
+        self._owner = owner
+        self._reader = reader
+        self._limit = limit
+        self._records: Iterator[Any] = iter(())
+        self._state: PartitionState | None = None
+        self._room = 0
+        self._time = asyncio.get_running_loop().time
+        self._until = -math.inf
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def interrupt(self) -> None:
+        """Has the next record come from the reader. From any thread."""
+        self._until = -math.inf
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        if self._room > 0 and self._time() < self._until:
+            for record in self._records:
+                return self._track(record)
+        try:
+            records = await self._reader.advance(self, self._has_room)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
+        if records is None:
+            raise StopAsyncIteration
+        self._records = records
+        self._state = self._reader.exposed_state()
+        self._room = self._limit - self._reader.in_hand.outstanding()
+        self._until = self._time() + self._reader.stretch()
+        return self._track(next(records))
+
+    def _track(self, record: Any) -> ConsumerRecord[K, V]:
+        assert self._state is not None
+        self._room -= 1
+        self._reader.in_hand.track(self._state, record)
+        tracked: ConsumerRecord[K, V] = record
+        return tracked
+
+    def _has_room(self) -> bool:
+        return self._reader.in_hand.has_room(self._limit)

@@ -1,0 +1,375 @@
+"""From fetched batches to lists of records, when the reader reaches them.
+
+A step unpacks one large batch, or several small ones, into a `Chunk`. Checksum, decompression and
+decoding of what would hold the loop happen in a thread, one batch ahead of the reader; all else is
+done at once. A very large batch is read in parts, each a chunk of its own, so that no more than two
+parts of a consumer are in memory beside what was delivered. User code (deserializers) runs in the
+loop, for a few milliseconds a step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import length_hint
+from typing import Final
+
+from aiokclient.background import Callbacks
+from aiokclient.cluster.ownership import Anchor
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
+from aiokclient.consumer.delivery.effort import CONTENT, is_light
+from aiokclient.consumer.fetching.buffer import Damage, Decoded, FetchBuffer, Loaded, PartitionFetch
+from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.errors import CorruptRecordError, RecordError
+from aiokclient.record.batch import ContentLimitError, RecordBatch
+from aiokclient.record.stream import RecordStream
+from aiokclient.types import TopicPartition
+
+__all__ = ["Chunk", "Unpacker"]
+
+GROUP_RECORDS: Final = 500
+GROUP_BYTES: Final = 64 * 1024
+WHOLE: Final = 16 * 1024 * 1024
+"""Bytes of records in a batch that is read in one go; larger ones are read in parts."""
+WHOLE_RECORDS: Final = 200_000
+"""The number of records, likewise."""
+PART: Final = 4 * 1024 * 1024
+"""Bytes of records in such a part."""
+GROUP_PACKED: Final = 8
+"""What is compressed counts so many times as much: there may be a lot in it."""
+NO_DESERIALIZERS: Final = Deserializers()
+STEP_S: Final = 0.005
+"""How long a step may run user code."""
+
+
+class Chunk:
+    """Records of one partition, in order, and where the position is after them.
+
+    `handed` counts those that were handed out. An `error` is raised in their place, `damage` is
+    dealt with when all before it has been handed out.
+
+    `size` is the most that its keys, values and headers take, in bytes, as they were fetched;
+    `share` estimates that for records that are not all of those decoded together.
+    """
+
+    __slots__ = (
+        "damage",
+        "epoch",
+        "error",
+        "fetch",
+        "generation",
+        "handed",
+        "iterator",
+        "next_offset",
+        "raw",
+        "records",
+        "share",
+        "size",
+        "sizes",
+        "state",
+    )
+
+    def __init__(
+        self,
+        fetch: PartitionFetch,
+        records: list[RawRecord],
+        next_offset: int,
+        epoch: int,
+        *,
+        raw: Decoded | None = None,
+        error: RecordError | None = None,
+        damage: Damage | None = None,
+    ) -> None:
+        self.raw = raw
+        self.share = self.size = 0
+        self.sizes: dict[int, int] | None = None  # by offset, once they are needed
+        if raw is not None:
+            self.size = self.share = raw.size
+            if len(records) < len(raw.records):
+                self.share = raw.size * len(records) // len(raw.records) + 1
+        self.fetch = fetch
+        self.state: PartitionState = fetch.state
+        self.generation = fetch.generation
+        self.records = records
+        self.next_offset = next_offset
+        self.epoch = epoch
+        self.error = error
+        self.damage = damage
+        self.handed = 0
+        self.iterator: Iterator[RawRecord] | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Whether it may be handed out: no seek, pause or revocation came between."""
+        return self.generation == self.state.generation and self.state.flowing
+
+    @property
+    def left(self) -> int:
+        """How many records are not handed out."""
+        return len(self.records) - self.handed
+
+    def take(self, most: int, size: int, *, first: bool) -> tuple[list[RawRecord], int]:
+        """Take records that are left, at most `most`, of at most `size` bytes; and their bytes.
+
+        With `first` at least one is taken, whatever its size.
+        """
+        if self.size <= size:
+            taken = self.size  # The most that it can be.
+        else:
+            most, taken = self._fitting(most, size, first)
+        begin, self.handed = self.handed, min(self.handed + most, len(self.records))
+        if begin == 0 and self.handed == len(self.records):
+            return self.records, taken
+        return self.records[begin : self.handed], taken
+
+    def _fitting(self, most: int, size: int, first: bool) -> tuple[int, int]:
+        if self.sizes is None and self.raw is not None:
+            self.sizes = {record.offset: size_of(record) for record in self.raw.records}
+        sizes = self.sizes or {}
+        count = taken = 0
+        for record in self.records[self.handed : self.handed + most]:
+            more = sizes.get(record.offset, 0)
+            if taken + more > size and (count or not first):
+                break
+            count += 1
+            taken += more
+        return count, taken
+
+    def expose(self) -> Iterator[RawRecord]:
+        """An iterator over what is left; `count` tells how far it went."""
+        iterator = iter(self.records)
+        iterator.__setstate__(self.handed)  # type: ignore[attr-defined]
+        self.iterator = iterator
+        return iterator
+
+    def count(self) -> int:
+        """How many records went out by the iterator and before."""
+        return len(self.records) - length_hint(self.iterator)
+
+    def offset_after(self, handed: int) -> int:
+        """The position once so many records are handed out."""
+        return self.records[handed].offset if handed < len(self.records) else self.next_offset
+
+
+class Unpacker:
+    """Takes the parts of a buffer in order. `wake` is called when a thread has finished."""
+
+    def __init__(
+        self,
+        buffer: FetchBuffer,
+        deserializers: Deserializers,
+        wake: Callable[[], None],
+        callbacks: Callbacks,
+        config: ConsumerConfig,
+    ) -> None:
+        self._buffer = buffer
+        self._owned = Anchor(deserializers)
+        self._wake = wake
+        self._callbacks = callbacks
+        self._check_crcs = config.check_crcs
+        self.limit_bytes = config.max_decompressed_batch_bytes
+        self._size = 0
+        """Bytes of records of the batch, or the part of it, that was read last."""
+        self.limits: Mapping[PartitionState, int] = {}
+        """Offsets at which an iteration to the end stops."""
+
+    @property
+    def _deserializers(self) -> Deserializers:
+        """The application's; the consumer keeps them alive, and nothing else."""
+        given = self._owned.get()
+        return NO_DESERIALIZERS if given is None else given
+
+    def step(self) -> Chunk | None:
+        """The next chunk; it may hold no record but move the position. None: nothing is ready."""
+        fetch = self._buffer.next()
+        if fetch is None:
+            return None
+        if fetch.raw is None:
+            if fetch.index >= len(fetch.batches):
+                fetch.damage_told = True
+                return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.damage)
+            fetch.raw = self._decode(fetch)
+            if fetch.raw is None:
+                return None if fetch.job is not None else self.step()
+        chunk = self._deserialize(fetch, fetch.raw)
+        self._limit(chunk)
+        return chunk
+
+    def _decode(self, fetch: PartitionFetch) -> Decoded | None:
+        """Some batches; None while a thread is at it, or if the first of them is damaged."""
+        first = fetch.index
+        records: list[RawRecord] = []
+        epoch = fetch.batches[first].leader_epoch
+        size = taken = 0
+        while fetch.index < len(fetch.batches):
+            batch = fetch.batches[fetch.index]
+            size += batch.size * GROUP_PACKED if batch.is_compressed else batch.size
+            if fetch.index > first and (
+                batch.leader_epoch != epoch
+                or len(records) + batch.count > GROUP_RECORDS
+                or size > GROUP_BYTES
+            ):
+                break
+            try:
+                found = self._read(fetch, batch)
+            except CorruptRecordError as error:
+                fetch.job = fetch.stream = None
+                fetch.damaged(Damage.of(batch, error))
+                break
+            if found is None:
+                break
+            records = records + found if records else found
+            taken += self._size
+            if fetch.stream is not None:  # A part of the batch.
+                fetch.offset = found[-1].offset + 1 if found else fetch.offset
+                return Decoded(records, fetch.offset, epoch, taken)
+            fetch.offset = batch.next_offset
+            fetch.index += 1
+        if fetch.index == first:
+            return None
+        return Decoded(records, fetch.offset, epoch, taken)
+
+    def _read(self, fetch: PartitionFetch, batch: RecordBatch) -> list[RawRecord] | None:
+        if not fetch.visible[fetch.index]:
+            # A marker decides what else is visible, so it is checked as well.
+            if batch.is_control and self._check_crcs and not batch.check_crc():
+                raise CorruptRecordError("the checksum of a control batch does not match")
+            self._size = 0
+            return []
+        job = fetch.job
+        if job is None:
+            if fetch.stream is None and is_light((batch,)):
+                try:
+                    records = batch.records(
+                        *fetch.state.tp,
+                        fetch.offset,
+                        copy=not self._deserializers.views,
+                        check_crcs=self._check_crcs,
+                        limit=min(CONTENT, self.limit_bytes),
+                    )
+                except ContentLimitError:
+                    pass  # There is more in it than the loop should read.
+                else:
+                    self._size = batch.content_size
+                    return records
+            job = fetch.job = self._start(fetch, batch)
+        if not job.done():
+            return None
+        fetch.job = None
+        found = job.result()
+        self._size, fetch.stream = found.size, found.rest
+        if found.rest is not None:
+            fetch.job = self._start(fetch, batch)
+        else:
+            self._start_ahead(fetch)
+        return found.records
+
+    def _start(self, fetch: PartitionFetch, batch: RecordBatch) -> asyncio.Future[Loaded]:
+        """Have a thread read the batch, or the next part of it."""
+        copy = not self._deserializers.views
+        if fetch.stream is not None:
+            work = partial(load_part, fetch.stream, fetch.state.tp, fetch.offset, copy)
+        else:
+            limit, check = self.limit_bytes, self._check_crcs
+            work = partial(load, batch, fetch.state.tp, fetch.offset, copy, check, limit)
+        return self._callbacks.in_thread(work, then=self._finished)
+
+    def _start_ahead(self, fetch: PartitionFetch) -> None:
+        """While the program is busy with this batch, a thread may decode the next."""
+        following = fetch.index + 1
+        if following < len(fetch.batches) and fetch.visible[following]:
+            batch = fetch.batches[following]
+            try:
+                light = is_light((batch,))
+            except CorruptRecordError:
+                return  # No such codec: reading it says so.
+            if not light:
+                fetch.job = self._start(fetch, batch)
+
+    def _finished(self, job: asyncio.Future[Loaded]) -> None:
+        if not job.cancelled():
+            job.exception()  # Raised where the result is taken; it may have become void.
+        self._wake()
+
+    def _deserialize(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
+        if decoded.error is not None:
+            return self._error(fetch, decoded, decoded.error)
+        if not self._deserializers:
+            fetch.raw = None
+            return Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
+        apply, raw = self._deserializers.apply, decoded.records
+        time = asyncio.get_running_loop().time
+        until = time() + STEP_S
+        records: list[RawRecord] = []
+        begin = decoded.index
+        while decoded.index < len(raw):
+            try:
+                record = apply(raw[decoded.index])
+            except RecordError as error:
+                if not records:
+                    return self._error(fetch, decoded, error)
+                decoded.error = error
+                break
+            except BaseException:
+                decoded.index = begin  # What goes through here, KeyboardInterrupt say, loses none.
+                raise
+            decoded.index += 1
+            if record is not None:
+                records.append(record)
+            if time() >= until:
+                break
+        return Chunk(fetch, records, self._behind(fetch, decoded), decoded.epoch, raw=decoded)
+
+    def _error(self, fetch: PartitionFetch, decoded: Decoded, error: RecordError) -> Chunk:
+        decoded.error = None
+        decoded.index += 1
+        return Chunk(fetch, [], self._behind(fetch, decoded), decoded.epoch, error=error)
+
+    def _behind(self, fetch: PartitionFetch, decoded: Decoded) -> int:
+        """The position behind what is deserialized; lets go of what is used up."""
+        if decoded.index < len(decoded.records):
+            return decoded.records[decoded.index].offset
+        fetch.raw = None
+        return decoded.next_offset
+
+    def _limit(self, chunk: Chunk) -> None:
+        limit = self.limits.get(chunk.state)
+        if limit is None or chunk.next_offset <= limit:
+            return
+        chunk.next_offset = limit
+        chunk.records = [record for record in chunk.records if record.offset < limit]
+        if chunk.error is not None and chunk.error.offset >= limit:
+            chunk.error = None
+
+
+def load(
+    batch: RecordBatch, tp: TopicPartition, offset: int, copy: bool, check_crcs: bool, limit: int
+) -> Loaded:
+    """Read the records of a batch, or the first part of a large one. For a thread."""
+    divisible = batch.magic > 1
+    if not divisible or (batch.size <= WHOLE and batch.count <= WHOLE_RECORDS):
+        most = min(WHOLE, limit) if divisible else limit
+        try:
+            records = batch.records(*tp, offset, copy=copy, check_crcs=check_crcs, limit=most)
+        except ContentLimitError:
+            if most == limit:
+                raise
+        else:
+            return Loaded(records, batch.content_size, None)
+    return load_part(RecordStream(batch, check_crcs=check_crcs, limit=limit), tp, offset, copy)
+
+
+def load_part(stream: RecordStream, tp: TopicPartition, offset: int, copy: bool) -> Loaded:
+    """Read the next part of a batch. For a thread."""
+    records, size = stream.records(*tp, offset, PART, copy=copy)
+    return Loaded(records, size, None if stream.done else stream)
+
+
+def size_of(record: RawRecord) -> int:
+    """Return the bytes of the key, value and headers of a record."""
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size

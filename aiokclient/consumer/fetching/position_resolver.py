@@ -1,0 +1,161 @@
+"""Finds the positions that are to be looked up, and validates those whose leader changed.
+
+A background task looks for partitions in the phases RESETTING and VALIDATING and asks their
+leaders, each in a task of its own, so that a broker that is gone holds up no other. A partition
+that is being asked for has a `retry_at` of infinity; any jump, and a new leader, take that back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.fetching.list_offsets import EpochEnd, FoundOffset, Offsets, Round
+from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, LATEST_TIMESTAMP
+from aiokclient.consumer.state.partition import PartitionState, Phase
+from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.errors import KafkaError, LeaderNotAvailableError
+from aiokclient.policy import Backoff, Decision, Scope, decide
+
+__all__ = ["Locator"]
+
+NOWHERE = -1
+
+
+class Locator:
+    """Runs until it is cancelled. `diverged(state, epoch, end_offset)` is told of truncations."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        offsets: Offsets,
+        *,
+        diverged: Callable[[PartitionState, int, int], None],
+        report: Callable[[KafkaError], None],
+        spawn: Callable[..., None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._offsets = offsets
+        self._diverged = diverged
+        self._report = report
+        self._spawn = spawn
+        self._timeout_s = config.request_timeout_ms / 1000
+        self._fresh = EARLIEST if config.new_partitions == "earliest" else LATEST
+        self._longest_backoff_s = config.retry_backoff_max_ms / 1000
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, self._longest_backoff_s)
+        self._wake = Signal()
+        subscription.listen(self._wake.set)
+
+    async def run(self) -> None:
+        """Asks for what is due, and waits for more."""
+        while True:
+            now = self._cluster.clock.monotonic()
+            self._ask_due(Phase.RESETTING, self._locate, now)
+            self._ask_due(Phase.VALIDATING, self._validate, now)
+            await self._wake.wait(self._next())
+
+    def _open(self) -> list[PartitionState]:
+        states = self._subscription.partitions.values()
+        return [s for s in states if s.phase in (Phase.RESETTING, Phase.VALIDATING)]
+
+    def _next(self) -> float:
+        return min((state.retry_at for state in self._open()), default=math.inf)
+
+    def _ask_due(self, phase: Phase, ask: Callable[..., object], now: float) -> None:
+        leaders: dict[int, list[PartitionState]] = {}
+        for state in self._open():
+            if state.phase is phase and state.retry_at <= now:
+                state.retry_at = math.inf
+                leaders.setdefault(self._cluster.metadata.leader(*state.tp), []).append(state)
+        for leader, states in leaders.items():
+            generations = [state.generation for state in states]
+            name = f"{phase.name.lower()} positions at broker {leader}"
+            self._spawn(ask, states, generations, name=name)
+
+    async def _locate(self, states: Sequence[PartitionState], generations: Sequence[int]) -> None:
+        await self._look_for(states)
+        now_ms = self._cluster.clock.time_ms()
+        wanted = {s.tp: s.reset.timestamp(now_ms) for s in states if s.reset is not None}
+        # If no record is young enough, reading starts at the end. The end is looked up first:
+        # what is written between the two responses is young enough, and must not be skipped.
+        timed = {tp: LATEST_TIMESTAMP for tp, time in wanted.items() if time >= 0}
+        ends: Round[FoundOffset] = await self._offsets.by_time(timed) if timed else Round()
+        outcome = await self._offsets.by_time(
+            {tp: time for tp, time in wanted.items() if tp not in ends.failed}
+        )
+        outcome.failed.update(ends.failed)
+        for state, generation in zip(states, generations, strict=True):
+            if state.generation == generation:
+                self._located(state, outcome, ends.found.get(state.tp))
+        self._subscription.changed()
+
+    async def _look_for(self, states: Sequence[PartitionState]) -> None:
+        """Asks whether partitions without a leader are there at all.
+
+        The end of one that is not is its first offset: "latest" misses nothing of it later.
+        """
+        lost = [state for state in states if self._cluster.metadata.leader(*state.tp) < 0]
+        if not lost:
+            return
+        topics = dict.fromkeys(state.tp.topic for state in lost)
+        try:
+            metadata = await self._cluster.updater.refresh(topics, timeout=self._timeout_s)
+        except KafkaError:
+            return  # The round that follows meets it, too.
+        for state in lost:
+            if state.reset == LATEST and metadata.lacks(*state.tp):
+                state.reset = self._fresh
+
+    def _located(
+        self, state: PartitionState, outcome: Round[FoundOffset], end: FoundOffset | None
+    ) -> None:
+        found = outcome.found.get(state.tp)
+        if found is not None and found.offset == NOWHERE and end is not None:
+            found = end
+        if found is None:
+            self._failed(state, outcome.failed[state.tp], Scope.LIST_OFFSETS)
+        elif found.offset == NOWHERE:
+            self._failed(state, _unusable(state), Scope.LIST_OFFSETS)
+        else:
+            state.located_at(found.offset, found.leader_epoch)
+
+    async def _validate(self, states: Sequence[PartitionState], generations: Sequence[int]) -> None:
+        wanted = {state.tp: state.position_epoch for state in states}
+        outcome = await self._offsets.by_epoch(wanted)
+        for state, generation in zip(states, generations, strict=True):
+            if state.generation == generation:
+                self._validated(state, outcome)
+        self._subscription.changed()
+
+    def _validated(self, state: PartitionState, outcome: Round[EpochEnd]) -> None:
+        end = outcome.found.get(state.tp)
+        if end is None:
+            self._failed(state, outcome.failed[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
+        elif NOWHERE in (end.end_offset, end.leader_epoch):
+            self._diverged(state, NOWHERE, NOWHERE)
+        elif end.end_offset < state.position:
+            self._diverged(state, end.leader_epoch, end.end_offset)
+        else:
+            state.confirmed()
+
+    def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
+        clock = self._cluster.clock
+        action = decide(error, scope, state.attempts, math.inf, clock.rng, self._backoff)
+        until = clock.monotonic() + (action.delay_s or self._longest_backoff_s)
+        self._subscription.back_off(state, until, error)
+        if action.decision is Decision.REFRESH_AND_RETRY:
+            self._cluster.updater.request_update([state.tp.topic], reason=str(error))
+        elif action.decision is not Decision.RETRY and self._subscription.concerns_all(error):
+            self._report(error)
+
+
+def _unusable(state: PartitionState) -> KafkaError:
+    return LeaderNotAvailableError(
+        "The response has no offset", api="ListOffsets", topic_partition=state.tp
+    )

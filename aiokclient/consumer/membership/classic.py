@@ -1,0 +1,336 @@
+"""Membership by the classic protocol: the group's members share the partitions out themselves.
+
+Theory of operation. The engine of `aiokclient.group` joins, syncs and beats; here is what that
+means for a consumer. What a member asks for travels as its metadata, once for each strategy that
+it offers; the leader runs the strategy that all members have, and what comes of it travels back.
+
+Eagerly, a member gives up all before it joins and takes what it is given. Cooperatively (KIP-429,
+if all of its strategies can), it joins with what it has, then gives up what it has lost by the new
+assignment and joins once more: only then is that given to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from aiokclient import threads
+from aiokclient.cluster.ownership import Anchor
+from aiokclient.consumer.assignors import (
+    BUILT_IN,
+    MemberAssignment,
+    MemberSubscription,
+    RebalanceProtocol,
+    decode_assignment,
+    decode_members,
+    encode_assignment,
+    encode_subscription,
+    make_assignors,
+    rebalance_protocol,
+)
+from aiokclient.consumer.assignors.validation import validate
+from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.consumer.membership.topic_watch import TopicWatch, assignable
+from aiokclient.errors import AssignmentFailedError, ClosedError, FencedInstanceIdError
+from aiokclient.group.engine import GroupEngine
+from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
+from aiokclient.group.states import MemberState
+from aiokclient.limited_log import LimitedLog
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.assignors import Assignor
+    from aiokclient.consumer.membership.base import MembershipParts
+    from aiokclient.types import GroupMetadata
+
+__all__ = ["ClassicMembership"]
+
+T = TypeVar("T")
+
+LOOK_S: Final = 3.0
+"""How long a rebalance waits for fresh metadata before it goes by what is known."""
+AT_ONCE: Final = 10_000
+"""So many pairs of a member and a partition that it might get are shared out in the event loop;
+more are in a thread, as they could hold it for more than a few milliseconds."""
+MARGIN_S: Final = 0.25
+"""So much before the rebalance times out what is not given up is lost."""
+
+
+class ClassicMembership:
+    """A `Membership`, and the handler of its engine."""
+
+    protocol_type = "consumer"
+
+    def __init__(self, parts: MembershipParts) -> None:
+        config = parts.config
+        assert config.group_id is not None
+        self._parts = parts
+        self._rebalances = parts.cluster.metrics.counter(
+            "consumer.rebalances", group=config.group_id
+        )
+        self._reconciler = parts.reconciler
+        self._subscription = parts.subscription
+        self._session_s = config.session_timeout_ms / 1000
+        self._rebalance_s = config.max_poll_interval_ms / 1000
+        given: list[Any] = [
+            each.get() if isinstance(each, Anchor) else each
+            for each in config.partition_assignment_strategy
+        ]
+        assignors = make_assignors(given)
+        self._assignors = {assignor.name: Anchor(assignor) for assignor in assignors}
+        for assignor in assignors:
+            if not any(assignor is each for each in given):
+                self._assignors[assignor.name].hold(assignor)  # The program has the others.
+        self._protocol = rebalance_protocol(assignors)
+        settings = GroupSettings(
+            config.group_id,
+            config.group_instance_id,
+            config.session_timeout_ms,
+            config.max_poll_interval_ms,
+            config.heartbeat_interval_ms,
+        )
+        self._engine = GroupEngine(
+            parts.cluster,
+            settings,
+            self,
+            spawn=parts.spawn,
+            callbacks=parts.callbacks,
+            report=parts.report,
+            confirmed_changed=lambda confirmed: parts.changed(),
+        )
+        self._watch = TopicWatch(parts.cluster, parts.topics, self._changed, parts.callbacks)
+        self._log = LimitedLog(
+            parts.cluster.log("consumer", config.group_id), parts.cluster.clock.monotonic
+        )
+        self._owned_in = -1
+        self._ready = False
+        self._engine.pause("nothing is subscribed to")
+
+    # -- for the consumer
+
+    @property
+    def owner(self) -> Hashable:
+        """Owns the connection of the heartbeats, which commits share."""
+        return self._engine
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who this member is at present."""
+        return self._engine.metadata
+
+    @property
+    def confirmed_until(self) -> float:
+        """Until when it is a member for certain."""
+        return self._engine.last_answer_at + self._session_s
+
+    @property
+    def joins(self) -> bool:
+        """Whether it becomes a member without the application's doing."""
+        return self._engine.joins or not self._ready
+
+    @property
+    def rebalancing_since(self) -> float | None:
+        """Since when it waits for its group."""
+        return self._engine.rebalancing_since
+
+    @property
+    def answered_at(self) -> float:
+        """The time at which the last request was sent that shows that the group has this member."""
+        return self._engine.last_answer_at
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has taken over what it was given."""
+        return self._engine.state is MemberState.STABLE
+
+    async def run(self) -> None:
+        """The member's life; raises FencedInstanceIdError when another has taken its place."""
+        try:
+            await self._engine.run()
+        finally:
+            self._watch.stop()
+        if self._engine.state is MemberState.FENCED:
+            raise FencedInstanceIdError(resource=f"group {self._parts.config.group_id}")
+
+    def subscribed(self) -> None:
+        """The subscription is another one. Plain."""
+        self._ready = bool(self._subscription.subscription)
+        if self._ready:
+            self._engine.resume()
+            self._engine.rejoin("the subscription has changed")
+        else:
+            self._parts.spawn(self._unsubscribe, name="unsubscribe")
+
+    async def _unsubscribe(self) -> None:
+        deadline = asyncio.get_running_loop().time() + self._rebalance_s
+        await self._reconciler.revoke(self._reconciler.owned(), deadline=deadline)
+        if not self._subscription.subscription:
+            self._engine.pause("the consumer has unsubscribed")
+
+    def left_behind(self, reason: str) -> None:
+        """The program does not come back. Plain."""
+        if self._ready:
+            self._engine.pause(reason)
+
+    def asked(self) -> None:
+        """The program is back, or has seen why the group refused it. Plain."""
+        if self._ready:
+            # In whatever state: it may be about to leave, and nobody would ask again.
+            self._engine.resume()
+
+    def rejoin(self, reason: str) -> None:
+        """Has the group agree anew. Plain."""
+        self._engine.rejoin(reason)
+
+    def _changed(self, wishes: bool) -> None:
+        reason = "the topics that are subscribed to have changed"
+        if wishes:
+            self._engine.rejoin(reason)
+        else:
+            self._engine.reassign(reason)
+
+    async def leave(self, timeout: float) -> None:
+        """Leaves for good."""
+        await self._engine.leave("the consumer is being closed", timeout)
+
+    # -- for the engine
+
+    def protocols(self) -> Sequence[tuple[str, bytes]]:
+        """What this member asks for, for each strategy."""
+        topics = tuple(self._watch.asked_for())
+        owned = tuple(self._reconciler.owned())
+        rewinds = self._parts.rewinds
+        wanted = {} if rewinds is None else rewinds.wanted
+        offered = []
+        for name in self._assignors:
+            wish = MemberSubscription(
+                topics,
+                self._assignor(name).user_data(topics),
+                owned,
+                self._owned_in if owned else -1,
+                self._parts.config.client_rack,
+            )
+            offered.append((name, orders.append(encode_subscription(wish), wanted)))
+        return offered
+
+    async def before_rejoin(self, reason: str) -> None:
+        """Gives up what has to be given up before the next JoinGroup."""
+        owned = self._reconciler.owned()
+        if self._protocol is RebalanceProtocol.COOPERATIVE:
+            owned = [tp for tp in owned if not self._is_wanted(tp)]
+        deadline = self._engine.rebalance_deadline - MARGIN_S
+        if owned:
+            await self._reconciler.revoke(owned, deadline=deadline)
+        if self._subscription.subscription.pattern is not None:
+            # So that members that match other topics by now do not rebalance one after another.
+            await self._look(None)
+
+    async def assign(
+        self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
+    ) -> Mapping[str, bytes]:
+        """Shares the partitions out, as the leader."""
+        wishes = decode_members(members)
+        topics = sorted({topic for wish in wishes.values() for topic in wish.topics})
+        await self._look(topics)
+        cluster = assignable(self._parts.cluster.metadata, topics)
+        self._watch.leads(topics)
+        wanted = orders.merged(member.metadata for member in members)
+
+        assignor = self._assignor(protocol)
+
+        def shared_out() -> Mapping[str, bytes]:
+            given = assignor.assign(cluster, wishes)
+            checked = validate(assignor, given, cluster, wishes, self._protocol)
+            return {member: assignment_with(one, wanted) for member, one in checked.items()}
+
+        pairs = sum(cluster.count(topic) for wish in wishes.values() for topic in wish.topics)
+        if pairs <= AT_ONCE:
+            return shared_out()
+        if BUILT_IN.get(protocol) is type(assignor):
+            return await threads.run(shared_out)
+        return await self._in_default_executor(protocol, threads.Job(shared_out))
+
+    async def _in_default_executor(self, protocol: str, job: threads.Job[T]) -> T:
+        """Run the program's assignor in the program's threads, within the rebalance timeout."""
+        limit_s = self._rebalance_s - MARGIN_S
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(limit_s):
+                return await loop.run_in_executor(None, job)
+        except TimeoutError as error:
+            if job.begun:
+                why = f"The assignor {protocol} did not return within {limit_s:.1f} s."
+            else:
+                why = (
+                    f"The assignor {protocol} waited {limit_s:.1f} s for a thread of the event "
+                    "loop's default executor. The program occupies all of them: give it more "
+                    "threads with loop.set_default_executor, or use them for shorter."
+                )
+            raise AssignmentFailedError(why) from error
+
+    async def began(self, generation: Generation) -> None:
+        """Takes what was assigned, and gives up what was not."""
+        self._rebalances.add()
+        if not generation.is_leader:
+            self._watch.follows()
+        assignment = decode_assignment(generation.assignment)
+        self._tell(generation, assignment)
+        self._parts.changed()
+        owned = dict.fromkeys(self._reconciler.owned())
+        assigned = dict.fromkeys(tp for tp in assignment.partitions if self._is_wanted(tp))
+        revoked = [tp for tp in owned if tp not in assigned]
+        if revoked:
+            deadline = asyncio.get_running_loop().time() + self._rebalance_s - MARGIN_S
+            await self._reconciler.revoke(revoked, deadline=deadline)
+            self._engine.rejoin("what was to be given up is free")
+        self._owned_in = generation.metadata.generation_id
+        await self._reconciler.assign([tp for tp in assigned if tp not in owned])
+        if not revoked:
+            await self._reconciler.conclude()
+        if self._parts.rewinds is not None:
+            self._parts.rewinds.carry_out(orders.read(generation.assignment))
+
+    async def lost(self, reason: str) -> None:
+        """Nothing is this member's any more."""
+        self._parts.changed()
+        if owned := self._reconciler.owned():
+            text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
+            self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
+            await self._reconciler.lose(owned)
+
+    # -- steps
+
+    def _assignor(self, name: str) -> Assignor:
+        assignor = self._assignors[name].get()
+        if assignor is None:
+            raise ClosedError("this Consumer was dropped without close()")
+        return assignor
+
+    def _tell(self, generation: Generation, assignment: MemberAssignment) -> None:
+        assignor = self._assignor(generation.protocol)
+        assignor.on_assignment(assignment, generation.metadata)
+
+    def _is_wanted(self, tp: TopicPartition) -> bool:
+        return self._subscription.subscription.matches(tp.topic, internal=False)
+
+    async def _look(self, topics: Sequence[str] | None) -> None:
+        """Reads the metadata of topics, of all for None, unless that takes too long."""
+        try:
+            await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
+        except Exception as error:  # Also what has failed the client: others wait for this one.
+            text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
+            self._log.write(logging.INFO, "look", text, error, extra=extra)
+
+
+def assignment_with(given: MemberAssignment, wanted: orders.Orders) -> bytes:
+    """What a member gets, and the orders for it."""
+    data = encode_assignment(given)
+    has = dict.fromkeys(given.partitions)
+    parts = {
+        order: part
+        for order, offsets in wanted.items()
+        if (part := {tp: offset for tp, offset in offsets.items() if tp in has})
+    }
+    return orders.append(data, parts) if parts else data

@@ -1,0 +1,305 @@
+"""A consumer's part in a group, put together: membership, offsets, revocation, automatic commits.
+
+What the group shares out goes through here whatever protocol the group speaks; `MEMBERSHIPS` names
+those that there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from aiokclient.background import Callbacks
+from aiokclient.consumer.membership.base import Membership, MembershipParts
+from aiokclient.consumer.membership.classic import ClassicMembership
+from aiokclient.consumer.membership.initial_offsets import Starts
+from aiokclient.consumer.membership.kip848.membership import Kip848Membership
+from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
+from aiokclient.consumer.membership.offsets.commits import Commits
+from aiokclient.consumer.membership.poll_interval import PollWatch
+from aiokclient.consumer.membership.rebalance_watch import RebalanceWatch
+from aiokclient.consumer.membership.reconciler import Rebalancer
+from aiokclient.consumer.membership.rewind.rewind import Rewinds
+from aiokclient.consumer.state.subscribed_topics import KnownTopics
+from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.errors import IllegalStateError, UnsupportedVersionError
+from aiokclient.group.loop_watch import LoopWatch
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.delivery.reader import Reader
+    from aiokclient.consumer.state.partition import PartitionState
+    from aiokclient.consumer.state.subscription import SubscriptionState
+
+__all__ = ["MEMBERSHIPS", "Grouped"]
+
+MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {
+    "classic": ClassicMembership,
+    "consumer": Kip848Membership,
+}
+"""By the values of `group_protocol`."""
+
+LEAVE_SHARE: Final = 0.2
+"""Part of the time for closing that is kept for leaving the group,"""
+COMMIT_SHARE: Final = 0.2
+"""and for the commit before that. The rest is for what is in hand."""
+
+
+class Grouped:
+    """Made when a consumer with a group starts, and ended with it."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        reader: Reader,
+        spawn: Callable[..., None],
+        callbacks: Callbacks,
+        check: Callable[[], None],
+    ) -> None:
+        self._subscription, self._reader = subscription, reader
+        self._spawn = spawn
+        self._changes = Signal()
+        self._left_behind = False
+        self._refusal: tuple[Exception, float] | None = None
+        self._cluster = cluster
+        self.topics = KnownTopics(cluster, config, report=self._report)
+        self.commits = Commits(
+            cluster,
+            config,
+            subscription,
+            member=lambda: self.membership.metadata,
+            joins=lambda: self.membership.joins and not self._left_behind,
+            in_listener=reader.turnstile.listener_calls.is_inside,
+            owner=self._owner,
+            check=check,
+        )
+        interval_s = config.max_poll_interval_ms / 1000
+        time = cluster.clock.monotonic
+        self._auto_commit = AutoCommit(config, subscription, self.commits, time)
+        self._starts = Starts(
+            cluster,
+            config,
+            subscription,
+            self.commits,
+            self.topics,
+            commits_first=config.enable_auto_commit,
+            report=self._report,
+        )
+        self.rebalancer = Rebalancer(
+            cluster,
+            subscription,
+            reader.in_hand,
+            self._auto_commit,
+            calls=reader.turnstile.listener_calls,
+            released=self._released,
+            report=self._report,
+            overdue=self._overdue,
+        )
+        in_hand = reader.in_hand
+        self._rewinds = Rewinds(
+            cluster, subscription, self.commits, in_hand, patience_s=interval_s, spawn=spawn
+        )
+        parts = MembershipParts(
+            cluster,
+            config,
+            subscription,
+            self.topics,
+            reconciler=self.rebalancer,
+            report=self._membership_refused,
+            changed=self._renamed,
+            spawn=spawn,
+            callbacks=callbacks,
+            owner=self,
+            rewinds=self._rewinds,
+        )
+        self.membership = MEMBERSHIPS[config.group_protocol](parts)
+        self._poll_watch = PollWatch(reader.turnstile, in_hand, interval_s, self._overdue)
+        self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
+        self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
+
+    def _membership_refused(self, error: Exception) -> None:
+        self._refusal = error, self._cluster.clock.monotonic()
+        self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        self._reader.report(error)
+        self._subscription.changed()  # A start that still waits for the group is to end with it.
+
+    def start(self) -> None:
+        """Begins. Plain."""
+        self._subscription.assign_subscribed({})  # A start before this one may have been cut short.
+        self._subscription.confirmed_until = lambda: self.membership.confirmed_until
+        self._subscription.confirm()
+        self._subscription.listen(self._subscribed)
+        self._subscription.followed = lambda: self.topics.current
+        self._reader.turnstile.entered = self._asked
+        for run, name in (
+            (self._follow, "subscription"),
+            (self._live, "membership"),
+            (self._starts.run, "starts"),
+            (self._auto_commit.run, "automatic commits"),
+            (self._poll_watch.run, "poll interval"),
+            (self._loop_watch.run, "event loop"),
+            (self._rebalance_watch.run, "rebalances"),
+        ):
+            self._spawn(run, name=name)
+
+    def _owner(self) -> Hashable:
+        """Owns the connection that commits share with heartbeats."""
+        membership = self.membership
+        return membership.owner if isinstance(membership, ClassicMembership) else self
+
+    async def _live(self) -> None:
+        try:
+            await self.membership.run()
+        finally:
+            self.commits.over = True
+            self.commits.renamed.set()
+
+    def wake(self) -> None:
+        """Have commits look again, after the consumer has failed. Synchronous."""
+        self.commits.renamed.set()
+
+    def settled(self) -> bool:
+        """Whether the group has said what this consumer is to read, and that is so. Plain."""
+        if self._subscription.subscription is not self.topics.current:
+            return False
+        return not self._subscription.subscription or self.membership.settled
+
+    def knows_its_part(self) -> bool:
+        """Whether it is known which partitions are to be read, all or some of them. Plain."""
+        wanted = self._subscription.subscription
+        if wanted is not self.topics.current:
+            return False
+        owned = self.rebalancer.owned()
+        return self.settled() or any(wanted.matches(tp.topic, internal=False) for tp in owned)
+
+    def troubles(self) -> list[str]:
+        """What is wrong about the membership, for people to read. Plain."""
+        found = self.commits.troubles()
+        if self._subscription.subscription:
+            if self._refusal is not None and self._refusal[1] > self.membership.answered_at:
+                found.append(f"the group refuses this consumer: {self._refusal[0]}")
+            silence = self._cluster.clock.monotonic() - self.membership.confirmed_until
+            if self.rebalancer.owned() and 0 <= silence < math.inf:
+                found.append(
+                    f"the coordinator of group {self.commits.group_id} has not answered for the "
+                    f"session timeout and {silence:.0f} s more; no records of the group's "
+                    "partitions are delivered until it does"
+                )
+            mine = [self._poll_watch.trouble, *self.rebalancer.troubles()]
+            found += [text for text in (*mine, self._rebalance_watch.trouble) if text is not None]
+        return found
+
+    def refused(self) -> Exception | None:
+        """Return why the group refuses this consumer, if it is not a member. Synchronous."""
+        refusal = self._refusal
+        if refusal is None or refusal[1] <= self.membership.answered_at:
+            return None
+        return refusal[0]
+
+    async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
+        """Has all owners go back to these offsets; see `rewind_group`."""
+        if not isinstance(self.membership, ClassicMembership):
+            raise UnsupportedVersionError(
+                "rewind_group() needs group_protocol='classic': members of the newer protocol "
+                "cannot pass the order on. Stop the group and set its offsets instead"
+            )
+        if not self._subscription.subscription:
+            raise IllegalStateError(
+                "rewind_group() is for members of the group: subscribe() to its topics first"
+            )
+        reader = self._reader
+        # A task that calls this amid its records would wait for itself.
+        aside = reader.in_hand.set_aside() if reader.turnstile.is_reader() else nullcontext()
+        with aside:
+            await self._rewinds.order(offsets, timeout, self.membership.rejoin)
+
+    # -- the subscription
+
+    def _subscribed(self) -> None:
+        if self._subscription.subscription is not self.topics.current:
+            self._changes.set()
+
+    async def _follow(self) -> None:
+        while True:
+            subscription = self._subscription.subscription
+            if subscription is not self.topics.current or not self.topics.read:
+                await self.topics.begin(subscription)
+                self._subscription.changed()
+                self.membership.subscribed()
+                continue
+            self.topics.report_errors()
+            await self._changes.wait()
+
+    def _overdue(self, text: str) -> None:
+        if self._left_behind or not self._subscription.subscription:
+            return  # What is assigned by hand is nobody else's to wait for.
+        self._left_behind = True
+        self.commits.renamed.set()  # A commit must not wait for a membership that waits for it.
+        self._subscription.client_log.error(
+            "%s: the consumer leaves its group until it is asked for records",
+            text,
+            extra={"event": "poll_interval_exceeded"},
+        )
+        self.membership.left_behind(text)
+        if self._reader.turnstile.is_asked():
+            # One of many handlers is late, and the program waits for records meanwhile.
+            self._asked()
+
+    def _released(self, states: Sequence[PartitionState], lost: bool) -> None:
+        self.commits.lost.release(states, lost=lost)
+        self.commits.renamed.set()
+
+    def _asked(self) -> None:
+        self._left_behind = False
+        self.commits.lost.requested()
+        self.membership.asked()
+
+    def _renamed(self) -> None:
+        self.commits.renamed.set()
+        self._subscription.confirm()
+        self._subscription.changed()
+
+    # -- the end
+
+    async def close(self, timeout: float, may_ask: Callable[[], bool]) -> None:
+        """Gives up what is owned, committed as far as it is processed, and leaves the group.
+
+        What is in hand is waited for while `may_ask()`, at most a part of `timeout` seconds.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        bounded_s = timeout if timeout < math.inf else 0.0  # Without a bound no share is kept.
+        leave_by = deadline - bounded_s * LEAVE_SHARE
+        wait_until = leave_by - bounded_s * COMMIT_SHARE
+        in_hand = self._reader.in_hand
+        try:
+            await self._put_down(wait_until, may_ask)
+            with anyio.CancelScope(deadline=leave_by):
+                asks = may_ask()
+                await self.rebalancer.close(leave_by, lambda state: in_hand.is_busy(state, asks))
+        finally:
+            await self.membership.leave(max(deadline - loop.time(), 0.0))
+
+    async def _put_down(self, until: float, may_ask: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        in_hand = self._reader.in_hand
+        self._subscription.settle()
+        while in_hand and may_ask() and loop.time() < until:
+            await in_hand.relieved.wait(until)
+
+    def release(self) -> None:
+        """Its connections and interests end. Plain."""
+        self._reader.turnstile.entered = lambda: None
+        self._cluster.updater.unwant(self.topics)
+        self._cluster.release(self)

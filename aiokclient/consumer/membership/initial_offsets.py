@@ -1,0 +1,208 @@
+"""Where a member of a group begins in the partitions that it got.
+
+    committed offset?  ──yes──▶ there
+          │ no
+    appeared later?    ──yes──▶ at the first record (unless `new_partitions="reset"`)
+          │ no
+    auto_offset_reset  ───────▶ there
+
+A partition has appeared if it was not there when this consumer subscribed, or if the group has
+committed offsets for others of its topic: then the group reads the topic, and began to before the
+partition was there. So that members who come later see that, a position that a reset gave is
+committed before the first record is handed out (not with `enable_auto_commit=False`).
+
+Members that begin at the same time must not take each other's first commits for a sign of that:
+half of them would read a topic from its first record while the others read it from its end. Such a
+commit therefore says in its metadata how many partitions the topic had, and speaks only for those
+that came later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from aiokclient.consumer.membership.rewind.requests import OWN, note_in
+from aiokclient.consumer.state.offset_reset import EARLIEST, NONE
+from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
+from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.membership.offsets.commits import Commits
+    from aiokclient.consumer.state.subscribed_topics import KnownTopics
+    from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.errors import KafkaError
+
+__all__ = ["Starts", "first_commit", "speaks_for"]
+
+FIRST: Final = f"{OWN}first of "
+"""What the metadata of a first commit begins with; the number of partitions follows."""
+
+
+class Starts:
+    """Places the partitions that wait for it, in a task that runs until it is cancelled."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        commits: Commits,
+        topics: KnownTopics,
+        *,
+        commits_first: bool,
+        report: Callable[[KafkaError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._commits = commits
+        self._topics = topics
+        self._commits_first = commits_first
+        self._follows = config.new_partitions == "earliest"
+        self._report = report
+        self._timeout_s = config.default_api_timeout_ms / 1000
+        self._longest_s = config.retry_backoff_max_ms / 1000
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, self._longest_s)
+        self._wake = Signal()
+        subscription.listen(self._wake.set)
+
+    async def run(self) -> None:
+        """Places, commits, and waits for more."""
+        while True:
+            now = self._cluster.clock.monotonic()
+            waiting = [state for state in self._awaiting() if state.retry_at <= now]
+            if waiting:
+                await self._place(waiting)
+            first = [state for state in self._uncommitted() if state.retry_at <= now]
+            if first:
+                await self._commit(first)
+            if not (waiting or first):
+                await self._wake.wait(self._next())
+
+    def _awaiting(self) -> list[PartitionState]:
+        if not self._topics.read:
+            return []  # What has appeared since is not known yet.
+        states = self._subscription.partitions.values()
+        return [state for state in states if state.phase is Phase.AWAITING]
+
+    def _uncommitted(self) -> list[PartitionState]:
+        states = self._subscription.partitions.values()
+        return [state for state in states if state.withheld & Withheld.START and state.located]
+
+    def _next(self) -> float:
+        states = [*self._awaiting(), *self._uncommitted()]
+        return min((state.retry_at for state in states), default=math.inf)
+
+    # -- where
+
+    async def _place(self, states: Sequence[PartitionState]) -> None:
+        found, failed = await self._commits.ask([state.tp for state in states])
+        nothing = [state for state in states if state.tp in found and found[state.tp] is None]
+        siblings, unclear = await self._ask_for_siblings(list(filter(self._matters, nothing)))
+        for state in states:
+            stored = found.get(state.tp)
+            if stored is not None and not state.note:
+                state.note = note_in(stored.metadata)
+            if state.phase is not Phase.AWAITING or state.tp not in self._subscription:
+                continue  # The program has said where, or it is somebody else's by now.
+            error = failed.get(state.tp) or unclear.get(state.tp.topic)
+            if error is not None:
+                self._failed(state, error, Scope.OFFSET_FETCH)
+            elif stored is not None:
+                epoch = -1 if stored.leader_epoch is None else stored.leader_epoch
+                state.seek(stored.offset, epoch)
+                state.committed = stored.offset
+            else:
+                self._reset(state, siblings)
+        self._subscription.changed()
+
+    def _matters(self, state: PartitionState) -> bool:
+        """Whether what is committed for other partitions decides where this one begins."""
+        if not self._follows or self._subscription.reset == EARLIEST:
+            return False  # It is the same place in any case, and topics may be large.
+        return not self._topics.has_appeared(state.tp, self._cluster.metadata)
+
+    async def _ask_for_siblings(
+        self, states: Sequence[PartitionState]
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[str, KafkaError]]:
+        """What is committed for the other partitions of these topics; or why that is unknown."""
+        metadata = self._cluster.metadata
+        asked = dict.fromkeys(state.tp for state in states)
+        others = [
+            tp
+            for topic in dict.fromkeys(tp.topic for tp in asked)
+            if (info := metadata.topic(topic)) is not None
+            for tp in (TopicPartition(topic, index) for index in range(len(info.partitions)))
+            if tp not in asked
+        ]
+        found, failed = await self._commits.ask(others)
+        stored = {tp: offset for tp, offset in found.items() if offset is not None}
+        return stored, {tp.topic: error for tp, error in failed.items()}
+
+    def _reset(
+        self, state: PartitionState, siblings: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        reset = self._subscription.reset
+        if self._follows and self._has_appeared(state.tp, siblings):
+            reset = EARLIEST
+        # By hand or by the group: only what is the group's is of use to members that come later.
+        if self._commits_first and reset != NONE and self._subscription.is_shared(state.tp):
+            state.withheld |= Withheld.START
+        self._subscription.look_up([state], reset)
+
+    def _has_appeared(
+        self, tp: TopicPartition, siblings: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> bool:
+        if not self._subscription.is_shared(tp):
+            return False
+        if self._topics.has_appeared(tp, self._cluster.metadata):
+            return True
+        return any(
+            other.topic == tp.topic and speaks_for(tp.partition, stored)
+            for other, stored in siblings.items()
+        )
+
+    # -- that it is where
+
+    async def _commit(self, states: Sequence[PartitionState]) -> None:
+        metadata = self._cluster.metadata
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for state in states:
+            info = metadata.topic(state.tp.topic)
+            count = len(info.partitions) if info is not None else state.tp.partition + 1
+            offsets[state.tp] = first_commit(state.to_commit(state.position), count)
+        refused = await self._commits.store(offsets, math.inf, attempts=1)
+        for state in states:
+            error = refused.get(state.tp)
+            if error is None:
+                state.succeeded()
+                self._subscription.withhold([state], Withheld.START, False)
+            else:
+                self._failed(state, error, Scope.OFFSET_COMMIT)
+        self._subscription.changed()
+
+    def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
+        clock = self._cluster.clock
+        action = decide(error, scope, state.attempts, math.inf, clock.rng, self._backoff)
+        until = clock.monotonic() + (action.delay_s or self._longest_s)
+        self._subscription.back_off(state, until, error)
+        if action.decision is Decision.FAIL:
+            self._report(error)
+
+
+def first_commit(to: OffsetAndMetadata, partitions: int) -> OffsetAndMetadata:
+    """The position that a reset gave, in a topic of so many partitions."""
+    return to._replace(metadata=f"{FIRST}{partitions}")
+
+
+def speaks_for(partition: int, stored: OffsetAndMetadata) -> bool:
+    """Whether what is stored for another partition shows that this one was not there before."""
+    count = stored.metadata.removeprefix(FIRST)
+    if count == stored.metadata or not count.isdecimal():
+        return True
+    return partition >= int(count)

@@ -1,0 +1,106 @@
+"""Commits that nobody asks for: what is processed, at an interval and when partitions go.
+
+Never what is in hand, and never less than what the group has already, but after a seek: a jump of
+the position forgets what was committed before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aiokclient.consumer.state.partition import PartitionState, Withheld
+from aiokclient.errors import KafkaError
+from aiokclient.limited_log import LimitedLog
+from aiokclient.policy import Decision, Scope, decide
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.membership.offsets.commits import Commits
+    from aiokclient.consumer.state.subscription import SubscriptionState
+
+__all__ = ["AutoCommit"]
+
+SHORTEST_S = 0.01
+
+
+class AutoCommit:
+    """The commits of one consumer; without `enabled` it makes none."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        commits: Commits,
+        time: Callable[[], float],
+    ) -> None:
+        self._log = LimitedLog(subscription.client_log, time)
+        self.enabled = config.enable_auto_commit
+        self._subscription = subscription
+        self._commits = commits
+        self._interval_s = max(config.auto_commit_interval_ms / 1000, SHORTEST_S)
+
+    async def run(self) -> None:
+        """Commits at the interval until it is cancelled."""
+        while self.enabled:
+            await asyncio.sleep(self._interval_s)
+            states = self._subscription.partitions.values()
+            try:
+                # What fails is tried again the next time, with what is processed by then.
+                refused = await self.commit(states, self._interval_s, attempts=1)
+            except KafkaError as failure:
+                text, extra = "An automatic commit failed: %s", {"event": "automatic_commit_failed"}
+                self._log.write(logging.INFO, "automatic commit", text, failure, extra=extra)
+            else:
+                for tp, error in list(refused.items())[:1]:
+                    text = "An automatic commit of %s failed: %s"
+                    extra = {"event": "automatic_commit_failed", "topic": tp.topic}
+                    key = (tp, type(error))
+                    self._log.write(_gravity(error), key, text, tp, error, extra=extra)
+
+    async def commit(
+        self, states: Iterable[PartitionState], timeout: float, *, attempts: float = math.inf
+    ) -> dict[TopicPartition, KafkaError]:
+        """Commits what is processed of these, within `timeout` seconds; what was refused, and why.
+
+        Raises ApiTimeoutError. Nothing if automatic commits are off.
+        """
+        offsets = self._due(states)
+        if not offsets or timeout <= 0:
+            return {}
+        return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """While the group waits for this member no commit waits for the group."""
+        self._commits.awaited = True
+        try:
+            yield
+        finally:
+            self._commits.awaited = False
+
+    def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:
+        if not self.enabled:
+            return {}
+        self._subscription.settle()
+        return {
+            state.tp: state.to_commit(state.processed)
+            for state in states
+            if state.located
+            and state.processed > state.committed
+            and not state.withheld & Withheld.START
+        }
+
+
+def _gravity(error: KafkaError) -> int:
+    """A group that rebalances meanwhile is everyday life: what is left out is committed when the
+    partition goes, or with the next round; what no new attempt mends has to be seen."""
+    chance = random.Random(0)  # for the backoff, which is not used
+    decision = decide(error, Scope.OFFSET_COMMIT, 0, math.inf, chance).decision
+    return logging.WARNING if decision is Decision.FAIL else logging.INFO

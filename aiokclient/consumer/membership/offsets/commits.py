@@ -1,0 +1,475 @@
+"""Storing how far the group is, and asking for it: OffsetCommit and OffsetFetch.
+
+Theory of operation. A commit goes out under the name that this member has at that moment. What
+comes back for each partition is judged by the policy, and what may go well later is sent again
+until the time is up. A commit that was refused although the member has another name by now (the
+group has gone on meanwhile, and this member with it) is sent again under that name.
+
+What this member does not own any more is not sent at all: the group has given it to another, whose
+commit would be undone. Commits go out one after the other, so that none overtakes another. One
+that waits for a name lets the others pass, and leaves out what they have stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.consumer.membership.offsets import messages
+from aiokclient.consumer.membership.offsets.lost_records import LostRecords
+from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.errors import (
+    ApiTimeoutError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    KafkaError,
+    RebalanceInProgressError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+)
+from aiokclient.limited_log import LimitedLog
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.state.partition import PartitionState
+    from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.network.connection import BrokerConnection
+    from aiokclient.protocol.schema import Request
+
+__all__ = ["Commits"]
+
+AWAITED = frozenset({RebalanceInProgressError.code})
+"""Codes that the coordinator goes on answering until this member has joined again."""
+
+NOT_OWNED = frozenset(
+    {
+        FencedInstanceIdError.code,
+        FencedMemberEpochError.code,
+        GroupIdNotFoundError.code,
+        IllegalGenerationError.code,
+        StaleMemberEpochError.code,
+        UnknownMemberIdError.code,
+    }
+)
+"""Codes by which the coordinator says that the committing consumer is not, or not under this
+name, a member: its partitions are not its own."""
+
+NOT_A_MEMBER = (
+    "The commit failed: the coordinator does not have this consumer as a member of the group.",
+    "A consumer that is not a member of the group can commit partitions that were assigned by hand "
+    "only while the group has no members. Use a group_id that no subscribed consumer uses. If this "
+    "consumer is subscribed as well, request records, and commit when it is a member again.",
+)
+"""The text for partitions that are assigned by hand, which no group takes away."""
+
+NOT_ASSIGNED = (
+    "The commit failed: the partitions are not assigned to this consumer.",
+    "Assign them and read, or commit offsets as {partition: offset}.",
+)
+"""The text for partitions that were named without offsets, and that this consumer has not."""
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Errors = dict[TopicPartition, KafkaError]
+
+
+def _nothing() -> None:
+    """Stand for a check that finds nothing."""
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One commit on its way. `ticket` counts commits in the order in which they were made."""
+
+    ticket: int
+    left: dict[TopicPartition, OffsetAndMetadata]
+    held: Mapping[TopicPartition, PartitionState | None]
+    deadline: float
+    attempts: float
+    rising: bool
+    check: Callable[[], None]
+    attempt: int = 0
+    refused: Errors = field(default_factory=dict)
+    last: KafkaError | None = None
+
+
+class Commits:
+    """The offsets of one group, for one consumer in it.
+
+    `member` tells who this consumer is in the group at present; `renamed` is set when that has
+    changed, or a partition was lost. `joins` tells whether it becomes a member without anything
+    that the application has to do first, `in_listener` whether the caller belongs to a call of the
+    listener, which the group waits for. `owner` tells who owns the connection, `check` raises what
+    the consumer has failed with.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        *,
+        member: Callable[[], GroupMetadata],
+        joins: Callable[[], bool],
+        in_listener: Callable[[], bool],
+        owner: Callable[[], Hashable],
+        check: Callable[[], None],
+    ) -> None:
+        assert config.group_id is not None
+        self.group_id = config.group_id
+        self.member = member
+        self.renamed = Signal()
+        self.over = False
+        """This consumer will be no member any more."""
+        self.awaited = False
+        """The group waits for this member to give something up; see `AWAITED`."""
+        self._cluster = cluster
+        self._subscription = subscription
+        self._owner = owner
+        self._joins = joins
+        self._in_listener = in_listener
+        self.check = check
+        self.lost = LostRecords(subscription.partitions)
+        self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
+        self._turn = asyncio.Lock()
+        self._tickets = 0
+        self._stored: dict[TopicPartition, int] = {}
+        self._refused: Errors = {}
+        self._request_s = config.request_timeout_ms / 1000
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._count = cluster.metrics.counter("consumer.commits")
+        self._failures = cluster.metrics.counter("consumer.commits.failed")
+
+    # -- storing
+
+    async def commit(
+        self,
+        offsets: Offsets,
+        timeout: float,
+        covers: Callable[[TopicPartition], bool] = lambda tp: False,
+    ) -> None:
+        """Store these offsets within `timeout` seconds, or raise why one could not be stored.
+
+        The others may have been stored then, as after a cancellation. Raises CommitFailedError for
+        partitions that are no longer owned, also for those that `covers` names and of which
+        delivered records were lost.
+        """
+        # A listener is called while a consumer that has failed is closed, and may still commit.
+        check = _nothing if self._in_listener() else self.check
+        refused = await self.store(offsets, timeout, check=check)
+        gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
+        unstored = self.lost.uncommitted(covers)
+        if gone or unstored:
+            if not self._in_listener():
+                self.lost.raised(unstored)
+            by_hand = not unstored and not any(map(self._is_the_groups, gone, gone.values()))
+            text = NOT_A_MEMBER if by_hand else None
+            raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()), text)
+        if refused:
+            raise next(iter(refused.values()))
+
+    async def store(
+        self,
+        offsets: Offsets,
+        timeout: float,
+        *,
+        attempts: float = math.inf,
+        rising: bool = False,
+        check: Callable[[], None] = _nothing,
+    ) -> Errors:
+        """Store these offsets; return what could not be, and why. Raises ApiTimeoutError.
+
+        With `rising` nothing is stored that is not above what was by then. `check` is called before
+        each attempt, and what it raises ends them.
+        """
+        if not offsets:
+            return {}
+        self._tickets += 1
+        left = self._with_notes(offsets)
+        held = {tp: self._state(tp) for tp in left}
+        deadline = self._cluster.clock.monotonic() + timeout
+        commit = _Commit(self._tickets, left, held, deadline, attempts, rising, check)
+        try:
+            async with asyncio.timeout(None if timeout == math.inf else timeout):
+                self._drop_lost(commit)
+                await self._known(left)
+                while left:
+                    commit.check()
+                    self._drop_lost(commit)
+                    if left and self._awaits_name():
+                        # Not in the lock: another commit may be what the group waits for.
+                        await self.renamed.wait()
+                        continue
+                    async with self._turn:
+                        await self._attempt_all(commit)
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise ApiTimeoutError(
+                f"nothing was committed for {len(left)} partitions within {timeout:.1f} s",
+                api="OffsetCommit",
+                topic_partition=next(iter(left), None),
+            ) from commit.last
+        finally:
+            self._failures.add(len(commit.refused))
+        return commit.refused
+
+    async def _attempt_all(self, commit: _Commit) -> None:
+        """Attempt until everything is stored or refused, or this member has no name to do it in."""
+        while commit.left and not self._awaits_name():
+            commit.check()
+            self._drop_superseded(commit)
+            self._drop_lost(commit, nobody=not self.member().member_id)
+            if not commit.left:
+                return
+            await self._store(commit)
+            commit.attempt += 1
+            if commit.left and commit.attempt >= commit.attempts:
+                assert commit.last is not None
+                commit.refused.update(dict.fromkeys(commit.left, commit.last))
+                commit.left.clear()
+
+    async def _store(self, commit: _Commit) -> None:
+        """One attempt: takes out of `left` what is stored or refused for good, then backs off."""
+        left, member = commit.left, self.member()
+        jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
+        failed = await self._send(left, member)
+        for tp in [tp for tp in left if tp not in failed]:
+            offset = left.pop(tp).offset
+            self._refused.pop(tp, None)
+            self._stored[tp] = max(self._stored.get(tp, 0), commit.ticket)
+            state = self._state(tp)
+            if state is not None and jumps.get(tp) == state.jumps:
+                state.committed = offset
+        delay = 0.0
+        remaining = commit.deadline - self._cluster.clock.monotonic()
+        for tp, error in failed.items():
+            commit.last = error
+            final = error.code in AWAITED and (self.awaited or self._in_listener())
+            action = (
+                None
+                if final
+                else self._judge(tp, error, Scope.OFFSET_COMMIT, commit.attempt, remaining)
+            )
+            if action is not None:
+                delay = max(delay, action)
+            elif member == self.member():
+                commit.refused[tp] = error
+                del left[tp]
+                if not _not_owned(error):
+                    self._refused[tp] = error
+        if left:
+            await self.renamed.wait(asyncio.get_running_loop().time() + delay)
+
+    def _awaits_name(self) -> bool:
+        """Return whether this will be a member soon, without anything that the caller holds up."""
+        if self.over or self.member().member_id or not self._subscription.subscription:
+            return False
+        return self._joins() and not self._in_listener()
+
+    def _drop_lost(self, commit: _Commit, *, nobody: bool = False) -> None:
+        """Refuse what is not owned; what the group assigned, for one that is not a member."""
+        is_shared = self._subscription.is_shared
+        for tp in list(commit.left):
+            if self._is_lost(tp, commit.held[tp]) or (nobody and is_shared(tp)):
+                commit.refused[tp] = CommitFailedError(partitions=[tp])
+                del commit.left[tp]
+
+    def _drop_superseded(self, commit: _Commit) -> None:
+        """Leave out what a later commit has stored meanwhile: this one would undo it."""
+        for tp in list(commit.left):
+            state = self._state(tp)
+            risen = state is not None and state.committed >= commit.left[tp].offset
+            if (commit.rising and risen) or self._stored.get(tp, 0) > commit.ticket:
+                del commit.left[tp]
+
+    def troubles(self) -> list[str]:
+        """Return which commits the brokers have refused since the last success, as text.
+
+        Only of partitions that the consumer has. In any thread.
+        """
+        partitions, refused = self._subscription.partitions, list(self._refused.items())
+        return [f"commits of {tp} are refused: {why}" for tp, why in refused if tp in partitions]
+
+    def _with_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a partition is to be remembered by goes with every commit.
+
+        As it is when the commit is asked for: one that waits for its turn while the partition is
+        rewound must not say so.
+        """
+        noted = dict(offsets)
+        for tp, to in offsets.items():
+            state = self._state(tp)
+            if state is not None and state.note:
+                noted[tp] = to._replace(metadata=orders.annotated(to.metadata, state.note))
+        return noted
+
+    async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:
+        metadata = self._cluster.metadata
+        self._count.add()
+
+        def build(connection: BrokerConnection) -> Request[Any]:
+            return messages.commit_request(member, offsets, metadata)
+
+        try:
+            response, node_id = await self._ask(build, offsets, metadata)
+        except KafkaError as error:
+            return dict.fromkeys(offsets, error)
+        return messages.commit_errors(response, offsets, metadata, node_id)
+
+    # -- asking
+
+    async def fetch(
+        self, tps: Iterable[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has stored; None where it has nothing. Raises ApiTimeoutError and such.
+
+        Offsets of transactions that are not ended are waited for (KIP-447).
+        """
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        left = list(dict.fromkeys(tps))
+        deadline = self._cluster.clock.monotonic() + timeout
+        last: KafkaError | None = None
+        try:
+            async with asyncio.timeout(None if timeout == math.inf else timeout):
+                for attempt in range(1 << 62):
+                    answered, failed = await self.ask(left)
+                    found.update(answered)
+                    left = [tp for tp in left if tp in failed]
+                    if not left:
+                        return found
+                    last = failed[left[0]]
+                    await self._before_next(failed, attempt, deadline)
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise ApiTimeoutError(
+                f"no committed offset within {timeout:.1f} s",
+                api="OffsetFetch",
+                topic_partition=left[0],
+            ) from last
+        raise AssertionError("unreachable")
+
+    async def _before_next(self, failed: Errors, attempt: int, deadline: float) -> None:
+        self.check()
+        delay = 0.0
+        remaining = deadline - self._cluster.clock.monotonic()
+        for tp, error in failed.items():
+            action = self._judge(tp, error, Scope.OFFSET_FETCH, attempt, remaining)
+            if action is None:
+                raise error
+            delay = max(delay, action)
+        await asyncio.sleep(delay)
+
+    async def ask(
+        self, tps: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
+        """One question: what is stored, and for which partitions there is no answer, and why."""
+        wanted = list(tps)
+        if not wanted:
+            return {}, {}
+        try:
+            await self._known(wanted)
+            metadata = self._cluster.metadata
+            member = self.member()
+
+            def build(connection: BrokerConnection) -> Request[Any]:
+                return messages.fetch_request(connection, member, wanted, metadata)
+
+            response, node_id = await self._ask(build, wanted, metadata)
+        except KafkaError as error:
+            return {}, dict.fromkeys(wanted, error)
+        return messages.fetched(response, wanted, metadata, node_id)
+
+    # -- both
+
+    async def _ask(
+        self,
+        build: Callable[[BrokerConnection], Request[Any]],
+        tps: Iterable[TopicPartition],
+        metadata: ClusterMetadata,
+    ) -> tuple[Any, int]:
+        node_id = await self._cluster.coordinators.locate("group", self.group_id)
+        connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner())
+        request = build(connection)
+        version = messages.version_for(connection, request, tps, metadata)
+        response = await connection.send(request, timeout_s=self._request_s, version=version)
+        return response, node_id
+
+    async def _known(self, tps: Iterable[TopicPartition]) -> None:
+        """Sees to it that the topics have their ids, by which newer brokers know them."""
+        topics = dict.fromkeys(tp.topic for tp in tps)
+        unknown = [topic for topic in topics if self._cluster.metadata.topic(topic) is None]
+        if unknown:
+            try:
+                await self._cluster.updater.refresh(unknown, timeout=self._request_s)
+            except Exception as error:  # Also what has failed the client: it may commit at its end.
+                text, names = "The topics %s are not known: %s", ", ".join(unknown)
+                extra = {"event": "metadata_outdated"}
+                self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)
+
+    def _judge(
+        self, tp: TopicPartition, error: KafkaError, scope: Scope, attempt: int, remaining: float
+    ) -> float | None:
+        """How long to wait before it is tried again; None if it is not to be."""
+        rng = self._cluster.clock.rng
+        action = decide(error, scope, attempt, remaining, rng, self._backoff)
+        if action.decision is Decision.REFRESH_AND_RETRY:
+            self._cluster.coordinators.forget("group", self.group_id)
+            self._cluster.updater.request_update([tp.topic], reason=str(error))
+            if self._cluster.metadata.lacks(*tp):
+                return None
+        return action.delay_s if action.again else None
+
+    def _state(self, tp: TopicPartition) -> PartitionState | None:
+        return self._subscription.partitions.get(tp)
+
+    def _is_the_groups(self, tp: TopicPartition, error: KafkaError) -> bool:
+        """Return whether the group, not the application, assigned a partition that is refused."""
+        shared = self._subscription.is_shared(tp) or self.lost.is_released(tp)
+        return error.code is None or shared
+
+    def not_assigned(self, tps: Sequence[TopicPartition]) -> CommitFailedError:
+        """Return the error for partitions that this consumer does not have."""
+        lost = any(self._is_lost(tp, None) for tp in tps)
+        return _commit_failed(tps, [], None if lost else NOT_ASSIGNED)
+
+    def _is_lost(self, tp: TopicPartition, held: PartitionState | None) -> bool:
+        """Whether it is not owned, or was lost and given back since: others had it meanwhile."""
+        subscription = self._subscription
+        state = self._state(tp)
+        if state is not None and (state is held or not subscription.is_shared(tp)):
+            return False
+        if state is None and self.lost.is_released(tp):
+            return True
+        return subscription.subscription.matches(tp.topic, internal=False)
+
+
+def _not_owned(error: KafkaError) -> bool:
+    return error.code in NOT_OWNED or isinstance(error, CommitFailedError)
+
+
+def _commit_failed(
+    tps: Sequence[TopicPartition],
+    errors: Sequence[KafkaError],
+    text: tuple[str, str] | None = None,
+) -> CommitFailedError:
+    """Return the error for partitions that are not owned; a broker's error is its cause."""
+    what, hint = text or (None, None)
+    failure = CommitFailedError(partitions=tps, what=what, hint=hint)
+    failure.__cause__ = next((error for error in errors if error.code is not None), None)
+    return failure

@@ -1,0 +1,71 @@
+"""Whether the program still comes back for records.
+
+A member whose program is stuck would keep its partitions from the others for ever, as heartbeats
+go on. So it leaves when the program has not asked for records for `max_poll_interval_ms`; while it
+waits for records, that does not count. In `tracked` the age of the oldest outstanding record is
+what counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.delivery.in_progress import InHand
+    from aiokclient.consumer.delivery.read_lock import Turnstile
+
+__all__ = ["PollWatch"]
+
+
+class PollWatch:
+    """Calls `overdue(text)`, plain, once each time that the program is away for too long."""
+
+    def __init__(
+        self,
+        turnstile: Turnstile,
+        in_hand: InHand,
+        interval_s: float,
+        overdue: Callable[[str], None],
+    ) -> None:
+        self._turnstile = turnstile
+        self._in_hand = in_hand
+        self._interval_s = interval_s
+        self._overdue = overdue
+        self._told = -math.inf
+        self._said = ""
+
+    @property
+    def trouble(self) -> str | None:
+        """What was said, until the program is back."""
+        return self._said if self._since() == self._told else None
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            since = self._since()
+            now = loop.time()
+            due = math.inf if since is None or since == self._told else since + self._interval_s
+            if now < due:
+                # Whatever it begins in the meantime is not due before that.
+                await asyncio.sleep(min(due, now + self._interval_s) - now)
+                continue
+            assert since is not None
+            self._told = since
+            self._said = self._text(now - since)
+            self._overdue(self._said)
+
+    def _since(self) -> float | None:
+        oldest = self._in_hand.oldest()
+        return self._turnstile.away_since if oldest is None else oldest
+
+    def _text(self, seconds: float) -> str:
+        oldest = self._in_hand.oldest()
+        what = "asked for records" if oldest is None else "been done with a record"
+        return (
+            f"the program has not {what} for {seconds:.1f} s, longer than max_poll_interval_ms; "
+            "handle less at a time, or raise the limit"
+        )

@@ -1,0 +1,248 @@
+"""For whom a rebalance waits that lasts, for people to read.
+
+The coordinator of a group of the newer protocol says it (ConsumerGroupDescribe): a member of an
+older epoch than the assignment has not released yet what this member is to have in addition.
+
+The coordinator of a classic group says what members own only while the group is stable. So it is
+asked once in each generation, and when a member starts; when a rebalance lasts, it waits for one
+or more of the other members that the group still has. A group that is refused or does not answer
+is asked again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from aiokclient.cluster.targets import Coordinator
+from aiokclient.consumer.assignors import decode_assignment
+from aiokclient.errors import KafkaError, error_for
+from aiokclient.policy import Backoff, Scope
+from aiokclient.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+)
+from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ConsumerConfig
+    from aiokclient.consumer.membership.base import Membership
+    from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.protocol.schema import Request
+
+__all__ = ["SHOWN_S", "RebalanceWatch", "named"]
+
+SHOWN_S: Final = 3.0
+"""A rebalance, a listener or a revocation that has lasted so long is shown."""
+LOOK_S: Final = 1.0
+ASKING: Final = Backoff(5.0, 30.0)
+"""Seconds between two questions to the coordinator while a rebalance lasts."""
+SPREAD_S: Final = (1.0, 5.0)
+"""Seconds from the beginning of a generation until its members ask: not all together."""
+NAMED: Final = 3
+
+STABLE: Final = "Stable"
+SYNCING: Final = "CompletingRebalance"
+
+
+class Other(NamedTuple):
+    """A member: how to name it, what it owns, and what it is to have in addition, if known."""
+
+    label: str
+    owned: Sequence[TopicPartition]
+    missing: Sequence[TopicPartition] = ()
+    is_late: bool = False
+    """It has not taken up the present assignment."""
+
+
+class Described(NamedTuple):
+    """A group, as its coordinator describes it."""
+
+    state: str
+    members: dict[str, Other]
+
+
+class RebalanceWatch:
+    """Looks at one consumer's group; `membership` is the consumer's.
+
+    It does not use the connection of the heartbeats, which nothing may delay.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        membership: Membership,
+    ) -> None:
+        assert config.group_id is not None
+        self._cluster = cluster
+        self._group_id = config.group_id
+        self._membership = membership
+        self._subscription = subscription
+        self._timeout_s = config.request_timeout_ms / 1000
+        self._newer = config.group_protocol != "classic"
+        self._describe = self._describe_newer if self._newer else self._describe_classic
+        self._generation = -1
+        self._began = math.inf
+        self._stable = False
+        self._asked = 0
+        self._next = -math.inf
+        self._owned: dict[str, Sequence[TopicPartition]] = {}
+        self._waits = ""
+        self._not_found: KafkaError | None = None
+        """Why the coordinator was not found when it was last looked for."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Return for how long the group has been rebalancing, and for whom it waits."""
+        since = self._since()
+        lasted = -math.inf if since is None else self._cluster.clock.monotonic() - since
+        if lasted < SHOWN_S:
+            return None
+        text = f"rebalancing for {lasted:.0f} s"
+        if self._not_found is not None and self._coordinator() is None:
+            return f"{text}, as the coordinator of the group is not known: {self._not_found}"
+        return f"{text}, waits for {self._waits}" if self._waits else text
+
+    def _coordinator(self) -> int | None:
+        return self._cluster.coordinators.cached("group", self._group_id)
+
+    def _since(self) -> float | None:
+        since = self._membership.rebalancing_since
+        if since is None and self._newer and self._waits:
+            return self._began
+        return since
+
+    async def run(self) -> None:
+        """Look until it is cancelled."""
+        while True:
+            if self._is_due():
+                await self._look()
+                self._next = self._cluster.clock.monotonic() + self._pause_s()
+                self._asked += 1
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        try:
+            if self._coordinator() is None:
+                await self._cluster.coordinators.locate("group", self._group_id)
+        except KafkaError as error:
+            self._waits, self._not_found = "", error
+            return
+        self._not_found = None
+        try:
+            self._found(await self._describe())
+        except KafkaError:
+            self._waits = ""  # Not permitted, or out of reach: that shows elsewhere.
+
+    def _is_due(self) -> bool:
+        now, rng = self._cluster.clock.monotonic(), self._cluster.clock.rng
+        membership = self._membership
+        since, generation = membership.rebalancing_since, membership.metadata.generation_id
+        first = self._began == math.inf
+        is_member = generation >= 0 or since is not None
+        if not self._subscription.subscription or not (first or is_member):
+            return False
+        if generation != self._generation or first:
+            self._generation, self._began = generation, now
+            self._stable, self._asked = False, 0
+            self._next = now if first else now + rng.uniform(*SPREAD_S)
+        if since is None:
+            if self._stable:
+                return False
+            if not self._newer:
+                self._waits = ""
+        else:
+            if self._stable:
+                self._stable, self._asked = False, 0
+            self._next = self._next if self._asked else max(self._next, since + SHOWN_S)
+            if not first and not self._asked:
+                self._next = min(self._next, since + SHOWN_S)
+        return now >= self._next
+
+    def _pause_s(self) -> float:
+        return ASKING.delay(self._asked, self._cluster.clock.rng)
+
+    def _found(self, group: Described) -> None:
+        me = self._membership.metadata.member_id
+        others = {key: other for key, other in group.members.items() if key != me}
+        self._waits = ""
+        if group.state == STABLE:
+            self._stable = self._membership.rebalancing_since is None
+            self._owned = {key: other.owned for key, other in others.items()}
+        elif self._newer:
+            missing = group.members[me].missing if me in group.members else ()
+            late = [other.label for other in others.values() if other.is_late and missing]
+            # Which of several holds which partition, the coordinator does not say.
+            self._waits = _listed((label, missing if len(late) == 1 else ()) for label in late)
+        elif group.state == SYNCING:
+            self._waits = "the assignment by the leader of the group"
+        else:
+            held = [(other.label, self._owned.get(key, ())) for key, other in others.items()]
+            self._waits = _listed([each for each in held if each[1]] or held)
+
+    # -- asking
+
+    async def _describe_classic(self) -> Described:
+        group = await self._ask(DescribeGroupsRequest(groups=[self._group_id]))
+        members = {}
+        for each in group.members:
+            data = bytes(each.member_assignment)
+            owned = decode_assignment(data).partitions if data else ()
+            members[each.member_id] = Other(_label(each, each.group_instance_id), owned)
+        return Described(group.group_state, members)
+
+    async def _describe_newer(self) -> Described:
+        group = await self._ask(ConsumerGroupDescribeRequest(group_ids=[self._group_id]))
+        members = {}
+        for each in group.members:
+            owned, wanted = _partitions(each.assignment), _partitions(each.target_assignment)
+            missing = [tp for tp in wanted if tp not in owned]
+            late = each.member_epoch < group.assignment_epoch
+            label = _label(each, each.instance_id)
+            members[each.member_id] = Other(label, list(owned), missing, late)
+        return Described(group.group_state, members)
+
+    async def _ask(self, request: Request[Any]) -> Any:
+        response = await self._cluster.request(
+            request,
+            Coordinator("group", self._group_id),
+            timeout=self._timeout_s,
+            scope=Scope.ADMIN,
+            check=_refusal,
+        )
+        return response.groups[0]
+
+
+def _refusal(response: Any) -> KafkaError | None:
+    return error_for(response.groups[0].error_code)
+
+
+def _partitions(assignment: Assignment) -> dict[TopicPartition, None]:
+    topics = assignment.topic_partitions
+    return {TopicPartition(t.topic_name, index): None for t in topics for index in t.partitions}
+
+
+def _label(member: Any, instance_id: str | None) -> str:
+    """Return how people know the member."""
+    instance = "" if instance_id is None else f"instance {instance_id}, "
+    host = member.client_host.removeprefix("/")
+    return f"member {member.member_id} ({instance}client {member.client_id} at {host})"
+
+
+def _listed(waited_for: Iterable[tuple[str, Sequence[TopicPartition]]]) -> str:
+    texts = [f"{label}, which holds {named(tps)}" if tps else label for label, tps in waited_for]
+    more = f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    prefix = "one or more of: " if len(texts) > 1 else ""
+    return prefix + "; ".join(texts[:NAMED]) + more
+
+
+def named(tps: Sequence[TopicPartition], most: int = NAMED) -> str:
+    """Return the names of partitions, of many only the first ones."""
+    more = f" and {len(tps) - most} more" if len(tps) > most else ""
+    return ", ".join(map(str, tps[:most])) + more

@@ -1,0 +1,277 @@
+"""Taking partitions over and giving them up, whichever protocol says so.
+
+                   ┌──────── waits for what is in hand, commits, on_revoked ───────┐
+    owned ──revoke─┤                                                               ├──▶ gone
+                   └─ the time runs out, or this is no member any more: on_lost ───┘
+
+Theory of operation. From the moment that a partition is to go, nothing of it is handed out. What
+the program has in hand of it is waited for: it may still write to the outside. Only when it has
+asked for the next (of `tracked`: when none is outstanding) what is processed is committed, the
+listener is called, and the partition given up. Nothing of that happens for a partition that is
+lost: another member may own it already, and a commit would undo its work.
+
+One of these goes on at a time: `closing` (the consumer is being closed) waits for the one that is
+under way, which then ends by the time that the close has; later ones find nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+
+from aiokclient.cluster.ownership import Weakly
+from aiokclient.consumer.membership.listener import ListenerCalls, tell
+from aiokclient.consumer.membership.rebalance_watch import SHOWN_S, named
+from aiokclient.consumer.state.partition import PartitionState, Withheld
+from aiokclient.errors import KafkaError
+from aiokclient.limited_log import LimitedLog
+from aiokclient.policy import Decision, Scope, decide
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.consumer.delivery.in_progress import InHand
+    from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
+    from aiokclient.consumer.state.subscription import SubscriptionState
+
+__all__ = ["Rebalancer"]
+
+
+LOGGED = 20
+"""Number of partitions that a line in the log names."""
+
+
+class Rebalancer:
+    """The `Reconciler` of a consumer.
+
+    `calls` marks the calls of the listener. `released(states, lost)` is called before partitions
+    are removed, `overdue(text)` when the program does not finish in time what it is processing.
+    """
+
+    _told_idle = Weakly()
+    """The listener that knows that nothing is owned; this object itself for none."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        subscription: SubscriptionState,
+        in_hand: InHand,
+        auto_commit: AutoCommit,
+        *,
+        calls: ListenerCalls,
+        released: Callable[[Sequence[PartitionState], bool], None],
+        report: Callable[[Exception], None],
+        overdue: Callable[[str], None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._in_hand = in_hand
+        self._auto_commit = auto_commit
+        self._calls = calls
+        self._released = released
+        self._report = report
+        self._overdue = overdue
+        self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
+        self._turn = asyncio.Lock()
+        self._bound = math.inf
+        self._closed = False
+        self._refused = False
+        self._calling: tuple[str, float] | None = None
+        self._releasing: tuple[Sequence[PartitionState], float] | None = None
+        self._told_idle = self
+        metrics = cluster.metrics
+        self._counts = {
+            kind: metrics.counter(f"consumer.partitions.{kind}")
+            for kind in ("assigned", "revoked", "lost")
+        }
+
+    def owned(self) -> list[TopicPartition]:
+        """The partitions that the group has given to this consumer. Plain."""
+        return self._subscription.subscribed()
+
+    def troubles(self) -> list[str]:
+        """Return what holds a rebalance up in this consumer, as text. In any thread."""
+        now = self._cluster.clock.monotonic()
+        found = []
+        if self._calling is not None and now - self._calling[1] >= SHOWN_S:
+            method, since = self._calling
+            found.append(f"{method} of the listener has not returned for {now - since:.0f} s")
+        if self._releasing is not None and now - self._releasing[1] >= SHOWN_S:
+            states, since = self._releasing
+            found.append(
+                f"to be revoked for {now - since:.0f} s: {named([s.tp for s in states])}, of which "
+                "the application processes records, and requests no others"
+            )
+        return found
+
+    # -- what a membership asks for
+
+    async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
+        """Gives partitions up in an orderly way; see `Reconciler`."""
+        self._withhold(tps)
+        async with self._turn:
+            states = self._withhold(tps)
+            if not states:
+                return
+            if not await self._put_down(states, deadline):
+                if self._bound < math.inf:
+                    return  # The consumer is being closed, which gives them up in its own way.
+                await self._give_up(states, "lost")
+                return self._overdue(
+                    f"{len(states)} partitions were to be given up, and the program has not put "
+                    "down what it has in hand of them within max_poll_interval_ms"
+                )
+            with self._auto_commit.awaited():
+                is_member = await self._commit(states, deadline)
+                await self._give_up(states, "revoked" if is_member else "lost")
+
+    async def assign(self, tps: Collection[TopicPartition]) -> None:
+        """Takes partitions in addition; see `Reconciler`."""
+        async with self._turn:
+            owned = dict.fromkeys(self.owned())
+            added = [tp for tp in dict.fromkeys(tps) if tp not in owned]
+            if self._closed or not added:
+                return
+            self._say("assigned", added)
+            self._told_idle = self
+            self._counts["assigned"].add(len(added))
+            self._subscription.assign_subscribed(dict.fromkeys([*owned, *added]))
+            states = self._subscription.chosen(added)
+            self._subscription.withhold(states, Withheld.LISTENER, True)
+            await self._tell("on_assigned", added)
+            self._subscription.withhold(states, Withheld.LISTENER, False)
+
+    async def conclude(self) -> None:
+        """Tell the listener if nothing is owned; see `Reconciler`."""
+        async with self._turn:
+            listener = self._subscription.listener
+            if self._closed or self.owned() or listener is self._told_idle:
+                return
+            self._told_idle = listener
+            await self._tell("on_assigned", [])
+
+    async def lose(self, tps: Collection[TopicPartition]) -> None:
+        """They are gone without asking; see `Reconciler`."""
+        self._withhold(tps)
+        async with self._turn:
+            await self._give_up(self._withhold(tps), "lost")
+
+    # -- closing
+
+    async def close(self, deadline: float, busy: Callable[[PartitionState], bool]) -> None:
+        """Gives up all that is owned; nothing is taken over any more.
+
+        What is processed is committed until `deadline`, on the loop's clock. What the program is
+        `busy` with is lost, the rest revoked.
+        """
+        self._bound = -math.inf
+        self._in_hand.relieved.set()
+        async with self._turn:
+            self._closed = True
+            states = self._withhold(self.owned())
+            self._subscription.settle()
+            is_member = await self._commit(list(self._subscription.partitions.values()), deadline)
+            lost = {state: None for state in states if busy(state) or not is_member}
+            await self._give_up([state for state in states if state not in lost], "revoked")
+            await self._give_up(list(lost), "lost")
+
+    # -- steps
+
+    def _say(self, how: str, tps: Sequence[TopicPartition]) -> None:
+        names = named(tps, LOGGED)
+        event = f"partitions_{how}"
+        text = "Partitions were %s: %s"
+        self._log.write(logging.INFO, (how, names), text, how, names, extra={"event": event})
+
+    def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
+        owned = dict.fromkeys(self.owned())
+        partitions = self._subscription.partitions
+        states = [partitions[tp] for tp in dict.fromkeys(tps) if tp in owned]
+        self._subscription.withhold(states, Withheld.LEAVING, True)
+        return states
+
+    async def _put_down(self, states: Sequence[PartitionState], until: float) -> bool:
+        """Waits until nothing of these is in hand; False when the time is up first."""
+        self._subscription.settle()
+        loop = asyncio.get_running_loop()
+        self._releasing = states, loop.time()
+        try:
+            while self._in_hand.holds(states):
+                bound = min(until, self._bound)
+                if loop.time() >= bound:
+                    return False
+                await self._in_hand.relieved.wait(bound)
+                self._subscription.settle()
+        finally:
+            self._releasing = None
+        return True
+
+    async def _commit(self, states: Sequence[PartitionState], deadline: float) -> bool:
+        """Commits what is processed of these; False if this is no member any more."""
+        timeout = deadline - asyncio.get_running_loop().time()
+        try:
+            refused = await self._auto_commit.commit(states, timeout)
+        except KafkaError as failure:
+            text = "Processed records could not be committed: %s"
+            key, extra = ("commit", type(failure)), {"event": "commit_failed"}
+            self._log.write(logging.WARNING, key, text, failure, extra=extra)
+            return False
+        verdicts = [self._is_member(tp, error) for tp, error in refused.items()]
+        return all(verdicts)
+
+    def _is_member(self, tp: TopicPartition, error: KafkaError) -> bool:
+        """Whether this is still a member, for all that a refused commit tells."""
+        text = "Processed records of %s could not be committed: %s"
+        key, extra = ("commit", tp, type(error)), {"event": "commit_failed", "topic": tp.topic}
+        self._log.write(logging.WARNING, key, text, tp, error, extra=extra)
+        action = decide(error, Scope.OFFSET_COMMIT, 0, 1.0, self._cluster.clock.rng)
+        if action.decision is Decision.FAIL:
+            self._report(error)
+        return action.decision is not Decision.RECOVER
+
+    async def _give_up(self, states: Sequence[PartitionState], how: str) -> None:
+        tps = [state.tp for state in states]
+        if not tps:
+            return
+        self._say(how, tps)
+        self._told_idle = self
+        self._counts[how].add(len(tps))
+        if how == "revoked":
+            await self._tell("on_revoked", tps)
+        self._subscription.settle()
+        self._released(states, how == "lost")
+        self._drop(states)
+        if how == "lost":
+            # There is nothing that would call it again.
+            with anyio.CancelScope(shield=True):
+                await self._tell("on_lost", tps)
+
+    def _drop(self, states: Sequence[PartitionState]) -> None:
+        gone = dict.fromkeys(state.tp for state in states)
+        left = [tp for tp in self.owned() if tp not in gone]
+        self._subscription.assign_subscribed(dict.fromkeys(left))
+        # What is assigned by hand as well stays, and goes on.
+        partitions = self._subscription.partitions
+        kept = [state for state in states if partitions.get(state.tp) is state]
+        self._subscription.withhold(kept, Withheld.LEAVING | Withheld.UNWANTED, False)
+
+    async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
+        """Tell the listener of the present subscription; those of earlier ones hear nothing."""
+        listener = self._subscription.listener
+        if self._refused or listener is None:
+            return
+        self._calling = method, asyncio.get_running_loop().time()
+        with self._calls.entered():
+            try:
+                await tell(listener, method, tps)
+            except Exception:
+                # The consumer fails with it, and does not ask for the same again while it closes.
+                self._refused = True
+                raise
+            finally:
+                self._calling = None

@@ -1,0 +1,135 @@
+"""The topics that a consumer subscribes to: kept in the metadata, and how they were at first.
+
+The metadata read when the consumer subscribed is the base. A partition that is not in it has
+appeared since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.consumer.state.subscription import Subscription
+from aiokclient.errors import KafkaError
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ConsumerConfig
+
+__all__ = ["KnownTopics", "matching"]
+
+AGAIN = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+
+class KnownTopics:
+    """Those of one subscription at a time."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        *,
+        report: Callable[[KafkaError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._report = report
+        self._log = cluster.log("consumer", config.group_id)
+        self._base: dict[str, tuple[UUID, int]] = {}
+        self.current = Subscription()
+        """The subscription that `begin` was called with last."""
+        self.read = False
+        """Its metadata was read."""
+
+    async def begin(self, subscription: Subscription) -> None:
+        """Has its topics in the metadata instead of those before; returns when they are read.
+
+        A pattern may match any topic, so it reads all.
+        """
+        self.current, self.read = subscription, False
+        updater = self._cluster.updater
+        updater.unwant(self)
+        if subscription.pattern is not None:
+            updater.want_all(self, self._sieve(subscription.pattern))
+        for topic in subscription.topics:
+            updater.want(topic, self, auto_create=self._config.allow_auto_create_topics)
+        metadata = await self._read(subscription) if subscription else ClusterMetadata()
+        self._base = {
+            name: (info.topic_id, len(info.partitions))
+            for name, info in metadata.topics.items()
+            if not info.error
+        }
+        for topic in subscription.topics:
+            if topic not in self._base:
+                self._log.warning(
+                    "The topic %s does not exist. It is read as soon as it does.",
+                    topic,
+                    extra={"event": "topic_missing", "topic": topic},
+                )
+        self.read = True
+
+    def _sieve(self, pattern: re.Pattern[str]) -> Callable[[str], bool] | None:
+        """Return which topics to keep of all that the cluster has, which may be very many.
+
+        With KIP-848 the brokers match the pattern, and may understand it in another way.
+        """
+        if self._config.group_protocol == "consumer":
+            return None
+        return lambda name: pattern.fullmatch(name) is not None
+
+    def matching(self, metadata: ClusterMetadata) -> list[str]:
+        """Return the existing topics of the subscription, by name. Synchronous."""
+        return matching(self.current, metadata, self._config.exclude_internal_topics)
+
+    def has_appeared(self, tp: TopicPartition, metadata: ClusterMetadata) -> bool:
+        """Whether the partition was not there when the consumer subscribed. Plain."""
+        info = metadata.topic(tp.topic)
+        topic_id, count = self._base.get(tp.topic, (None, 0))
+        return info is None or topic_id != info.topic_id or tp.partition >= count
+
+    def report_errors(self) -> None:
+        """Has the program see what is wrong with topics that it named. Plain."""
+        for topic in self.current.topics:
+            error = self._cluster.updater.errors.get(topic)
+            if error is None:
+                continue
+            decision = decide(error, Scope.METADATA, 0, math.inf, self._cluster.clock.rng).decision
+            if decision not in AGAIN:
+                self._report(error)
+
+    async def _read(self, subscription: Subscription) -> ClusterMetadata:
+        """Metadata read after the subscription was made, however long that takes."""
+        config = self._config
+        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        topics = None if subscription.pattern is not None else subscription.topics
+        timeout = config.default_api_timeout_ms / 1000
+        for attempt in range(1 << 62):
+            try:
+                return await self._cluster.updater.refresh(topics, timeout=timeout)
+            except KafkaError as error:
+                rng = self._cluster.clock.rng
+                action = decide(error, Scope.METADATA, attempt, math.inf, rng, backoff)
+                if action.decision not in AGAIN:
+                    self._report(error)
+                await asyncio.sleep(action.delay_s or backoff.maximum_s)
+        raise AssertionError("unreachable")
+
+
+def matching(
+    subscription: Subscription, metadata: ClusterMetadata, hide_internal: bool
+) -> list[str]:
+    """Return the topics in the metadata that a subscription asks for."""
+    names = subscription.topics if subscription.pattern is None else sorted(metadata.topics)
+    return [
+        name
+        for name in names
+        if (info := metadata.topic(name)) is not None
+        and subscription.matches(name, internal=info.internal and hide_internal)
+    ]

@@ -1,0 +1,396 @@
+"""What a consumer reads, and how far: the one place where it is written down.
+
+Written by the user (subscribe, assign, seek, pause), by whoever turns a subscription into
+partitions (the follower of whole topics, or a group's membership), and by the lookup of
+positions. Read by the fetchers and the reader. None of them calls another: they listen to
+changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from aiokclient.cluster.health import some
+from aiokclient.cluster.ownership import Weakly
+from aiokclient.consumer.arguments import as_partitions
+from aiokclient.consumer.state.offset_reset import NONE, Reset
+from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
+from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
+from aiokclient.limited_log import LimitedLog
+from aiokclient.log import ClientLog
+from aiokclient.metrics import Metrics
+from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["Subscription", "SubscriptionState"]
+
+
+class Subscription:
+    """The topics that the user asked for, by name or by pattern, and who is told about it."""
+
+    listener = Weakly()
+    """The application's listener, or None. Only the consumer keeps it alive."""
+
+    def __init__(
+        self, topics: Collection[str] | re.Pattern[str] = (), listener: Any = None
+    ) -> None:
+        self.pattern = topics if isinstance(topics, re.Pattern) else None
+        self.topics = () if isinstance(topics, re.Pattern) else tuple(dict.fromkeys(topics))
+        self.listener = listener
+
+    def __bool__(self) -> bool:
+        return self.pattern is not None or bool(self.topics)
+
+    def is_like(self, other: Subscription) -> bool:
+        """Return whether it asks for the same topics as the other. Listeners may differ."""
+        return self.pattern == other.pattern and set(self.topics) == set(other.topics)
+
+    def matches(self, topic: str, *, internal: bool) -> bool:
+        """Whether it asks for the topic; a pattern has to match the whole name."""
+        if self.pattern is None:
+            return topic in self.topics
+        return not internal and self.pattern.fullmatch(topic) is not None
+
+
+class SubscriptionState:
+    """The subscription, and the state of each assigned partition in a fixed order."""
+
+    listener = Weakly()
+    """The listener of the last `subscribe`; an end of the subscription is told to it, too."""
+
+    def __init__(self, reset: Reset, *, grouped: bool = False) -> None:
+        self.reset = reset
+        self.grouped = grouped
+        """A group shares the subscribed topics out, and knows where to begin."""
+        self.confirmed_until: Callable[[], float] = lambda: math.inf
+        """Until when, on the loop's clock, it is certain that what the group gave is ours."""
+        self._late = False
+        self.part_known: Callable[[], bool] = lambda: True
+        """Whether what is subscribed has become partitions: not amid a rebalance, say."""
+        self.metrics = Metrics()
+        self.client_log = ClientLog("aiokclient.consumer", "aiokclient")
+        self.log = LimitedLog(self.client_log, time.monotonic)
+        self.subscription = Subscription()
+        self.followed: Callable[[], Subscription] = lambda: self.subscription
+        """The subscription that has been taken up, which may be an earlier one."""
+        self._dropped: dict[TopicPartition, PartitionState] = {}
+        """Partitions that `unsubscribe` dropped in this iteration of the loop, without a group."""
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self._by_hand: dict[TopicPartition, None] = {}
+        self._subscribed: dict[TopicPartition, None] = {}
+        self._absent: dict[TopicPartition, PartitionState] = {}
+        """Partitions of subscribed topics that the latest metadata lacks, read without a group.
+
+        One response of a lagging broker may omit a topic: when it is back, with the same id,
+        reading continues where it was."""
+        self._listeners: list[Callable[[], None]] = []
+        self._soon: Callable[[Callable[[], None]], None] = lambda call: call()
+        self._pending = False
+        self.settle: Callable[[], None] = lambda: None
+        """Called before positions are read or moved: the reader writes down what it has handed
+        out of the list that is being iterated."""
+        self.seek_buffered: Callable[[PartitionState, int, int], bool] = lambda *_: False
+        """Moves a position within what is buffered; returns False if the offset is not there."""
+        self.touched: Callable[[], None] = lambda: None
+        """Called at once after any change: the reader takes that list back if it is void."""
+
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Has `callback` called soon after partitions, positions or pauses have changed."""
+        self._listeners.append(callback)
+
+    def begin(self, soon: Callable[[Callable[[], None]], None]) -> None:
+        """Have the listeners called through `soon`, which is supervised."""
+        self._soon, self._pending = soon, False
+
+    def unlisten(self) -> None:
+        """Nobody listens any more."""
+        self._listeners.clear()
+        self.settle = self.touched = lambda: None
+        self.seek_buffered = lambda *_: False
+        self.part_known = lambda: True
+        self.followed = lambda: self.subscription
+
+    def changed(self) -> None:
+        """Tells the listeners soon: a thousand changes in a row are one to them."""
+        self.touched()
+        if not self._pending and self._listeners:
+            self._pending = True
+            self._soon(self.flush)
+
+    def flush(self) -> None:
+        """Tells them now, if there is anything to tell."""
+        if self._pending:
+            self._pending = False
+            self._dropped = {}
+            for callback in list(self._listeners):
+                callback()
+
+    def revive(self, listener: Any) -> None:
+        """Refer to the listener of a consumer again that was dropped and is being closed."""
+        self.listener = listener
+        if self.subscription:
+            self.subscription.listener = listener
+
+    def look(self) -> None:
+        """To be called before anything is handed out: what has changed counts from now on."""
+        if self.grouped:
+            self.confirm()
+        self.flush()
+
+    # -- what is read
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Asks for topics instead of those before; partitions assigned by hand stay.
+
+        Nothing is handed out any more of what is not asked for. A group gives it up in its own
+        way; without one that waits for what the brokers say of the topics. Asking for the same
+        changes only the listener, also after an end of the subscription that nothing has taken up.
+        """
+        for present in (self.subscription, self.followed()):
+            if present.is_like(subscription):
+                present.listener = subscription.listener
+                subscription = present
+        self.subscription = subscription
+        if subscription:
+            self.listener = subscription.listener
+        if not self.grouped:
+            self._drop_or_revive(subscription)
+        for tp in self._subscribed:
+            if self.grouped or tp not in self._by_hand:
+                wanted = subscription.matches(tp.topic, internal=False)
+                self.withhold([self.partitions[tp]], Withheld.UNWANTED, not wanted)
+        self.changed()
+
+    def _drop_or_revive(self, subscription: Subscription) -> None:
+        """Drop all at the end of a subscription, unless another follows without an await."""
+        dropped, self._dropped = self._dropped, {}
+        if not subscription:
+            self._dropped = dropped | {tp: self.partitions[tp] for tp in self._subscribed}
+            self.assign_subscribed({})
+        elif dropped:
+            for tp, state in dropped.items():
+                if subscription.matches(tp.topic, internal=False):
+                    state.rewind()  # What was fetched ahead is dropped.
+                    self._subscribed[tp] = None
+                    self.partitions.setdefault(tp, state)
+
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Takes these partitions by hand, instead of those assigned so before."""
+        self._by_hand = dict.fromkeys(as_partitions(tps))
+        self._reconcile({})
+
+    def assign_subscribed(self, starts: Mapping[TopicPartition, Reset | None]) -> None:
+        """Takes these partitions for the subscription, instead of those before.
+
+        Each value says where to begin if the partition is new here: by that reset, or, None, where
+        a call of `seek` or `look_up` will say.
+        """
+        self._subscribed = dict.fromkeys(starts)
+        self._reconcile(starts)
+
+    def _reconcile(self, starts: Mapping[TopicPartition, Reset | None]) -> None:
+        self.settle()
+        wanted = {**self._by_hand, **self._subscribed}
+        for tp in [tp for tp in self.partitions if tp not in wanted]:
+            state = self.partitions.pop(tp)
+            state.generation += 1
+            state.outstanding.clear()
+            self._absent[tp] = state
+        self._absent = {tp: state for tp, state in self._absent.items() if self._may_return(tp)}
+        for tp in wanted:
+            if tp in self._absent:
+                state = self.partitions[tp] = self._absent.pop(tp)
+                state.begin_again()
+            elif tp not in self.partitions:
+                state = self.partitions[tp] = PartitionState(tp)
+                if self._late and tp not in self._by_hand:
+                    state.withheld = Withheld.UNCONFIRMED
+                start = starts.get(tp, None if self.grouped else self.reset)
+                if start is not None:
+                    self._begin(state, start)
+        if not self.grouped:
+            kept = self.partitions if starts else self._by_hand
+            self.withhold([self.partitions[tp] for tp in kept], Withheld.UNWANTED, False)
+        self.changed()
+
+    def _may_return(self, tp: TopicPartition) -> bool:
+        """Return whether the partition is subscribed still, so that its position is kept."""
+        wanted = self.subscription
+        return not self.grouped and wanted.matches(tp.topic, internal=False)
+
+    def subscribed(self) -> list[TopicPartition]:
+        """The partitions that the subscription brought, without those assigned by hand."""
+        return list(self._subscribed)
+
+    def described(self, group_id: str | None) -> dict[str, str | None]:
+        """Return what the repr of a consumer shows: its group, pattern and topics."""
+        wanted = self.subscription
+        topics = dict.fromkeys([*wanted.topics, *(tp.topic for tp in self._by_hand)])
+        return {
+            "group": None if group_id is None else repr(group_id),
+            "pattern": None if wanted.pattern is None else repr(wanted.pattern.pattern),
+            "topics": some(topics),
+        }
+
+    def is_shared(self, tp: TopicPartition) -> bool:
+        """Whether the subscription brought it, and it was not assigned by hand as well."""
+        return tp in self._subscribed and tp not in self._by_hand
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self.partitions
+
+    def __getitem__(self, tp: TopicPartition) -> PartitionState:
+        state = self.partitions.get(tp)
+        if state is None:
+            raise IllegalStateError(
+                f"{TopicPartition(*tp)} is not assigned to this consumer. Assign it, or wait until "
+                "assignment() has it"
+            )
+        return state
+
+    def chosen(self, tps: Iterable[TopicPartition] | None) -> list[PartitionState]:
+        """The states of these partitions, of all that are assigned for None."""
+        return list(self.partitions.values()) if tps is None else self._states(tps)
+
+    def _states(self, tps: Iterable[TopicPartition]) -> list[PartitionState]:
+        return [self[tp] for tp in as_partitions(tps)]
+
+    # -- how far
+
+    def seek(self, tp: TopicPartition, offset: int, epoch: int | None = None) -> None:
+        """Deliver the record at `offset` next, from the buffer if it is there."""
+        self.settle()
+        state, known = self[tp], NO_EPOCH if epoch is None else epoch
+        if not self.seek_buffered(state, offset, known):
+            state.seek(offset, known)
+        self.changed()
+
+    def look_up(self, states: Iterable[PartitionState], reset: Reset | None = None) -> None:
+        """Has positions looked up by `reset`, the policy of the consumer for None."""
+        self.settle()
+        for state in states:
+            self._begin(state, self.reset if reset is None else reset)
+        self.changed()
+
+    def _begin(self, state: PartitionState, reset: Reset) -> None:
+        if reset == NONE:
+            state.fail(NoOffsetError(topic_partition=state.tp))
+        else:
+            state.look_up(reset)
+
+    def reset_visibly(self, state: PartitionState, reason: str, reset: Reset) -> None:
+        """Looks the position up anew for a reason that the operator has to know."""
+        self.settle()
+        self.log.write(
+            logging.WARNING,
+            ("reset", state.tp),
+            "The position %d of %s is lost: %s. It is reset by the policy %s",
+            state.position,
+            state.tp,
+            reason,
+            reset.name,
+            extra={"event": "position_reset", "topic": state.tp.topic},
+        )
+        self.metrics.by_topic("consumer.position.resets").of(state.tp.topic).add()
+        self._begin(state, reset)
+        self.changed()
+
+    def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
+        """Ask for nothing of the partition until then; trouble that lasts is logged once."""
+        if state.back_off(until, trouble):
+            self.client_log.warning(
+                "%s cannot be read; it is tried again and again: %s",
+                state.tp,
+                trouble,
+                extra={"event": "partition_unreadable", "topic": state.tp.topic},
+            )
+
+    def concerns_all(self, error: KafkaError) -> bool:
+        """Return whether an error that lasts is to be raised at a request; after `back_off`.
+
+        One of a broker as a whole is not while others can be read: their records would be held up.
+        """
+        if error.topic_partition is not None:
+            return True
+        wanted = [state for state in self.partitions.values() if not state.paused]
+        return all(s.trouble is not None and not s.trouble.retriable for s in wanted)
+
+    def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
+        """Goes back to where the log was cut: the records from there on are new (KIP-320)."""
+        self.settle()
+        self.log.write(
+            logging.WARNING,
+            ("truncated", state.tp),
+            "The log of %s was truncated: the position goes back from %d to %d",
+            state.tp,
+            state.position,
+            end_offset,
+            extra={"event": "log_truncated", "topic": state.tp.topic},
+        )
+        self.metrics.by_topic("consumer.truncations").of(state.tp.topic).add()
+        state.located_at(end_offset, epoch)
+        self.changed()
+
+    def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
+        """Takes note of the topic's id: under another one no old offset means anything."""
+        if state.topic_id is None:
+            state.topic_id = topic_id
+        elif state.topic_id != topic_id:
+            self.settle()
+            if state.named_anew(topic_id):
+                self.log.write(
+                    logging.WARNING,
+                    ("topic id", state.tp),
+                    "Topic %s has the id again that it had before: %s continues at offset %d",
+                    state.tp.topic,
+                    state.tp,
+                    state.position,
+                    extra={"event": "position_restored", "topic": state.tp.topic},
+                )
+                self.changed()
+            else:
+                reason = "the topic was deleted and created again"
+                self.reset_visibly(state, reason, fresh)
+
+    def pause(self, tps: Iterable[TopicPartition], paused: bool) -> None:
+        """Stops or goes on handing out records of the partitions."""
+        states = self._states(tps)
+        self.settle()
+        for state in states:
+            state.paused = paused
+        self.changed()
+
+    def hold(self, states: Iterable[PartitionState], held: bool) -> None:
+        """Like pause, for the library's own use."""
+        for state in states:
+            state.held = held
+        self.changed()
+
+    def withhold(self, states: Iterable[PartitionState], why: Withheld, on: bool) -> None:
+        """Hands out nothing of the partitions, or takes that reason back."""
+        for state in states:
+            state.withheld = state.withheld | why if on else state.withheld & ~why
+        self.changed()
+
+    def confirm(self) -> None:
+        """What the group gave is handed out as long as that is certain, not a moment longer."""
+        late = asyncio.get_running_loop().time() >= self.confirmed_until()
+        if late is not self._late:
+            self._late = late
+            states = [self.partitions[tp] for tp in self._subscribed if tp not in self._by_hand]
+            self.withhold(states, Withheld.UNCONFIRMED, late)
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Up to where records were handed out, for each partition with a position.
+
+        What `tracked` has handed out counts up to the lowest record that is not done.
+        """
+        self.settle()
+        states = self.partitions.values()
+        return {state.tp: state.to_commit(state.consumed) for state in states if state.located}

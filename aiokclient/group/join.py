@@ -1,0 +1,231 @@
+"""How a member gets into a generation: JoinGroup, on the leader assigning, SyncGroup.
+
+A coordinator gives a generation that it has again to a follower that joins with what it joined
+with before. A follower that asks for a new one therefore offers one protocol more, of a name that
+nobody else has and that can never be chosen.
+
+A failed assignment is told to all members (`failure`), and the leader asks for a new generation
+after a while, longer each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.background import Callbacks
+from aiokclient.errors import AssignmentFailedError, KafkaError
+from aiokclient.group import requests as wire
+from aiokclient.group.failure import failure_in, failure_payload
+from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
+from aiokclient.group.refusal import explain
+from aiokclient.group.states import CODES, Event
+from aiokclient.limited_log import LimitedLog
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.types import GroupMetadata
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.group.coordinator_connection import Link
+    from aiokclient.group.heartbeats import Heart
+    from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+__all__ = ["Rendezvous"]
+
+AGAIN = "again-"
+"""How the name of a protocol begins that is only there to be new."""
+
+FAILED_ASSIGNMENTS = 10
+"""So many times `retry_backoff_max_ms` at most lie between two tries of an assignment that fails:
+each costs the whole group a rebalance."""
+
+
+class Rendezvous:
+    """Knows the generation that the member is in, or who it is outside of one.
+
+    `rejoin(reason)` is called when it is time to try a failed assignment again.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        settings: GroupSettings,
+        handler: GroupHandler,
+        *,
+        link: Link,
+        heart: Heart,
+        report: Callable[[Exception], None],
+        rejoin: Callable[[str], None],
+        callbacks: Callbacks,
+    ) -> None:
+        self.nobody = GroupMetadata(settings.group_id, group_instance_id=settings.group_instance_id)
+        self.generation = Generation(self.nobody, "", "", b"")
+        self._cluster = cluster
+        self._settings = settings
+        self._handler = handler
+        self._link = link
+        self._heart = heart
+        self._report = report
+        self._rejoin = rejoin
+        self._callbacks = callbacks
+        config = cluster.config
+        longest_s = config.retry_backoff_max_ms / 1000 * FAILED_ASSIGNMENTS
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, longest_s)
+        self._failures = 0
+        self._log = LimitedLog(cluster.log("group", settings.group_id), cluster.clock.monotonic)
+        self._retry: asyncio.TimerHandle | None = None
+        self._offered: list[tuple[str, bytes]] = []
+        self._assignments: dict[str, bytes] | None = None
+
+    def be(self, member: GroupMetadata) -> None:
+        """Outside of a generation, under this member id or none. Plain."""
+        self.generation = Generation(member, "", "", b"")
+        self._assignments = None
+        self._cancel_retry()
+        self._heart.beat_for(member)
+
+    def assign_anew(self) -> None:
+        """The next `sync` of the leader assigns again, in the generation that there is. Plain."""
+        self._assignments = None
+
+    # -- joining ----------------------------------------------------------------------------
+
+    async def join(self, reason: str, *, again: bool) -> Event:
+        """JoinGroup; with `again` so that a generation comes of it that there was not before."""
+        protocols = list(self._handler.protocols())
+        if again and not self.generation.is_leader and protocols == self._offered:
+            protocols.append((f"{AGAIN}{self._cluster.clock.rng.getrandbits(64):x}", b""))
+        request = wire.join(
+            self._settings,
+            self.generation.metadata.member_id,
+            self._handler.protocol_type,
+            protocols,
+            reason,
+        )
+        sent_at = self._cluster.clock.monotonic()
+        answer = await self._park(self._link.join, request)
+        if isinstance(answer, Event):
+            return answer
+        event = CODES.get(answer.error_code)
+        if event is Event.MEMBER_ID_REQUIRED:
+            member = self.nobody._replace(member_id=answer.member_id)
+            self.generation = Generation(member, "", "", b"")
+        return event or self._joined(answer, sent_at, request)
+
+    def _joined(
+        self, answer: JoinGroupResponse, sent_at: float, request: JoinGroupRequest
+    ) -> Event:
+        error = wire.mismatch(answer, self._handler.protocol_type, None)
+        if error is not None:
+            return self._refused(error)
+        member = self.nobody._replace(
+            generation_id=answer.generation_id, member_id=answer.member_id
+        )
+        members = tuple(
+            MemberInfo(m.member_id, m.group_instance_id, m.metadata) for m in answer.members
+        )
+        protocol = answer.protocol_name or ""
+        self.generation = Generation(member, protocol, answer.leader, b"", members)
+        self._offered = [(protocol.name, protocol.metadata) for protocol in request.protocols]
+        leads = self.generation.is_leader and not answer.skip_assignment
+        self._assignments = None if leads else {}
+        self._cancel_retry()
+        self._heart.beat_for(member, sent_at)
+        return Event.JOINED
+
+    # -- assigning and fetching what was assigned -------------------------------------------
+
+    async def sync(self) -> Event:
+        """SyncGroup, on the leader after `assign`."""
+        generation, protocol_type = self.generation, self._handler.protocol_type
+        if self._assignments is None:
+            self._assignments = await self._assign(generation)
+        sent_at = self._cluster.clock.monotonic()
+        answer = await self._park(
+            self._link.sync,
+            wire.sync(generation.metadata, protocol_type, generation.protocol, self._assignments),
+        )
+        if isinstance(answer, Event):
+            return answer
+        event = CODES.get(answer.error_code)
+        if event is not None:
+            return event
+        error = wire.mismatch(answer, protocol_type, generation.protocol)
+        if error is not None:
+            return self._refused(error)
+        self._link.end_parking()
+        self._heart.answered(sent_at)
+        return self._fetched(bytes(answer.assignment))
+
+    def _fetched(self, assignment: bytes) -> Event:
+        failure = failure_in(self._handler.protocol_type, assignment)
+        if failure is not None:
+            # The leader has reported the error itself.
+            if not self.generation.is_leader:
+                self._report(failure)
+            return Event.UNASSIGNED
+        self._failures = 0
+        self.generation = self.generation._replace(assignment=assignment)
+        return Event.SYNCED
+
+    async def _assign(self, generation: Generation) -> dict[str, bytes]:
+        """What the leader sends; what it sends instead when the handler fails."""
+        try:
+            assigned = await self._assigned(generation)
+            return wire.checked(assigned, generation.members)
+        except Exception as error:
+            # The handler's, whatever it is: the program sees it, and all members are told.
+            self._report(error)
+            text, extra = "The assignment failed: %r", {"event": "group_assignment_failed"}
+            self._log.write(logging.WARNING, ("assign", repr(error)), text, error, extra=extra)
+            self._retry_later()
+            payload = failure_payload(self._handler.protocol_type, error)
+            return {member.member_id: payload for member in generation.members}
+
+    async def _assigned(self, generation: Generation) -> Mapping[str, bytes]:
+        """Have the handler assign within the rebalance timeout, after which the group goes on."""
+        limit_s = self._settings.rebalance_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(limit_s) as bound:
+                return await self._handler.assign(
+                    generation.protocol, generation.leader_id, generation.members
+                )
+        except TimeoutError as error:
+            if not bound.expired():
+                raise
+            raise AssignmentFailedError(
+                f"assign() of protocol {generation.protocol} did not return within {limit_s:.1f} "
+                "s, the rebalance timeout."
+            ) from error
+
+    def _retry_later(self) -> None:
+        delay_s = self._backoff.delay(self._failures, self._cluster.clock.rng)
+        self._failures += 1
+        self._cancel_retry()
+        self._retry = self._callbacks.later(delay_s, self._rejoin, "the last assignment failed")
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    # -- failures of requests ---------------------------------------------------------------
+
+    async def _park(self, send: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
+        """The answer, or the event that stands for a failure."""
+        try:
+            return await send(request)
+        except KafkaError as error:
+            action = decide(error, Scope.GROUP, 0, 1.0, self._cluster.clock.rng)
+            if action.decision is Decision.FAIL:
+                await explain(self._cluster, request, error)
+                return self._refused(error)
+            text, extra = "Joining the group failed: %s", {"event": "group_join_failed"}
+            self._log.write(logging.INFO, ("join", type(error)), text, error, extra=extra)
+            return Event.FAULT
+
+    def _refused(self, error: KafkaError) -> Event:
+        self._report(error)
+        return Event.REFUSED

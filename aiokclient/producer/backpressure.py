@@ -1,0 +1,88 @@
+"""Waiting: for room, for a topic to become known, for a serializer to be prepared."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from aiokclient.errors import ApiTimeoutError, KafkaError, SerializationError
+from aiokclient.policy import Decision, Scope, decide
+from aiokclient.producer.delivery.delivery import Delivery
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.delivery.failures import Failures
+
+__all__ = ["known", "parked", "prepared", "unparked", "while_open"]
+
+WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+
+def parked(delivery: Delivery) -> bool:
+    """Whether the record is in the parking."""
+    return delivery.located()[0].parked
+
+
+async def unparked(delivery: Delivery) -> None:
+    """Until the record has left the parking, or has its outcome."""
+    while (batch := delivery.located()[0]).parked and not batch.done:
+        await batch.changed()
+
+
+async def while_open(failures: Failures, work: Awaitable[object]) -> None:
+    """Await it; the end of the producer ends the wait, and is raised."""
+    ended: list[KafkaError] = []
+    with anyio.CancelScope() as scope:
+
+        def look(end: KafkaError | None) -> None:
+            if end is not None:
+                ended.append(end)
+                scope.cancel()
+
+        with failures.watched(look):
+            await work
+    if scope.cancelled_caught:
+        failures.on_final_seen()
+        raise ended[0].with_traceback(None)
+
+
+async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:
+    """Until the partitions of a topic are known; see `Producer.prepare`."""
+    updater = cluster.updater
+    deadline = cluster.clock.monotonic() + timeout
+    while not topic.known:
+        error = updater.errors.get(topic.name)
+        if error is not None:
+            action = decide(error, Scope.METADATA, 0, 1.0, cluster.clock.rng)
+            if action.decision not in WAITING:
+                raise error
+        remaining = deadline - cluster.clock.monotonic()
+        if remaining <= 0:
+            raise ApiTimeoutError(f"topic {topic.name} is not known", api="Metadata") from error
+        try:
+            await updater.refresh((topic.name,), timeout=remaining)
+        except ApiTimeoutError as late:
+            raise late from updater.errors.get(topic.name, late.__cause__)
+        if topic.moving:
+            await asyncio.sleep(0)
+
+
+async def prepared(prepare: Callable[[str], Awaitable[object]], topic: str, timeout: float) -> None:
+    """Await what a serializer prepares; see `Producer.prepare`."""
+    scope = asyncio.timeout(None if timeout == math.inf else timeout)
+    try:
+        async with scope:
+            await prepare(topic)
+    except KafkaError:
+        raise
+    except Exception as error:
+        if scope.expired():
+            text = f"a serializer was not prepared for topic {topic} within the timeout"
+            raise ApiTimeoutError(text) from error
+        text = f"a serializer could not be prepared for topic {topic}: {error!r}"
+        raise SerializationError(text) from error

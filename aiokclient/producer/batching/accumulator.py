@@ -1,0 +1,494 @@
+"""Where records wait until they are sent: batches, memory, lingering.
+
+Theory of operation. A record is appended to the open batch of its queue. A batch reserves memory
+in steps as it grows, so that the path of most records compares one number. Where the buffer has no
+room (see `Memory`), the batch is closed and the next one is opened in the parking; parked batches
+move into the buffer, the oldest of a queue first and the queues in turn, as memory becomes free.
+A batch gives its memory back when it has its outcome and no request holds its bytes any more.
+
+A batch is *due* when it has lingered, and closed when it is full. Batches that would hold the loop
+for more than a millisecond or so are compressed in a thread as soon as they are closed; the order
+within the queue keeps, as a sender only ever looks at the head. For smaller ones the thread would
+cost a third again of the work itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiokclient.background import Callbacks
+from aiokclient.clock import Clock
+from aiokclient.errors import BufferExhaustedError, KafkaError
+from aiokclient.metrics import Metrics
+from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
+from aiokclient.producer.batching.buffer_pool import Memory, Place
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.delivery.delivery import DeliveryBatch
+from aiokclient.producer.delivery.failures import Failures
+from aiokclient.producer.meters import ProducerMeters
+from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.record.compression import Compression
+from aiokclient.types import Headers
+
+if TYPE_CHECKING:
+    from aiokclient.config import ProducerConfig
+
+__all__ = ["Accumulator"]
+
+THREAD_BYTES = 64 * 1024
+"""Batches from this size on are worked on in a thread: where the table below has no other size."""
+FAST = {
+    Compression.SNAPPY: 256 * 1024,
+    Compression.LZ4: 512 * 1024,
+    Compression.ZSTD: 256 * 1024,
+}
+"""The same for compressing with these codecs, at their default levels or faster ones."""
+DEFAULT_LEVELS = {Compression.LZ4: 0, Compression.ZSTD: 3}
+EARLY_S = 0.0001
+"""The loop rings timers early by the resolution of its clock."""
+PLENTY = 4
+"""A batch reserves at once what it is likely to need, if the buffer has room for so many of it."""
+STEP = 1023
+"""What is likely is rounded up to the next multiple of one more."""
+SLACK = 2 * FIRST_RESERVE
+"""Bytes reserved for a batch and not used that are not worth giving back before the rest."""
+BATCH_OVERHEAD = 61
+"""The header of a record batch."""
+
+
+def thread_bytes(codec: Compression, level: int | None) -> int:
+    """From which size on batches are compressed in a thread, in bytes."""
+    if level is not None and level > DEFAULT_LEVELS.get(codec, level):
+        return THREAD_BYTES
+    return FAST.get(codec, THREAD_BYTES)
+
+
+class Accumulator:
+    """All batches without an outcome, and the memory they take."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        loop: asyncio.AbstractEventLoop,
+        turns: Callbacks,
+        clock: Clock,
+        failures: Failures,
+        metrics: Metrics,
+    ) -> None:
+        self.loop = loop
+        self.thread = threading.get_ident()
+        self.calling: dict[DeliveryBatch, None] = {}
+        """Batches that are done and have callbacks that have not run yet."""
+        self.turns = turns
+        self.memory = memory = Memory(config.buffer_memory)
+        self.pending: dict[ProducerBatch, None] = {}
+        """Every batch without an outcome, in the order of their first records."""
+        self.active: dict[PartitionQueue, None] = {}
+        """The queues that have batches; those that are found empty leave it now and then."""
+        self.on_open: Callable[[], None] = lambda: None
+        """Called when a batch is opened: its time has begun to run."""
+        self._clock = clock
+        self._failures = failures
+        self._linger_s = config.linger_ms / 1000
+        self._compression = Compression[config.compression_type.upper()]
+        self._level = config.compression_level
+        self._thread_bytes = thread_bytes(self._compression, self._level)
+        self._lingering: deque[tuple[float, ProducerBatch]] = deque()
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._parked: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
+        """Queues with parked batches: those that can be sent, and those that cannot."""
+        self._room: list[asyncio.Future[None]] = []
+        self.meters = ProducerMeters(metrics)
+        # A client's producers share its metrics.
+        self._gauges = [
+            metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: memory.buffer.total),
+            metrics.gauge("producer.parking.bytes", unit="By").include(
+                lambda: memory.parking.total
+            ),
+            self.meters.end,
+        ]
+
+    def stop(self) -> None:
+        """No batch lingers any more, nothing is measured, and nobody waits for room."""
+        for end in self._gauges:
+            end()
+        self._tell_room()
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
+
+    # Hooks of the deliveries
+
+    def demand(self, batch: DeliveryBatch) -> None:
+        """Somebody waits for the batch: it need not linger."""
+        assert isinstance(batch, ProducerBatch)
+        if batch.queue.open is batch:
+            batch.queue.poke()
+
+    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+        """Failures were seen by the user."""
+        self._failures.retrieved(batch, count)
+
+    # Appending
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        need: int,
+        *,
+        forced: bool = False,
+    ) -> tuple[ProducerBatch, int]:
+        """Add a record that takes at most `need` bytes; its batch and index.
+
+        Raises BufferExhaustedError when there is no room, unless `forced`; nothing is kept then.
+        """
+        batch = queue.open
+        if batch is not None:
+            if batch.left >= need or batch.room() >= need or self._grow(batch, need):
+                index = batch.add(timestamp, key, value, headers)
+                if index >= 0:
+                    batch.left -= need
+                    if timestamp != batch.stamp:
+                        batch.note(index, timestamp)
+                    return batch, index
+            self.close(queue)
+        batch = self.begin(queue, need, forced=forced)
+        try:
+            index = batch.add(timestamp, key, value, headers)
+        except BaseException:
+            self._undo(batch)
+            raise
+        batch.left -= need
+        batch.note(index, timestamp)
+        self.opened(batch)
+        return batch, index
+
+    def append_values(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        values: Sequence[bytes | None],
+        start: int,
+        remaining: int,
+    ) -> tuple[ProducerBatch, int, int]:
+        """Add plain values from `start` on to one batch: the batch, the first index, how many.
+
+        They take at most `remaining` bytes, and there has to be room for them (`Memory.room`).
+        """
+        limit = queue.batch_limit
+        batch = queue.open
+        if batch is not None:
+            index = batch.builder.count
+            missing = min(limit - batch.reserved, remaining - batch.room())
+            if missing <= 0 or self._reserve(batch, missing):
+                taken = batch.builder.append_values(timestamp, values, start)
+                batch.room()
+                if taken:
+                    if timestamp != batch.stamp:
+                        batch.note(index, timestamp)
+                    return batch, index, taken
+            self.close(queue)
+        value = values[start]
+        first = RECORD_OVERHEAD + (0 if value is None else len(value))
+        need = max(first, min(limit, remaining))
+        room = self.memory.buffer.room(queue.unsendable, queue.buffered) - BATCH_OVERHEAD
+        if not queue.parked and first <= room < need:
+            batch = self.begin(queue, room, limit=room)  # what is left of the buffer, first
+        else:
+            batch = self.begin(queue, need, forced=True)
+        taken = batch.builder.append_values(timestamp, values, start)
+        batch.room()
+        batch.note(0, timestamp)
+        self.opened(batch)
+        return batch, 0, taken
+
+    def _undo(self, batch: ProducerBatch) -> None:
+        """A record that could not be encoded leaves no batch behind."""
+        batch.queue.open = None
+        self.release(batch)
+
+    def begin(
+        self,
+        queue: PartitionQueue,
+        need: int,
+        *,
+        forced: bool = False,
+        limit: int | None = None,
+    ) -> ProducerBatch:
+        """Open a batch for at least `need` more bytes; `opened` follows once it has a record.
+
+        It takes `limit` bytes of records at most, by default what a batch of the topic may take.
+        """
+        need += BATCH_OVERHEAD
+        size = need
+        place = self.memory.place(queue, need + FIRST_RESERVE)
+        if place is Place.BUFFER:
+            size = need + FIRST_RESERVE
+        else:
+            place = self.memory.place(queue, need)
+            if place is Place.NOWHERE and not forced and not self.memory.fits(queue, need):
+                raise self._exhausted(queue, need)
+        limit = queue.batch_limit if limit is None else limit + BATCH_OVERHEAD
+        likely = min(queue.likely, limit)
+        plenty = self.memory.buffer.free // PLENTY
+        if place is Place.BUFFER and not queue.unsendable and size < likely < plenty:
+            size = likely
+        builder = RecordBatchBuilder(
+            compression=self._compression,
+            level=self._level,
+            limit=limit,
+            likely=size,
+        )
+        batch = ProducerBatch(queue.topic.name, queue, self, builder, self._clock.monotonic())
+        batch.parked = place is not Place.BUFFER
+        batch.reserved = size
+        self.memory.take(queue, size, batch.parked)
+        if queue.partition is None:
+            batch.explicit = array("q")
+        queue.open = batch
+        if batch.parked:
+            self._parked[queue.unsendable][queue] = None
+        batch.room()
+        return batch
+
+    def opened(self, batch: ProducerBatch) -> None:
+        """The batch has its first record: its time runs."""
+        self.pending[batch] = None
+        self.active[batch.queue] = None
+        self.on_open()
+        if batch.parked:
+            self._move_in(batch.queue.unsendable, beyond=False)
+            if batch.parked and not batch.queue.unsendable:
+                self.turns.soon(self._move_in, False)
+        if self._linger_s <= 0:
+            batch.due = True
+            batch.queue.poke(at_once=True)
+            return
+        deadline = batch.created + self._linger_s
+        if len(self._lingering) > 2 * len(self.pending) + 64:
+            self._lingering = deque(entry for entry in self._lingering if not entry[1].done)
+        self._lingering.append((deadline, batch))
+        if self._linger_timer is None:
+            self._linger_timer = self.turns.at(deadline, self._lingered)
+
+    def _grow(self, batch: ProducerBatch, need: int) -> bool:
+        """Reserve more for an open batch; False if there is no room where it is."""
+        queue = batch.queue
+        limit = queue.batch_limit
+        missing = need - batch.left
+        wanted = max(missing, min(3 * batch.reserved, limit - batch.reserved))
+        return self._reserve(batch, wanted) or self._reserve(batch, missing)
+
+    def _reserve(self, batch: ProducerBatch, size: int) -> bool:
+        queue = batch.queue
+        pool = self.memory.parking if batch.parked else self.memory.buffer
+        held = queue.parked if batch.parked else queue.buffered
+        if size > pool.room(queue.unsendable, held):
+            return False
+        self.memory.take(queue, size, batch.parked)
+        batch.reserved += size
+        batch.left += size
+        return True
+
+    def _exhausted(self, queue: PartitionQueue, need: int) -> BufferExhaustedError:
+        why = f"no room for a record of {need} bytes"
+        if queue.unsendable:
+            why += (
+                "; the partition cannot be sent now, and such partitions may hold half of it in "
+                "all, one of them a quarter"
+            )
+        return BufferExhaustedError(why, topic_partition=queue.topic_partition)
+
+    # Closing
+
+    def close(self, queue: PartitionQueue) -> None:
+        """End the open batch of a queue: it is full, or what follows has to wait elsewhere."""
+        batch = queue.close_open()
+        if batch is None:
+            return
+        self._trim(batch)
+        # What waits for its partition is never sent as it is: its records move on one by one, and
+        # nothing else may work on the builder then.
+        if batch.builder.size >= self._thread_bytes and queue.partition is not None:
+            self.prepare(batch)
+        if not batch.parked:
+            queue.poke()
+
+    def prepare(self, batch: ProducerBatch) -> bool:
+        """Compress a closed batch, in a thread if it is large; whether it can be sent now."""
+        if batch.ready:
+            return True
+        if batch.compressing:
+            return False
+        batch.count = batch.builder.count
+        self._trim(batch)
+        if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
+            batch.finish()
+            batch.ready = True
+            return True
+        batch.compressing = True
+        self.turns.in_thread(batch.finish, then=partial(self._compressed, batch))
+        return False
+
+    def _compressed(self, batch: ProducerBatch, work: asyncio.Future[None]) -> None:
+        batch.compressing = False
+        if batch.done:
+            batch.spend()
+            return
+        if work.cancelled():
+            return
+        error = work.exception()
+        if error is not None:
+            failure = KafkaError(f"the batch could not be compressed: {error!r}")
+            failure.__cause__ = error
+            self.fail(batch, batch.place(failure))
+            return
+        batch.ready = True
+        batch.queue.poke()
+
+    def _trim(self, batch: ProducerBatch) -> None:
+        """Give back what was reserved and not used."""
+        batch.queue.likely = (batch.builder.size | STEP) + 1
+        unused = batch.reserved - batch.builder.size
+        if unused > SLACK:
+            batch.reserved -= unused
+            self.memory.give(batch.queue, unused, batch.parked)
+
+    def _lingered(self) -> None:
+        self._linger_timer = None
+        now = self._clock.monotonic() + EARLY_S
+        lingering = self._lingering
+        while lingering and (lingering[0][0] <= now or lingering[0][1].ready):
+            batch = lingering.popleft()[1]
+            batch.due = True
+            if not batch.done and not batch.parked:
+                batch.queue.poke()
+        if lingering:
+            self._linger_timer = self.turns.at(lingering[0][0], self._lingered)
+
+    # Outcomes
+
+    def succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        """The batch is written."""
+        batch.queue.remove(batch, written=True, base_offset=base_offset)
+        if batch.queue.topic.shrunk:
+            batch.queue.topic.note_written(batch.builder.size)
+        batch.succeed(base_offset, append_time)
+        self.meters.written(batch)
+        self.forget(batch)
+
+    def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """The records that are still in the batch will not be delivered."""
+        if batch.done:
+            return
+        batch.queue.remove(batch)
+        self.lose(batch, error)
+        self.forget(batch)
+
+    def lose(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """What `fail` does but for the queue and the memory, which are of no more use."""
+        self.pending.pop(batch, None)
+        if batch.done:
+            return
+        self.meters.given_up(batch)
+        for failed in batch.failed(error):
+            self.meters.lost(failed)
+            self._failures.failed(failed)
+
+    def forget(self, batch: ProducerBatch) -> None:
+        """The batch has its outcome, or its records have moved: give its memory back."""
+        self.pending.pop(batch, None)
+        if not batch.pins:
+            self.release(batch)
+
+    def release(self, batch: ProducerBatch) -> None:
+        """Nobody holds the bytes of the batch any more."""
+        queue, size = batch.queue, batch.reserved
+        if batch.done and not batch.compressing:
+            batch.spend()
+        if not size:
+            return
+        batch.reserved = batch.left = 0
+        self.memory.give(queue, size, batch.parked)
+        batch.parked = False
+        if not queue.parked:
+            self._parked[queue.unsendable].pop(queue, None)
+        self._move_in(queue.unsendable)
+        if queue.unsendable:
+            self._move_in(False)  # What these hold counts against the others, too.
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        rooms, self._room = self._room, []
+        for waiter in rooms:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """The records of a batch now stand in smaller ones, in its place."""
+        queue = batch.queue
+        queue.replace(batch, parts)
+        for part in parts:
+            part.reserved = part.builder.size
+            self.memory.take(queue, part.reserved, parked=False)
+            self.pending[part] = None
+        batch.emptied()
+        self.forget(batch)
+
+    async def room(self) -> None:
+        """Until some memory has become free, or all ends. Cancelling leaves nothing behind."""
+        waiter = self.loop.create_future()
+        self._room.append(waiter)
+        await waiter
+
+    # Parking
+
+    def set_unsendable(self, queue: PartitionQueue, unsendable: bool) -> None:
+        """The queue cannot be sent now, or it can again."""
+        if queue.unsendable is unsendable:
+            return
+        self.memory.set_unsendable(queue, unsendable)
+        if self._parked[not unsendable].pop(queue, self) is None:
+            self._parked[unsendable][queue] = None
+        self._move_in(unsendable)
+        if unsendable:
+            self._move_in(False)
+
+    def _move_in(self, unsendable: bool, beyond: bool = True) -> None:
+        parked = self._parked[unsendable]
+        moved = True
+        while moved and parked:
+            moved = False
+            for queue in list(parked):  # one batch of each, in turn
+                if self._move_one(queue, beyond):
+                    moved = True
+                elif not unsendable:
+                    return
+
+    def _move_one(self, queue: PartitionQueue, beyond: bool) -> bool:
+        batch = queue.parking[0] if queue.parking else queue.open
+        assert batch is not None
+        size = batch.reserved
+        if not self.memory.may_move_in(queue, size, beyond=beyond):
+            return False
+        self.memory.give(queue, size, parked=True)
+        self.memory.take(queue, size, parked=False)
+        batch.parked = False
+        if queue.parking:
+            queue.parking.popleft()
+            queue.closed.append(batch)
+        if not queue.parked:
+            self._parked[queue.unsendable].pop(queue, None)
+        batch.wake()
+        queue.poke()
+        return True

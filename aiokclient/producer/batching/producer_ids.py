@@ -1,0 +1,147 @@
+"""Producer ids: where the numbers of an idempotent producer begin.
+
+A producer id is this producer's as long as the cluster that gave it exists. A wiped cluster, or
+another one at the same address, gives the same ids to other producers. So each id belongs to a
+*generation*, which ends with a sign that the cluster may not be the same any more: every connection
+was lost at one time, the cluster or a topic has another id, or a leader's state is not this
+producer's. Partitions begin in a new generation with an id that was asked for in it, and those
+with an id of an old one change it as soon as all that was sent with it has its outcome.
+
+What was sent in an old generation and has no outcome is sent again with the same numbers, so that
+it lands once. Requests that name the topic by its id (Produce 13 on) reach no other topic. Where
+they name it by its name only, the metadata is looked at first: if the name is another topic's by
+now, whether the batch was written cannot be known any more, and it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from aiokclient.errors import KafkaError
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.sequences import State
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.producer.batching.topic import Topic
+
+__all__ = ["ProducerIds"]
+
+RECHECK_S = 1.0
+"""Seconds until the metadata of a topic is looked at again where it said that there is none."""
+
+
+class ProducerIds:
+    """Asks for a producer id when one is needed, and numbers batches.
+
+    `request` asks for an id. `look` asks for fresh metadata of a topic and returns whether the
+    topic exists. `arrived` is called when batches may have their turn, `failed` when there is no
+    id to be had.
+    """
+
+    def __init__(
+        self,
+        idempotent: bool,
+        request: Callable[[], Awaitable[tuple[int, int]]],
+        look: Callable[[str], Awaitable[bool]],
+        supervisor: Supervisor,
+        arrived: Callable[[], None],
+        failed: Callable[[KafkaError], None],
+    ) -> None:
+        self.current: tuple[int, int] | None = None
+        self.generation = 0
+        self._idempotent = idempotent
+        self._request = request
+        self._look = look
+        self._supervisor = supervisor
+        self._arrived = arrived
+        self._failed = failed
+        self._asking = False
+        self._looked_at: dict[Topic, int] = {}
+        """The generation in which the metadata of a topic was last looked at."""
+        self._looking: dict[Topic, None] = {}
+
+    def number(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
+        """Give a batch that is about to be sent its numbers; False if that has to wait.
+
+        `by_name`: requests to the leader name topics by their names.
+        """
+        sequences = queue.sequences
+        restarting = sequences.state is State.RESTARTING
+        if not self._idempotent:
+            if restarting:
+                sequences.adopt(-1, -1)
+            return True
+        old = sequences.generation != self.generation
+        if batch.numbers is not None:
+            if not old or (queue.topic.topic_id.int and not by_name):
+                return True
+            return self._checked(queue.topic)
+        if sequences.void and not old:
+            self.expire()
+            old = True
+        if old and queue.sent:
+            queue.drain()
+            return False
+        if old or sequences.producer_id < 0 or (restarting and sequences.exhausted):
+            found = self.get(unlike=sequences.producer_id)
+            if found is None:
+                return False
+            sequences.adopt(*found, self.generation)
+        elif restarting:
+            sequences.restart()
+        batch.numbers = sequences.assign(batch.count)
+        return True
+
+    def get(self, unlike: int = -1) -> tuple[int, int] | None:
+        """A producer id with its epoch, another one than `unlike`; None if it has to be awaited."""
+        if self.current is not None and self.current[0] != unlike:
+            return self.current
+        if not self._asking:
+            self._asking = True
+            self._supervisor.spawn(self._ask, name="producer id")
+        return None
+
+    def expire(self) -> None:
+        """Begin a new generation: the ids given so far may be those of other producers now."""
+        self.generation += 1
+        self.current = None
+
+    async def _ask(self) -> None:
+        try:
+            self.current = await self._request()
+        except KafkaError as error:
+            self._asking = False
+            self._failed(error)
+            return
+        finally:
+            self._asking = False
+        self._arrived()
+
+    def _checked(self, topic: Topic) -> bool:
+        """Return whether the metadata of the topic was looked at in this generation; see to it."""
+        if self._looked_at.get(topic, 0) == self.generation:
+            return True
+        if topic not in self._looking:
+            self._looking[topic] = None
+            self._supervisor.spawn(self._check, topic, name=f"metadata of {topic.name}")
+        return False
+
+    async def _check(self, topic: Topic) -> None:
+        try:
+            while True:
+                generation = self.generation
+                with contextlib.suppress(KafkaError):
+                    if await self._look(topic.name):
+                        break
+                if not any(queue.sent for queue in topic.all_queues()):
+                    return
+                await asyncio.sleep(RECHECK_S)
+        finally:
+            del self._looking[topic]
+        self._looked_at[topic] = generation
+        self._arrived()

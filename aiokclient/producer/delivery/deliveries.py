@@ -1,0 +1,54 @@
+"""The deliveries of many records, and waiting for many at a time, native or in Python.
+
+`send_many` answers with a `Deliveries`: a sequence that knows runs of batches and makes a handle
+only for whom it is asked. `gather` gives way to the event loop every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.clock import Clock
+from aiokclient.producer import _deliveries_py, state
+from aiokclient.producer._deliveries_py import STRIDE, DeliveryRuns, Run, runs_of
+from aiokclient.producer.delivery.delivery import Delivery
+from aiokclient.producer.fairness import SLICE_S
+
+__all__ = ["Deliveries", "Run", "gather", "runs_of"]
+
+SLICE_STRIDES = 16
+"""So many strides are a slice at the latest."""
+
+Gathering: Any = None
+if not TYPE_CHECKING and state.IMPLEMENTATION == "native":
+    from aiokclient.producer._gather_cy import DeliveryRuns, Gathering
+
+
+class Deliveries(DeliveryRuns, Sequence[Delivery]):
+    """The deliveries of one `send_many`, in its order; a handle is made when one is asked for."""
+
+    __slots__ = ()
+
+
+async def gather(
+    deliveries: Iterable[Delivery], clock: Clock, *, return_exceptions: bool
+) -> list[Any]:
+    """The outcomes in order; see `Producer.gather`."""
+    if Gathering is None:
+        return await _deliveries_py.gather(deliveries, clock, return_exceptions=return_exceptions)
+    work = Gathering(deliveries)
+    for step in (work.demand, work.collect):
+        strides, until = 0, clock.monotonic() + SLICE_S
+        while (found := step(STRIDE)) is not None:
+            strides += 1
+            if found is not True:
+                await found.changed()
+            elif strides % SLICE_STRIDES == 0 or clock.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = clock.monotonic() + SLICE_S
+    if work.failure is not None and not return_exceptions:
+        raise work.failure.with_traceback(None)
+    results: list[Any] = work.results
+    return results

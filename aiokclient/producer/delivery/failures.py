@@ -1,0 +1,211 @@
+"""Failed deliveries: reporting them, and those that were never retrieved.
+
+What is known of a failed batch stays here while some of its failures were not retrieved, at most
+for `KEPT` batches; beyond that only their number is kept, so that a producer whose every record
+fails stays small.
+
+Without `on_delivery_error` a failure is logged once nobody can retrieve it any more: when the last
+delivery of its batch is gone, as asyncio does with exceptions of futures. What is awaited sooner or
+later is never logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiokclient.background import Callbacks
+from aiokclient.clock import Clock
+from aiokclient.errors import DeliveryErrors, KafkaError
+from aiokclient.log import ClientLog
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
+from aiokclient.producer.fairness import SLICE_S
+
+__all__ = ["Failures"]
+
+KEPT = 10_000
+SHOWN = 100
+"""How many failures a `DeliveryErrors` holds as exceptions; all are counted."""
+LOG_EVERY_S = 10.0
+"""The default report logs one line per topic and kind of error in this time."""
+LOG_KEYS = 1000
+
+Watcher = Callable[[KafkaError | None], None]
+
+
+class FailedBatch:
+    """The facts about a failed batch, kept after the batch is gone."""
+
+    __slots__ = ("error", "final", "topic", "unretrieved")
+
+    def __init__(self, topic: str, error: KafkaError, unretrieved: int, final: bool) -> None:
+        self.topic = topic
+        self.error = error
+        self.unretrieved = unretrieved
+        self.final = final
+        """Whether it failed with the producer."""
+
+
+class Report:
+    """A part of a failed batch that tells when the batch is gone."""
+
+    __slots__ = ("failed", "gone")
+
+    def __init__(self, failed: FailedBatch, gone: Callable[[FailedBatch], None]) -> None:
+        self.failed = failed
+        self.gone = gone
+
+    def __del__(self) -> None:
+        if self.failed.unretrieved:
+            self.gone(self.failed)
+
+
+class Failures:
+    """Reports each failure, and remembers those that nobody has retrieved."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turns: Callbacks,
+        clock: Clock,
+        on_delivery_error: Callable[[Delivery], Any] | None,
+        log: ClientLog,
+    ) -> None:
+        self.unretrieved = 0
+        self.total = 0
+        """All failures ever: a change tells that something failed."""
+        self._watchers: dict[Watcher, None] = {}
+        self._loop = loop
+        self._turns = turns
+        self._clock = clock
+        self._client_log = log
+        self._callback = on_delivery_error
+        self.final = False
+        """Whether what fails from now on fails with the producer."""
+        self.on_final_seen: Callable[[], object] = lambda: None
+        """Called when what failed the producer is raised, or retrieved from a delivery."""
+        self.on_failed: Callable[[DeliveryBatch], object] = lambda batch: None
+        """Called with each batch that fails."""
+        self._batches: dict[FailedBatch, None] = {}
+        self._last: KafkaError | None = None
+        self._reports: deque[tuple[DeliveryBatch, int]] = deque()
+        self._queued = 0
+        """All batches that were ever added to the reports."""
+        self._scheduled = False
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def failed(self, batch: DeliveryBatch) -> None:
+        """Take note of a batch that has just failed, and have its failures reported."""
+        self.unretrieved += batch.unretrieved
+        self.total += batch.unretrieved
+        assert batch.error is not None
+        self._last = batch.error
+        failed = FailedBatch(batch.topic, batch.error, batch.unretrieved, self.final)
+        if len(self._batches) < KEPT:
+            self._batches[failed] = None
+        batch.report = Report(failed, self._gone)
+        self.on_failed(batch)
+        for watcher in list(self._watchers):
+            watcher(None)
+        if self._callback is None:
+            return
+        self._reports.append((batch, batch.moved))
+        self._queued += 1
+        if not self._scheduled:
+            self._scheduled = True
+            self._turns.soon(self._report)
+
+    @contextmanager
+    def watched(self, watcher: Watcher) -> Iterator[None]:
+        """Meanwhile `watcher(None)` is called after each failure, and `watcher(why)` at the end."""
+        self._watchers[watcher] = None
+        try:
+            yield
+        finally:
+            self._watchers.pop(watcher, None)
+
+    def end(self, why: KafkaError) -> None:
+        """Nothing more will be sent."""
+        for watcher in list(self._watchers):
+            watcher(why)
+
+    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+        """The user has seen so many more failures of this batch."""
+        failed: FailedBatch = batch.report.failed
+        if failed.final:
+            self.on_final_seen()
+        count = min(count, failed.unretrieved)  # they may have been raised by `take`
+        self.unretrieved -= count
+        failed.unretrieved -= count
+        if not failed.unretrieved:
+            self._batches.pop(failed, None)
+
+    def take(self) -> DeliveryErrors | None:
+        """Return what was never retrieved as one exception, which retrieves it; or None."""
+        if not self.unretrieved or self._last is None:
+            return None
+        shown: list[Exception] = []
+        for failed in list(self._batches):
+            shown += [failed.error] * min(failed.unretrieved, SHOWN - len(shown))
+            failed.unretrieved = 0
+        self._batches.clear()
+        count, self.unretrieved = self.unretrieved, 0
+        plural = "delivery" if count == 1 else "deliveries"
+        text = f"{count} failed {plural} that nobody retrieved"
+        return DeliveryErrors(text, shown or [self._last], count)
+
+    def _gone(self, failed: FailedBatch) -> None:
+        """Nobody can retrieve the rest of it any more. Called in any thread."""
+        if self._callback is None:
+            self._log(failed)
+
+    async def reported(self) -> None:
+        """Until each failure so far was given to the callback. Cancelling leaves the rest."""
+        until = self._queued
+        while until > self._queued - len(self._reports):
+            self._report_slice()
+            await asyncio.sleep(0)
+
+    def _report(self) -> None:
+        self._scheduled = False
+        self._report_slice()
+        if self._reports and not self._scheduled:
+            self._scheduled = True
+            self._turns.soon(self._report)
+
+    def _report_slice(self) -> None:
+        assert self._callback is not None
+        until = self._clock.monotonic() + SLICE_S
+        while self._reports and self._clock.monotonic() < until:
+            batch, index = self._reports.popleft()
+            if index + 1 < batch.count:
+                self._reports.appendleft((batch, index + 1))
+            delivery = Delivery(batch, index, batch.timestamp_of(index))
+            try:
+                self._callback(delivery)
+            except Exception as error:
+                context = {"message": "on_delivery_error raised", "exception": error}
+                self._loop.call_exception_handler(context)
+
+    def _log(self, failed: FailedBatch) -> None:
+        key = (failed.topic, type(failed.error).__name__)
+        now = self._clock.monotonic()
+        logged, held_back = self._logged.get(key, (-LOG_EVERY_S, 0))
+        count = failed.unretrieved + held_back
+        if now - logged < LOG_EVERY_S:
+            self._logged[key] = (logged, count)
+            return
+        self._logged.pop(key, None)
+        self._logged[key] = (now, 0)
+        if len(self._logged) > LOG_KEYS:
+            del self._logged[next(iter(self._logged))]
+        self._client_log.error(
+            "%d record(s) for topic %s were not delivered: %s",
+            count,
+            failed.topic,
+            failed.error,
+            extra={"event": "deliveries_failed", "topic": failed.topic, "count": count},
+        )

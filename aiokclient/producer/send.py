@@ -1,0 +1,236 @@
+"""The sends of a producer, but for what `_send_py` or its native twin does of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic
+
+from aiokclient.clock import SystemClock
+from aiokclient.cluster.tracebacks import let_go, lets_go
+from aiokclient.errors import (
+    InvalidTopicError,
+    SerializationError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
+from aiokclient.producer import send_many as bulk
+from aiokclient.producer import state
+from aiokclient.producer._send_py import K, SendPath, V
+from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD
+from aiokclient.producer.batching.batch import RECORD_OVERHEAD
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.delivery.deliveries import Deliveries
+from aiokclient.producer.delivery.delivery import Delivery
+from aiokclient.producer.sending.leaders import record_size
+from aiokclient.producer.serializers import bound
+from aiokclient.types import Headers, ProducerRecord, TopicPartition, is_integer, is_topic_name
+
+if TYPE_CHECKING:
+    from aiokclient.config import ProducerConfig
+    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.engine import Engine
+
+if not TYPE_CHECKING and state.IMPLEMENTATION == "native":
+    from aiokclient.producer._send_cy import SendPath
+
+__all__ = ["Sends", "require_topic"]
+
+
+def require_topic(name: Any) -> None:
+    """Raise InvalidTopicError, or TypeError as well, for what cannot be the name of a topic."""
+    if not isinstance(name, str) or not is_topic_name(name):
+        kind = InvalidTopicError if isinstance(name, str) else TopicTypeError
+        raise kind(f"{name!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'")
+
+
+class Sends(SendPath[K, V], Generic[K, V]):
+    """What a send is made of; a base of the producer."""
+
+    _engine: Engine | None = None
+
+    def _accept(self, config: ProducerConfig) -> None:
+        """Take the options that are about single records; the first thing to do."""
+        self._clock = SystemClock() if config.clock is None else config.clock
+        self._real_time = type(self._clock) is SystemClock
+        self._key_serializer = bound(config.key_serializer, "key")
+        self._value_serializer = bound(config.value_serializer, "value")
+        self._raw = self._key_serializer is None and self._value_serializer is None
+        self._limit = min(config.max_request_size, config.buffer_memory)
+        self._largest = self._limit - BATCH_OVERHEAD
+        self._topics = {}
+        self._hashes = not config.partitioner_ignore_keys
+        self._chooses = config.partitioner is None
+
+    def _send_through(self, engine: Engine) -> None:
+        """Records go here from now on."""
+        self._engine = engine
+        self._topics = engine.routing.topics
+        accumulator, partitioner = engine.accumulator, engine.routing.partitioner
+        self._append = accumulator.append
+        self._advance = partitioner.advance
+        self._deliveries = Deliveries
+        self._reserve = partial(bulk.require_room, accumulator)
+        self._send_values = partial(bulk.send_values, accumulator, partitioner)
+
+    def _required_engine(self) -> Engine:
+        assert self._engine is not None
+        return self._engine
+
+    # One record
+
+    def _topic(self, name: str) -> Topic:
+        try:
+            topic = self._topics.get(name) if isinstance(name, str) else None
+            if topic is None:
+                require_topic(name)
+                topic = self._required_engine().topic(name)
+            return topic
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
+
+    def _serialized(
+        self, topic: str, key: K | None, value: V | None, headers: Headers
+    ) -> tuple[Any, Any]:
+        raw_key: Any = key
+        raw_value: Any = value
+        try:
+            if key is not None and self._key_serializer is not None:
+                raw_key = self._key_serializer(topic, key, headers)
+            if value is not None and self._value_serializer is not None:
+                raw_value = self._value_serializer(topic, value, headers)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
+        return raw_key, raw_value
+
+    def _put(
+        self,
+        place: Topic,
+        key: Any,
+        value: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> Delivery:
+        """Have a record, serialized, appended to a batch of its partition."""
+        try:
+            engine = self._required_engine()
+            try:
+                if timestamp is None:
+                    timestamp = self._clock.time_ms()
+                elif isinstance(timestamp, bool):
+                    raise TypeError(f"the timestamp {timestamp!r} is not an int")
+                elif timestamp < 0:
+                    raise ValueError(f"the timestamp {timestamp} is negative")
+                size = record_size(key, value, headers)
+                if size > self._largest:
+                    bulk.require_small(self._limit, place.name, key, value, headers)
+                if partition is not None:
+                    self._require(place, partition)
+                if not place.known:
+                    queue = place.undesignated
+                elif partition is not None:
+                    queue = place.queues[partition]
+                else:
+                    queue = engine.routing.partitioner.choose(place, key, size)
+                batch = queue.open
+                if (
+                    batch is None
+                    or batch.left < size
+                    or (index := batch.add(timestamp, key, value, headers)) < 0
+                ):
+                    batch, index = engine.accumulator.append(
+                        queue, timestamp, key, value, headers, size
+                    )
+                else:
+                    batch.left -= size
+                    if timestamp != batch.stamp:
+                        batch.note(index, timestamp)
+            except (TypeError, AttributeError, ValueError) as error:
+                raise self._unfit(place.name, error, headers) from error
+            if batch.explicit is not None:
+                batch.explicit.append(-1 if partition is None else partition)
+            delivery = self._last = Delivery(batch, index, timestamp)
+            return delivery
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
+
+    def _require(self, topic: Topic, partition: int) -> None:
+        """Raise for a partition that is not there."""
+        count = len(topic.queues)
+        if not is_integer(partition):
+            raise TypeError(f"the partition {partition!r} is not an int")
+        if not 0 <= partition < (count if topic.known else 1 << 63):
+            there = f"it has {count} partitions" if topic.known else "they are numbered from 0"
+            raise UnknownTopicOrPartitionError(
+                f"there is no partition {partition}; {there}",
+                topic_partition=TopicPartition(topic.name, partition),
+            )
+
+    def _unfit(self, topic: str, error: Exception, headers: Headers) -> SerializationError:
+        kind = SerializationError
+        wrong = isinstance(error, TypeError | AttributeError)
+        if wrong or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in headers):
+            kind = RecordTypeError
+        return kind(
+            f"a record for topic {topic} cannot be encoded ({error}); without a serializer keys, "
+            "values and header values have to be bytes or None, header names str, as in "
+            "headers=[('name', b'value')], partition and timestamp (milliseconds) int"
+        )
+
+    # Many
+
+    @lets_go
+    def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
+        """See `SendPath.send_many`."""
+        self._check()
+        place = self._topic(topic)
+        engine = self._required_engine()
+        partitioner = engine.routing.partitioner
+        if not isinstance(values, Sequence):
+            raise ArgumentTypeError(
+                f"send_many() takes a sequence such as a list, not {type(values).__name__}; "
+                "send_all() takes any iterable"
+            )
+        if not values:
+            return []
+        if self._raw and partitioner.function is None and bulk.are_plain(values):
+            largest, total = bulk.value_sizes(values)
+            if len(largest) + RECORD_OVERHEAD > self._largest:
+                bulk.require_small(self._limit, topic, None, largest, ())
+            now = self._clock.time_ms()
+            deliveries = self._send_values(place, values, total, now)
+        else:
+            prepared = [self._prepared(bulk.as_record(topic, item)) for item in values]
+            deliveries = bulk.send_prepared(prepared, engine.accumulator)
+        self._last = deliveries[-1]
+        return deliveries
+
+    def _prepared(self, record: ProducerRecord) -> bulk.Prepared:
+        topic, value, key, partition, timestamp, headers = record
+        place = self._topic(topic)
+        key, value = self._serialized(topic, key, value, headers)
+        try:
+            bulk.require_encodable(key, value, headers, timestamp)
+            size = record_size(key, value, headers)
+            if size > self._largest:
+                bulk.require_small(self._limit, topic, key, value, headers)
+            if partition is not None:
+                self._require(place, partition)
+        except (TypeError, AttributeError, ValueError) as error:
+            raise self._unfit(topic, error, headers) from error
+        queue: PartitionQueue = place.undesignated
+        if place.known:
+            partitioner = self._required_engine().routing.partitioner
+            chosen = partition is not None
+            queue = place.queues[partition or 0] if chosen else partitioner.choose(place, key, size)
+        if timestamp is None:
+            timestamp = self._clock.time_ms()
+        at = -1 if partition is None else partition
+        return bulk.Prepared(queue, timestamp, key, value, headers, at, size)

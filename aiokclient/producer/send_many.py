@@ -1,0 +1,176 @@
+"""`send_many`: all of a sequence or nothing, with as little work a record as can be.
+
+Plain values without keys go into a batch by one call for all that fit. Anything else is prepared
+record by record first (serialized, its partition chosen, its size known), so that whatever may be
+wrong is found before the first record is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokclient.errors import BufferExhaustedError, RecordTooLargeError
+from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD, Accumulator
+from aiokclient.producer.batching.batch import RECORD_OVERHEAD
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.delivery.deliveries import Deliveries, Run
+from aiokclient.producer.partitioner import Partitioner
+from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.types import Headers, ProducerRecord, is_integer
+
+if TYPE_CHECKING:
+    from aiokclient.producer.batching.topic import Topic
+
+__all__ = [
+    "Prepared",
+    "are_plain",
+    "as_record",
+    "require_encodable",
+    "require_room",
+    "require_small",
+    "send_prepared",
+    "send_values",
+    "value_sizes",
+]
+
+PLAIN = ({bytes}, {bytes, type(None)}, {type(None)})
+
+
+class Prepared(NamedTuple):
+    """A record that only has to be appended; `partition` is -1 where it is left open."""
+
+    queue: PartitionQueue
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int
+    size: int
+
+
+def are_plain(values: Sequence[Any]) -> bool:
+    """Whether all of them are bytes or None."""
+    return set(map(type, values)) in PLAIN
+
+
+def as_record(topic: str, item: Any) -> ProducerRecord:
+    """A value, a (key, value) or a ProducerRecord as the latter."""
+    if isinstance(item, ProducerRecord):
+        return item
+    if type(item) is tuple and len(item) == 2:
+        return ProducerRecord(topic, value=item[1], key=item[0])
+    return ProducerRecord(topic, value=item)
+
+
+def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) -> None:
+    """Raise TypeError or ValueError for what no batch takes, before anything is appended."""
+    for name, _ in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"the header name {name!r} is not str")
+        name.encode()
+    for content in (key, value, *(content for _, content in headers)):
+        if content is not None and not isinstance(content, bytes):
+            raise TypeError(f"{type(content).__name__} is not bytes")
+    if timestamp is None:
+        return
+    if not is_integer(timestamp):
+        raise TypeError(f"the timestamp {timestamp!r} is not an int")
+    if not 0 <= timestamp < 1 << 63:
+        raise ValueError(f"the timestamp {timestamp} is negative or does not fit into 64 bits")
+
+
+def require_small(
+    limit: int, topic: str, key: bytes | None, value: bytes | None, headers: Headers
+) -> None:
+    """Raise RecordTooLargeError if a batch of this record alone takes more than `limit` bytes."""
+    size = len(key or b"") + len(value or b"") + BATCH_OVERHEAD
+    if size <= limit:
+        # Close to the limit: see what it takes exactly.
+        builder = RecordBatchBuilder(limit=0)
+        builder.append(0, key, value, headers)
+        size = builder.size
+    if size > limit:
+        text = f"{size} bytes and more; max_request_size and buffer_memory allow {limit}"
+        raise RecordTooLargeError(text, resource=topic)
+
+
+def value_sizes(values: Sequence[bytes | None]) -> tuple[bytes, int]:
+    """The largest of the values, and a bound of what all of them take as records, in bytes."""
+    present = [value for value in values if value is not None]
+    total = sum(map(len, present)) + RECORD_OVERHEAD * len(values)
+    return max(present, key=len, default=b""), total
+
+
+def send_values(
+    accumulator: Accumulator,
+    partitioner: Partitioner,
+    topic: Topic,
+    values: Sequence[bytes | None],
+    total: int,
+    timestamp: int,
+) -> Deliveries:
+    """Append values of `total` bytes at most, without keys and partitions.
+
+    Raises BufferExhaustedError, and keeps nothing then.
+    """
+    queue = topic.undesignated
+    if topic.known:
+        queue = partitioner.choose(topic, None, 0)
+    require_room(accumulator, {queue: (total, len(values))})
+    deliveries = Deliveries()
+    start, count = 0, len(values)
+    while start < count:
+        if topic.known:
+            queue = partitioner.choose(topic, None, 0)
+        before = 0 if queue.open is None else queue.open.builder.size
+        batch, index, taken = accumulator.append_values(queue, timestamp, values, start, total)
+        total -= batch.builder.size - (before if index else BATCH_OVERHEAD)
+        if batch.explicit is not None:
+            batch.explicit.extend([-1] * taken)
+        deliveries.add(Run(batch, index, taken, timestamp))
+        start += taken
+        if start < count:
+            accumulator.close(queue)
+            topic.sticky_left = 0
+    return deliveries
+
+
+def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deliveries:
+    """Append prepared records. Raises BufferExhaustedError, and keeps nothing then."""
+    needs: dict[PartitionQueue, tuple[int, int]] = {}
+    for record in records:
+        size, count = needs.get(record.queue, (0, 0))
+        needs[record.queue] = size + record.size, count + 1
+    require_room(accumulator, needs)
+    deliveries = Deliveries()
+    append: Callable[..., Any] = accumulator.append
+    for queue, timestamp, key, value, headers, partition, size in records:
+        batch, index = append(queue, timestamp, key, value, headers, size, forced=True)
+        if batch.explicit is not None:
+            batch.explicit.append(partition)
+        deliveries.add(Run(batch, index, 1, timestamp))
+    return deliveries
+
+
+def require_room(accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[int, int]]) -> None:
+    """Raise unless there is room for so many bytes, in so many records, of each queue."""
+    memory = accumulator.memory
+    total = shared = 0
+    for queue, (size, count) in needs.items():
+        # Two batches that follow each other hold more than one batch may.
+        batches = min(2 * (size // queue.batch_limit) + 2, count)
+        size += batches * BATCH_OVERHEAD
+        total += size
+        shared += size if queue.unsendable else 0
+        if size > memory.room(queue):
+            raise _too_much(size)
+    if shared > memory.shared_room() or total > memory.sendable_room():
+        raise _too_much(total)
+
+
+def _too_much(size: int) -> BufferExhaustedError:
+    return BufferExhaustedError(
+        f"the records of send_many take about {size} bytes, more than there is room for; nothing "
+        "was sent. Use send_all(), which waits for room"
+    )

@@ -1,0 +1,298 @@
+"""Which queue belongs to which broker, as the metadata changes.
+
+Records for a topic that is not known yet wait in its undesignated queue, so that one missing topic
+holds up nobody. When its partitions are known they move to their queues, in order, a slice at a
+time; what is sent meanwhile goes behind them. A partition follows its leader: what was under way
+to the old one is sent to the new one at once where sequence numbers make that safe. A topic that
+was created again under the same name is another topic: what is left goes there with new numbers.
+
+A partition that the metadata does not name any more keeps its queue: what waits there has
+`max_block_ms` for the partition to come back, and its sequences are kept for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokclient.cluster.metadata import differ
+from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
+from aiokclient.policy import Decision, Scope, decide
+from aiokclient.producer.batching.accumulator import Accumulator
+from aiokclient.producer.batching.batch import RECORD_OVERHEAD, FailedRecords, ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.topic import Topic
+from aiokclient.producer.delivery.delivery import DeliveryBatch
+from aiokclient.producer.delivery.failures import Failures
+from aiokclient.producer.fairness import SLICE_S
+from aiokclient.producer.partitioner import Partitioner
+from aiokclient.types import Headers, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, TopicInfo
+    from aiokclient.config import ProducerConfig
+    from aiokclient.producer.sending.sender import Sender
+
+__all__ = ["Routing", "record_size"]
+
+WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+ABSENT_S = 1.0
+"""Seconds between two looks for partitions that a topic had and does not have any more."""
+
+
+def no_such_partition(topic_partition: TopicPartition, count: int) -> KafkaError:
+    """Return the error for a partition that a topic of `count` partitions does not have."""
+    text = f"the topic has {count} partitions, numbered from 0"
+    return UnknownTopicOrPartitionError(text, topic_partition=topic_partition)
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """An upper bound of what a record takes, in bytes."""
+    size = RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, content in headers:
+        # A name may take four bytes a character; the lengths five each.
+        size += 4 * len(name) + 10 + (0 if content is None else len(content))
+    return size
+
+
+class Routing:
+    """The topics in use, and the sender of each of their partitions."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        failures: Failures,
+        sender_of: Callable[[int], Sender],
+        want: Callable[[str], None],
+        ask: Callable[[str], None],
+        renew: Callable[[], None],
+    ) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.partitioner = Partitioner(config, clock.rng)
+        self._config = config
+        self._clock = clock
+        self._accumulator = accumulator
+        self._failures = failures
+        self._sender_of = sender_of
+        self._want = want
+        self._ask_for = ask
+        self._renew = renew
+        self._cluster_id: str | None = None
+
+    def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
+        """The topic, from now on in use."""
+        topic = self.topics.get(name)
+        if topic is None:
+            config = self._config
+            # An eighth of the buffer: a batch moves in where a quarter is free.
+            limit = min(config.batch_size, config.max_request_size, config.buffer_memory // 8)
+            topic = self.topics[name] = Topic(name, max(limit, 1))
+            self._accumulator.memory.set_unsendable(topic.undesignated, True)
+            self._cluster_id = metadata.cluster_id
+            info = metadata.topic(name)
+            if info is not None:
+                self._learn(topic, info)
+            self._want(name)
+        return topic
+
+    def updated(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        """There is a new picture of the cluster."""
+        moved = differ(old.cluster_id, new.cluster_id)
+        self._cluster_id = new.cluster_id
+        if moved:
+            self._renew()
+        for topic in self.topics.values():
+            info = new.topics.get(topic.name)
+            if info is not None and (moved or info is not topic.info):
+                self._learn(topic, info)
+
+    # What the metadata says of a topic
+
+    def _learn(self, topic: Topic, info: TopicInfo) -> None:
+        changed = self._incarnate(topic, info)
+        if info == topic.info and not changed:
+            return
+        topic.info = info
+        if info.error:
+            self._troubled(topic, info.error)
+        else:
+            topic.missing_since = None
+        self._resize(topic, len(info.partitions))
+        if not topic.queues:
+            topic.known = False  # Records wait until a response lists its partitions.
+        for queue, partition in zip(topic.queues, info.partitions, strict=True):
+            self._lead(queue, partition)
+            if changed:
+                queue.poke()
+        self.partitioner.leaders_changed(topic)
+        if topic.queues and not topic.known and not topic.moving:
+            self._designate(topic)
+
+    def _incarnate(self, topic: Topic, info: TopicInfo) -> bool:
+        """Note which topic of the name this is; return whether it is another one than before.
+
+        Where the brokers have no topic ids, only the id of the cluster tells.
+        """
+        moved = differ(topic.cluster_id, self._cluster_id)
+        known, found = topic.known_id, info.topic_id
+        if not found.int and not moved:
+            found = known
+        changed = known != found if known.int and found.int else moved
+        topic.known_id = found
+        topic.cluster_id = self._cluster_id or topic.cluster_id
+        before = topic.incarnation
+        topic.incarnation = found if found.int else topic.cluster_id
+        if changed:
+            self._renew()
+        for queue in topic.all_queues() if topic.incarnation != before else ():
+            if changed:
+                queue.incarnate(topic.incarnation)
+            else:
+                queue.rename(topic.incarnation)
+        return changed
+
+    def _troubled(self, topic: Topic, code: int) -> None:
+        if topic.missing_since is None:
+            topic.missing_since = self._clock.monotonic()
+            self._accumulator.on_open()
+        error = error_for(code, api="Metadata", resource=topic.name)
+        assert error is not None
+        action = decide(error, Scope.METADATA, 0, 1.0, self._clock.rng)
+        if action.decision not in WAITING:
+            for queue in topic.all_queues():
+                for batch in list(queue.batches()):
+                    self._accumulator.fail(batch, error)
+
+    def _resize(self, topic: Topic, count: int) -> None:
+        while len(topic.queues) < count:
+            index = len(topic.queues)
+            queue = topic.absent.pop(index, None) or PartitionQueue(topic, index)
+            queue.absent_since = None
+            queue.rename(topic.incarnation)
+            self._accumulator.memory.set_unsendable(queue, True)
+            topic.queues.append(queue)
+        for queue in topic.queues[count:]:
+            self._withdraw(topic, queue)
+        del topic.queues[count:]
+        if topic.sticky is not None and topic.sticky not in topic.queues:
+            topic.sticky = None
+
+    def _withdraw(self, topic: Topic, queue: PartitionQueue) -> None:
+        """The topic does not have this partition any more."""
+        assert queue.partition is not None
+        if queue.sender is not None:
+            queue.sender.lose(queue)
+            queue.sender = None
+        if not topic.absent:
+            self._accumulator.turns.later(ABSENT_S, self._look_for_absent, topic)
+        topic.absent[queue.partition] = queue
+        queue.absent_since = self._clock.monotonic()
+        self._accumulator.set_unsendable(queue, True)
+        self._accumulator.on_open()
+
+    def _look_for_absent(self, topic: Topic) -> None:
+        """Ask for metadata as long as records wait for partitions that the topic does not have."""
+        if not topic.absent:
+            return
+        if any(queue.oldest() is not None for queue in topic.absent.values()):
+            self._ask_for(topic.name)
+        self._accumulator.turns.later(ABSENT_S, self._look_for_absent, topic)
+
+    def _lead(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
+        sender = self._sender_of(partition.leader) if partition.leader >= 0 else None
+        if sender is queue.sender:
+            queue.leader_epoch = partition.leader_epoch
+            return
+        if queue.sender is not None:
+            queue.sender.lose(queue)
+        queue.sender = sender
+        queue.leader_epoch = partition.leader_epoch
+        if sender is None:
+            self._accumulator.set_unsendable(queue, True)
+            return
+        if queue.under_way:
+            if queue.sequences.producer_id >= 0 and not queue.changing:
+                queue.abandon()
+            else:
+                queue.drain()
+        sender.gain(queue)
+
+    # Records that waited for the partitions
+
+    def _designate(self, topic: Topic) -> None:
+        """Move what waits to its partitions; the rest at the loop's next turn."""
+        until = self._clock.monotonic() + SLICE_S
+        queue = topic.undesignated
+        while (batch := queue.oldest()) is not None:
+            self._move(topic, batch)
+            if self._clock.monotonic() >= until:
+                topic.moving = True
+                self._accumulator.turns.soon(self._designate, topic)
+                return
+        topic.moving = False
+        topic.known = True
+
+    def _move(self, topic: Topic, batch: ProducerBatch) -> None:
+        queue = batch.queue
+        queue.remove(batch)
+        batch.count = batch.builder.count
+        explicit = batch.explicit
+        assert explicit is not None
+        # Its memory goes first: the records find room where they go.
+        self._accumulator.release(batch)
+        for index, record in enumerate(batch.builder.records()):
+            target, at = self._put(topic, explicit[index], batch, record)
+            batch.forward(1, target, at)
+            if batch.demanded:
+                target.demand()
+        batch.emptied()
+        self._accumulator.forget(batch)
+
+    def _put(
+        self,
+        topic: Topic,
+        partition: int,
+        batch: ProducerBatch,
+        record: tuple[int, bytes | None, bytes | None, Headers],
+    ) -> tuple[DeliveryBatch, int]:
+        timestamp, key, value, headers = record
+        size = record_size(key, value, headers)
+        if partition >= len(topic.queues):
+            error = self._no_such(topic.name, partition, len(topic.queues))
+            return self._failed(topic, partition, timestamp, error), 0
+        try:
+            if partition >= 0:
+                queue = topic.queues[partition]
+            else:
+                queue = self.partitioner.choose(topic, key, size)
+        except KafkaError as error:
+            return self._failed(topic, None, timestamp, error), 0
+        target, at = self._accumulator.append(
+            queue, timestamp, key, value, headers, size, forced=True
+        )
+        # The time of a record runs from its send.
+        target.created = min(target.created, batch.created)
+        return target, at
+
+    def _failed(
+        self, topic: Topic, partition: int | None, timestamp: int, error: KafkaError
+    ) -> DeliveryBatch:
+        single = FailedRecords(
+            topic.name, -1 if partition is None else partition, self._accumulator
+        )
+        single.add(timestamp)
+        single.fail(error)
+        self._failures.failed(single)
+        return single
+
+    def _no_such(self, topic: str, partition: int | None, count: int) -> KafkaError:
+        place = TopicPartition(topic, -1 if partition is None else partition)
+        return no_such_partition(place, count)

@@ -1,0 +1,169 @@
+"""One produce request: which batches it carries, and which part of the response is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.errors import DisconnectedError
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from aiokclient.protocol.one_batch import OneBatchRequest, Template
+
+if TYPE_CHECKING:
+    from aiokclient.producer.batching.queue import PartitionQueue
+    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+
+__all__ = ["IDS_FROM", "Exchange", "Exchanges", "OneBatch", "Sent", "endpoints", "left_out"]
+
+IDS_FROM = 13
+"""From this version on a topic is named by its id."""
+
+
+class Sent(NamedTuple):
+    """A batch as it was in the request: a later attempt is another one."""
+
+    batch: ProducerBatch
+    attempt: int
+
+
+class Exchange:
+    """A request with its batches, at most one for each partition."""
+
+    __slots__ = ("_parts", "request", "sent", "version")
+
+    def __init__(
+        self,
+        batches: Sequence[ProducerBatch],
+        version: int,
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
+    ) -> None:
+        self.sent: list[Sent] = []
+        self._parts: dict[Topic, tuple[TopicProduceData, dict[int, Sent]]] = {}
+        for batch in batches:
+            topic, index = batch.queue.topic, batch.queue.partition
+            assert index is not None
+            found = self._parts.get(topic)
+            if found is None:
+                data = TopicProduceData(name=topic.name, topic_id=topic.topic_id)
+                found = self._parts[topic] = (data, {})
+                if version >= IDS_FROM and not data.topic_id.int:
+                    version = IDS_FROM - 1
+            sealed = batch.seal(transactional_id is not None)
+            found[0].partition_data.append(PartitionProduceData(index=index, records=sealed))
+            sent = found[1][index] = Sent(batch, batch.attempt)
+            self.sent.append(sent)
+        self.version = version
+        self.request = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[data for data, _ in self._parts.values()],
+        )
+
+    def answers(
+        self, response: ProduceResponse
+    ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
+        """Each batch with its part of the response; None for a partition that is not in it.
+
+        A partition that is there twice counts once, and one that was not asked for not at all.
+        """
+        by_id = self.version >= IDS_FROM
+        waiting: dict[str | UUID, dict[int, Sent]] = {
+            data.topic_id if by_id else data.name: dict(sent) for data, sent in self._parts.values()
+        }
+        for topic in response.responses:
+            of_topic = waiting.get(topic.topic_id if by_id else topic.name)
+            if of_topic is None:
+                continue
+            for part in topic.partition_responses:
+                sent = of_topic.pop(part.index, None)
+                if sent is not None:
+                    yield sent, part
+        for of_topic in waiting.values():
+            for sent in of_topic.values():
+                yield sent, None
+
+
+class OneBatch:
+    """A request with one batch; it stands for an `Exchange`."""
+
+    __slots__ = ("request", "sent", "version")
+
+    def __init__(self, batch: ProducerBatch, template: Template) -> None:
+        self.request = OneBatchRequest(template, batch.seal(False))
+        self.sent = [Sent(batch, batch.attempt)]
+        self.version = template.version
+
+    def answers(
+        self, response: ProduceResponse
+    ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
+        """As those of `Exchange`."""
+        template = self.request.template
+        for topic in response.responses:
+            if self.version >= IDS_FROM:
+                asked = topic.topic_id == template.topic_id
+            else:
+                asked = topic.name == template.name
+            for part in topic.partition_responses if asked else ():
+                if part.index == template.index:
+                    yield self.sent[0], part
+                    return
+        yield self.sent[0], None
+
+
+class Exchanges:
+    """Makes the requests to one broker."""
+
+    def __init__(self, acks: int, timeout_ms: int) -> None:
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._templates: dict[PartitionQueue, Template] = {}
+
+    def forget(self, queue: PartitionQueue) -> None:
+        """The partition has another leader now."""
+        self._templates.pop(queue, None)
+
+    def make(self, batches: Sequence[ProducerBatch], version: int) -> Exchange | OneBatch:
+        """The request for some batches; `version` is the latest that the broker speaks."""
+        if len(batches) != 1:
+            return Exchange(batches, version, acks=self._acks, timeout_ms=self._timeout_ms)
+        queue = batches[0].queue
+        topic_id = queue.topic.topic_id
+        if version >= IDS_FROM and not topic_id.int:
+            version = IDS_FROM - 1
+        found = self._templates.get(queue)
+        if found is None or found.topic_id is not topic_id or found.version != version:
+            index = queue.partition
+            assert index is not None
+            name = queue.topic.name
+            found = Template(version, name, topic_id, index, self._acks, self._timeout_ms)
+            self._templates[queue] = found
+        return OneBatch(batches[0], found)
+
+
+def endpoints(response: ProduceResponse) -> list[BrokerInfo]:
+    """The addresses of the leaders that the response names (KIP-951)."""
+    return [
+        BrokerInfo(node.node_id, node.host, node.port, node.rack)
+        for node in response.node_endpoints
+    ]
+
+
+def left_out(broker: int) -> DisconnectedError:
+    """The error for a batch that the response says nothing about."""
+    return DisconnectedError(
+        "the response leaves the partition out; whether the batch is written is unknown",
+        api="Produce",
+        broker=broker,
+    )

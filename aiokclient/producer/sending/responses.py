@@ -1,0 +1,363 @@
+"""What an answer, or none, means for a batch.
+
+Three ways, in this order: the code is about sequences (`sequences.CODES`), or the batch is too
+large and can be taken apart (KIP-126), or the policy decides.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.errors import (
+    CorruptRecordError,
+    DeliveryTimeoutError,
+    KafkaError,
+    NotEnoughReplicasError,
+    RecordTooLargeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from aiokclient.limited_log import LimitedLog
+from aiokclient.log import ClientLog
+from aiokclient.metrics import Metrics
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.producer.batching.accumulator import THREAD_BYTES, Accumulator
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.sequences import CODES, Event, advance
+from aiokclient.producer.sending.produce_request import Sent
+from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.record.compression import Compression
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aiokclient.clock import Clock
+    from aiokclient.cluster.updater import MetadataUpdater
+    from aiokclient.config import ProducerConfig
+    from aiokclient.protocol.messages.produce import PartitionProduceResponse
+
+__all__ = ["Outcomes"]
+
+RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+SPLITTING = frozenset({RecordTooLargeError.code})
+"""Codes that a smaller batch may not meet."""
+UNWRITTEN = frozenset(
+    error.code
+    for error in (
+        CorruptRecordError,
+        NotEnoughReplicasError,
+        RecordTooLargeError,
+        UnknownTopicIdError,
+        UnknownTopicOrPartitionError,
+    )
+)
+"""Codes after which the batch is in no log that still exists. After any other one, and without an
+answer, a batch that is sent again may have been written."""
+OTHER_TOPIC = frozenset({UnknownTopicIdError.code})
+"""Codes that say that the leader knows no topic of this id."""
+NO_PARTITION = frozenset({UnknownTopicOrPartitionError.code})
+"""Codes that say that the leader knows no such partition."""
+
+
+class Outcomes:
+    """Completes batches, sends them back into their queues, or fails them."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        updater: MetadataUpdater,
+        metrics: Metrics,
+        log: ClientLog,
+    ) -> None:
+        self._clock = clock
+        self._accumulator = accumulator
+        self._updater = updater
+        self._metrics = metrics
+        self._log = LimitedLog(log, clock.monotonic)
+        self._delivery_s = config.delivery_timeout_ms / 1000
+        self._compression = Compression[config.compression_type.upper()]
+        self._level = config.compression_level
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._scope = Scope.PRODUCE if config.transactional_id is None else Scope.PRODUCE_TXN
+
+    def written(self, sent: Sent, base_offset: int = -1, append_time: int = -1) -> None:
+        """The batch is in the log, or nobody is asked whether it is (`acks=0`)."""
+        batch = sent.batch
+        if batch.attempt == sent.attempt and not batch.done:
+            self._accumulator.succeed(batch, base_offset, append_time)
+
+    def answered(
+        self,
+        sent: Sent,
+        part: PartitionProduceResponse,
+        broker: int,
+        endpoints: Sequence[BrokerInfo],
+    ) -> None:
+        """The broker has answered for this batch."""
+        batch = sent.batch
+        if batch.attempt != sent.attempt or batch.done:
+            return  # it has expired, or was sent again to another leader
+        if not part.error_code:
+            self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
+            return
+        event = self._event(batch, part.error_code)
+        if event is Event.WRITTEN:
+            self._duplicate(batch)
+            return
+        place = batch.queue.topic_partition
+        error = error_for(
+            part.error_code, part.error_message, api="Produce", broker=broker, topic_partition=place
+        )
+        assert error is not None
+        if event is not None:
+            self._refused(batch, error, event)
+        elif part.error_code in SPLITTING and batch.count > 1:
+            self._split(sent, error)
+        else:
+            if part.error_code in OTHER_TOPIC:
+                self._updater.doubt(batch.queue.topic.topic_id)
+            leader = part.current_leader
+            hint = (leader.leader_id, leader.leader_epoch, endpoints)
+            self._failed(batch, error, hint if leader.leader_id >= 0 else None)
+
+    def _event(self, batch: ProducerBatch, code: int) -> Event | None:
+        """Return what an error code says about the sequences, or None."""
+        event = CODES.get(code)
+        if event is None:
+            return None
+        numbers, sequences = batch.numbers, batch.queue.sequences
+        if event is Event.WRITTEN:
+            sent_before = batch.uncertain or batch.whole is not None
+            if numbers is not None and sent_before:
+                return event
+            event = Event.FOREIGN  # What was never sent cannot be there.
+        if numbers is None or self._scope is not Scope.PRODUCE:
+            return None if event is Event.FOREIGN else event
+        if event is Event.REFUSED and batch.queue.sent[0] is batch:
+            by_name = batch.by_name
+            explained = batch.whole is not None or sequences.explains(numbers, by_name=by_name)
+            return event if explained else Event.FOREIGN
+        return event
+
+    def _duplicate(self, batch: ProducerBatch) -> None:
+        """The leader has the batch already, alone or in the whole that it was split from."""
+        rest = [] if batch.whole is None else batch.whole[1:]
+        if rest:
+            # The answer to the next part tells whether the whole was written.
+            rest[0].whole = rest
+        self._accumulator.succeed(batch, -1, -1)
+
+    def unanswered(self, sent: Sent, error: KafkaError) -> None:
+        """No answer came: whether the batch is written is unknown."""
+        batch = sent.batch
+        if batch.attempt == sent.attempt and not batch.done:
+            self._failed(batch, batch.place(error))
+
+    def undecidable(self, batch: ProducerBatch) -> None:
+        """Whether the batch was written cannot be known, so it is neither sent again nor done."""
+        text = (
+            "The topic was recreated, or the cluster replaced, after the batch was sent and before "
+            "an acknowledgement came. The records may have been written to either topic; look "
+            "there before you send them again."
+        )
+        self._accumulator.fail(batch, batch.place(KafkaError(text, api="Produce")))
+        batch.queue.poke()
+
+    def _failed(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        hint: tuple[int, int, Sequence[BrokerInfo]] | None = None,
+    ) -> None:
+        queue = batch.queue
+        remaining = batch.created + self._delivery_s - self._clock.monotonic()
+        action = decide(
+            error, self._scope, batch.attempts, remaining, self._clock.rng, self._backoff
+        )
+        if action.decision not in RETRYING:
+            if remaining <= 0:
+                late = DeliveryTimeoutError("", topic_partition=queue.topic_partition)
+                late.__cause__ = error
+                error = late
+            self._accumulator.fail(batch, error)
+            return
+        self._count(error)
+        batch.attempts += 1
+        batch.uncertain |= error.code not in UNWRITTEN
+        queue.vanished |= batch.by_name and error.code in NO_PARTITION
+        queue.come_back(batch)
+        if hint is not None and queue.partition is not None:
+            leader, epoch, endpoints = hint
+            if self._updater.apply_hint(
+                queue.topic.name, queue.partition, leader, epoch, endpoints
+            ):
+                queue.poke()
+                return
+        self._block(queue, action.delay_s)
+        if action.decision is Decision.REFRESH_AND_RETRY:
+            self._updater.request_update((queue.topic.name,), reason=str(error.name))
+
+    def _refused(self, batch: ProducerBatch, error: KafkaError, event: Event) -> None:
+        """It does not follow what the leader has. It follows later, or the partition restarts."""
+        queue = batch.queue
+        self._count(error)
+        head = queue.sent[0] is batch
+        if head and batch.whole is not None and event is Event.REFUSED:
+            self._written_whole(batch, error)
+            return
+        queue.come_back(batch, refused=True, foreign=event is Event.FOREIGN)
+        if head:
+            self._log_refused(batch, error, event)
+            self._block(queue, self._backoff.delay(batch.attempts, self._clock.rng))
+            batch.attempts += 1
+        else:
+            queue.poke()
+
+    def _log_refused(self, batch: ProducerBatch, error: KafkaError, event: Event) -> None:
+        # Not in the error's own words, whose advice is for those who cannot send the batch again.
+        place, foreign = batch.queue.topic_partition, event is Event.FOREIGN
+        if foreign:
+            why = "its log does not have this producer's last batch"
+            goes_on = "with a new producer id"
+        else:
+            why, goes_on = "an earlier one was not written", "in order"
+        self._log.write(
+            logging.WARNING if foreign else logging.INFO,
+            (place, event),
+            "Broker %s did not accept a batch of %d records for %s (%s): %s. The producer sends it "
+            "again %s.",
+            error.broker,
+            batch.count,
+            place,
+            error.name,
+            why,
+            goes_on,
+            extra={
+                "event": "producer_unknown" if foreign else "batch_refused",
+                "topic": place.topic,
+                "error": error.name,
+            },
+        )
+
+    def _block(self, queue: PartitionQueue, delay_s: float) -> None:
+        if queue.blocked:
+            return
+        queue.blocked = True
+        self._accumulator.turns.later(delay_s, self._unblock, queue)
+
+    def _unblock(self, queue: PartitionQueue) -> None:
+        queue.blocked = False
+        queue.poke()
+
+    def _count(self, error: KafkaError) -> None:
+        name = error.name or type(error).__name__
+        self._metrics.counter("producer.retries", error=name).add()
+
+    # Splitting
+
+    def _split(self, sent: Sent, error: KafkaError) -> None:
+        self._count(error)
+        batch = sent.batch
+        if batch.uncertain and batch.whole is not None:
+            # Its own parts would not tell whether it or the whole was written.
+            for part in batch.whole:
+                self._fail_part(part, error)
+            return
+        topic = batch.queue.topic
+        limit = topic.shrink(batch.builder.size)
+        self._log.write(
+            logging.INFO,
+            ("split", topic.name),
+            "Broker %s refused a batch for %s as too large. The producer sends it again as batches "
+            "of at most %d bytes.",
+            error.broker,
+            batch.queue.topic_partition,
+            limit,
+            extra={"event": "batch_split", "topic": topic.name, "error": error.name},
+        )
+        if batch.builder.size < THREAD_BYTES:
+            self._replace(batch, self._builders(batch, limit))
+            return
+        then = partial(self._taken_apart, sent)
+        self._accumulator.turns.in_thread(self._builders, batch, limit, then=then)
+
+    def _taken_apart(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
+        batch = sent.batch
+        if work.cancelled() or batch.done or batch.attempt != sent.attempt:
+            return  # it has expired, or goes to another leader, which may take it as it is
+        error = work.exception()
+        if error is None:
+            self._replace(batch, work.result())
+            return
+        failure = KafkaError(f"the batch could not be taken apart: {error!r}")
+        failure.__cause__ = error
+        self._accumulator.fail(batch, batch.place(failure))
+
+    def _builders(self, batch: ProducerBatch, limit: int) -> list[RecordBatchBuilder]:
+        builders: list[RecordBatchBuilder] = []
+        for timestamp, key, value, headers in batch.builder.records():
+            if not builders or builders[-1].append(timestamp, key, value, headers) < 0:
+                builder = RecordBatchBuilder(
+                    compression=self._compression, level=self._level, limit=limit
+                )
+                builder.append(timestamp, key, value, headers)
+                builders.append(builder)
+        return builders
+
+    def _replace(self, batch: ProducerBatch, builders: list[RecordBatchBuilder]) -> None:
+        parts: list[ProducerBatch] = []
+        before = 0
+        for builder in builders:
+            part = ProducerBatch(
+                batch.topic, batch.queue, self._accumulator, builder, batch.created
+            )
+            part.count = builder.count
+            part.due = True
+            part.demanded = batch.demanded
+            part.note(0, batch.timestamp_of(before))
+            part.stamps += [
+                (index - before, timestamp)
+                for index, timestamp in batch.stamps
+                if before < index < before + part.count
+            ]
+            if batch.numbers is not None:
+                first = advance(batch.numbers.sequence, before)
+                part.numbers = batch.numbers._replace(sequence=first)
+            batch.forward(part.count, part, 0)
+            before += part.count
+            parts.append(part)
+        if batch.whole is not None:
+            parts[0].whole = [*parts, *batch.whole[1:]]
+        elif batch.uncertain and batch.numbers is not None:
+            # Only the answer to the first part tells whether the whole was written.
+            parts[0].whole = parts
+        self._accumulator.split(batch, parts)
+        batch.queue.poke()
+
+    def _written_whole(self, first: ProducerBatch, error: KafkaError) -> None:
+        """The leader refuses the first part of a batch that may have been written as a whole.
+
+        It would have taken it if the whole was not written, unless the batch before it was lost.
+        """
+        assert first.whole is not None
+        assert first.numbers is not None
+        known = first.numbers.sequence == first.queue.sequences.acknowledged
+        for part in first.whole:
+            if part.done:
+                continue
+            if known:
+                self._accumulator.succeed(part, -1, -1)
+            else:
+                self._fail_part(part, error)
+
+    def _fail_part(self, part: ProducerBatch, error: KafkaError) -> None:
+        """Fail one of several batches of a partition with an error object of its own."""
+        self._accumulator.fail(part, error.with_partition(part.queue.topic_partition))

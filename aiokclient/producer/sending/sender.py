@@ -1,0 +1,366 @@
+"""What one broker is sent: the ready batches of the partitions that it leads.
+
+Theory of operation. No task runs while all is well. Whatever may give a queue something to send
+calls `ready`, which has the loop run `pump` soon: it takes the head of each ready queue in turn
+until a request is full, and goes on while fewer than `max_in_flight_requests_per_connection`
+requests are under way. An answer completes or returns its batches and pumps again. Only connecting
+is a task.
+
+The broker is out of reach while its connection is lost and made anew, and silent once a request has
+been without an answer for a second. Either way its partitions are unsendable, which limits their
+memory. Where nothing waits nobody connects, and so nobody would find it within reach again: then
+it counts as one until an attempt to connect fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokclient.errors import KafkaError
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.producer.batching.accumulator import Accumulator
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.producer_ids import ProducerIds
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.fairness import SLICE_S
+from aiokclient.producer.sending.produce_request import (
+    IDS_FROM,
+    Exchange,
+    Exchanges,
+    OneBatch,
+    endpoints,
+    left_out,
+)
+from aiokclient.producer.sending.responses import Outcomes
+from aiokclient.protocol.messages.produce import ProduceRequest
+from aiokclient.protocol.one_batch import Written
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.config import ProducerConfig
+    from aiokclient.network.connection import BrokerConnection
+    from aiokclient.protocol.messages.produce import ProduceResponse
+
+__all__ = ["Sender"]
+
+SILENCE_S = 1.0
+"""A broker that leaves requests unanswered for so long counts as one that cannot be sent to."""
+TICK_S = 0.010
+RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+
+
+class Sender:
+    """The produce requests to one broker."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: ProducerConfig,
+        cluster: ClusterClient,
+        supervisor: Supervisor,
+        accumulator: Accumulator,
+        outcomes: Outcomes,
+        ids: ProducerIds,
+    ) -> None:
+        self.node_id = node_id
+        self.queues: dict[PartitionQueue, None] = {}
+        self.reachable = True
+        self.silent = False
+        self.in_flight = 0
+        """Produce requests without an answer."""
+        self._cluster = cluster
+        self._supervisor = supervisor
+        self._clock = cluster.clock
+        self._accumulator = accumulator
+        self._turns = accumulator.turns
+        self._outcomes = outcomes
+        self._ids = ids
+        self._acks = config.acks
+        self._limit = config.max_in_flight_requests_per_connection
+        self._max_request = config.max_request_size
+        self._timeout_ms = config.request_timeout_ms
+        self._backoff = Backoff(
+            config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
+        )
+        self._exchanges = Exchanges(config.acks, config.request_timeout_ms)
+        self._connection: BrokerConnection | None = None
+        self._by_name = False
+        """The broker's produce requests name topics by their names."""
+        self._connecting = False
+        self._ignore_loss: Callable[[], None] = lambda: None
+        self._ready: dict[PartitionQueue, None] = {}
+        self._awaited: dict[PartitionQueue, None] = {}
+        """Queues whose open batch is awaited: they are ready once nothing is under way."""
+        self._scheduled = False
+        self._watch: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    # Queues
+
+    @property
+    def unsendable(self) -> bool:
+        """Whether the broker is out of reach or silent."""
+        return self.silent or not self.reachable
+
+    def unanswered_for(self) -> float:
+        """Seconds that the oldest request without an answer has waited."""
+        return 0.0 if self._connection is None else self._connection.unanswered_for()
+
+    def gain(self, queue: PartitionQueue) -> None:
+        """The broker leads this partition from now on."""
+        self.queues[queue] = None
+        self._accumulator.set_unsendable(queue, self.unsendable)
+        if queue.oldest() is not None:
+            self.ready(queue)
+
+    def lose(self, queue: PartitionQueue) -> None:
+        """The broker does not lead this partition any more."""
+        self.queues.pop(queue, None)
+        self._exchanges.forget(queue)
+        self._ready.pop(queue, None)
+        self._awaited.pop(queue, None)
+        queue.sequences.trusted = False
+
+    def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
+        """The queue may have something to send; ignored for one that is not this sender's."""
+        if queue not in self.queues:
+            return
+        self._ready[queue] = None
+        if at_once and not self.in_flight and self._connection is not None:
+            self._turns.run(self.pump)
+        elif not self._scheduled:
+            self._scheduled = True
+            self._turns.soon(self.pump)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        self._ignore_loss()  # The connection may be others', and outlive this.
+        if self._watch is not None:
+            self._watch.cancel()
+
+    # Sending
+
+    def pump(self) -> None:
+        """Send what is ready, as far as the requests in flight allow."""
+        self._scheduled = False
+        if self._closed:
+            return
+        connection = self._connection
+        if connection is None or connection.closed:
+            if (self._ready or self._awaited) and not self._connecting:
+                self._connecting = True
+                name = f"produce connection to broker {self.node_id}"
+                self._supervisor.spawn(self._connect, name=name)
+            return
+        until = 0.0
+        while self.in_flight < self._limit:
+            if not self.in_flight and self._awaited:
+                self._ready.update(self._awaited)
+                self._awaited.clear()
+            batches = self._collate()
+            if not batches:
+                return
+            self._transmit(connection, batches)
+            if not self._ready:
+                return
+            # Most requests have one batch and are alone: they need no clock.
+            now = self._clock.monotonic()
+            until = until or now + SLICE_S
+            if now > until:
+                if not self._scheduled:
+                    self._scheduled = True
+                    self._turns.soon(self.pump)
+                return
+
+    def _collate(self) -> list[ProducerBatch]:
+        """The batches of the next request, at most one for each partition."""
+        batches: list[ProducerBatch] = []
+        total = 0
+        until = self._clock.monotonic() + SLICE_S if len(self._ready) > 1 else 0.0
+        for queue in list(self._ready):
+            batch = self._next(queue)
+            if batch is None:
+                del self._ready[queue]
+                continue
+            if batches and total + batch.size > self._max_request:
+                break
+            queue.leave(batch)
+            batches.append(batch)
+            total += batch.size
+            # Behind all others, for what it has left.
+            del self._ready[queue]
+            if queue.more:
+                self._ready[queue] = None
+            if until and self._clock.monotonic() > until:
+                break
+        return batches
+
+    def _next(self, queue: PartitionQueue) -> ProducerBatch | None:
+        batch = queue.next(not self.in_flight, self._limit)
+        if batch is not None and batch.undecidable:
+            # Not here: whoever is told may send more.
+            self._turns.soon(self._outcomes.undecidable, batch)
+            return None
+        if batch is None:
+            waiting = queue.open
+            if waiting is not None and waiting.demanded and not waiting.parked:
+                self._awaited[queue] = None
+            return None
+        if not self._accumulator.prepare(batch):
+            return None
+        return batch if self._ids.number(queue, batch, by_name=self._by_name) else None
+
+    def _transmit(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
+        exchange = self._exchanges.make(batches, connection.version_of(ProduceRequest))
+        self.in_flight += 1
+        by_name = exchange.version < IDS_FROM
+        now = self._accumulator.loop.time()
+        for batch in batches:
+            batch.pins += 1
+            batch.by_name = by_name
+            if batch.attempt == 1:
+                batch.first_sent = now
+        connection.call(
+            exchange.request,
+            self._turns.bound(self._answered, exchange),
+            timeout_s=self._timeout_ms / 1000,
+            version=exchange.version,
+            expect_response=self._acks != 0,
+            now=now,
+        )
+        if self._watch is None:
+            self._watch = self._turns.later(SILENCE_S, self._listen)
+
+    # Answers
+
+    def _answered(
+        self,
+        exchange: Exchange | OneBatch,
+        response: ProduceResponse | Written | None,
+        error: KafkaError | None,
+    ) -> None:
+        self.in_flight -= 1
+        # The transport has let go of the bytes, or will never read them again.
+        for sent in exchange.sent:
+            self._unpin(sent.batch)
+        if error is not None:
+            for sent in exchange.sent:
+                self._outcomes.unanswered(sent, error)
+        elif response is None:
+            self._set_silent(False)
+            for sent in exchange.sent:
+                self._outcomes.written(sent)
+        elif isinstance(response, Written):
+            self._set_silent(False)
+            self._outcomes.written(exchange.sent[0], *response)
+        else:
+            self._set_silent(False)
+            nodes = endpoints(response)
+            for sent, part in exchange.answers(response):
+                if part is None:
+                    self._outcomes.unanswered(sent, left_out(self.node_id))
+                else:
+                    self._outcomes.answered(sent, part, self.node_id, nodes)
+        for sent in exchange.sent:
+            queue = sent.batch.queue
+            if queue not in self.queues:
+                queue.poke()
+            elif queue.more:
+                self._ready[queue] = None
+        if self._ready or self._awaited:
+            self.pump()
+
+    def _unpin(self, batch: ProducerBatch) -> None:
+        batch.pins -= 1
+        if batch.done and not batch.pins:
+            self._accumulator.release(batch)
+
+    def _listen(self) -> None:
+        """Whether the broker still answers."""
+        self._watch = None
+        connection = self._connection
+        if not self.in_flight or connection is None:
+            return
+        quiet = connection.unanswered_for()
+        if quiet >= SILENCE_S:
+            self._set_silent(True)
+            quiet = 0.0
+        self._watch = self._turns.later(max(SILENCE_S - quiet, TICK_S), self._listen)
+
+    def _set_silent(self, silent: bool) -> None:
+        if self.silent is not silent:
+            self.silent = silent
+            self._mark()
+
+    def _set_reachable(self, reachable: bool) -> None:
+        self.silent = False
+        self.reachable = reachable
+        self._mark()
+
+    def _mark(self) -> None:
+        for queue in self.queues:
+            self._accumulator.set_unsendable(queue, self.unsendable)
+
+    # Connecting
+
+    async def _connect(self) -> None:
+        try:
+            await self._keep_connecting()
+        finally:
+            self._connecting = False
+        if self._connection is None:
+            self._set_reachable(True)
+        self.pump()
+
+    async def _keep_connecting(self) -> None:
+        attempt = 0
+        while self.queues and not self._closed:
+            lasting = self._turns.later(SILENCE_S, self._set_reachable, False)
+            try:
+                connection = await self._cluster.connect(self.node_id, Purpose.PRODUCE)
+                # Raises here rather than in the middle of `pump`.
+                connection.version_of(ProduceRequest)
+            except KafkaError as error:
+                self._set_reachable(False)
+                rng = self._clock.rng
+                action = decide(error, Scope.CONNECTION, attempt, 1e9, rng, self._backoff)
+                if action.decision not in RETRYING:
+                    self._give_up(error)
+                    return
+                attempt += 1
+                topics = dict.fromkeys(queue.topic.name for queue in self.queues)
+                self._cluster.updater.request_update(topics, reason="a leader is out of reach")
+                await asyncio.sleep(action.delay_s)
+            else:
+                self._connection = connection
+                self._by_name = connection.version_of(ProduceRequest) < IDS_FROM
+                self._ignore_loss = connection.on_close(self._turns.guard(self._lost))
+                self._set_reachable(True)
+                return
+            finally:
+                lasting.cancel()
+
+    def _give_up(self, error: KafkaError) -> None:
+        """The broker cannot be talked to, and waiting will not mend it."""
+        for queue in list(self.queues):
+            for batch in list(queue.batches()):
+                self._accumulator.fail(batch, error)
+        self._ready.clear()
+        self._awaited.clear()
+
+    def _lost(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        for queue in self.queues:
+            queue.sequences.trusted = False
+        waiting = [queue for queue in self.queues if queue.oldest() is not None]
+        if reason is not None and not self._closed:
+            self._set_reachable(not waiting)
+        for queue in waiting:
+            self.ready(queue)

@@ -1,0 +1,178 @@
+"""One request on its way through a broker: what a handler is given and what it gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Generator, Hashable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from aiokclient.testing.broker.faults import Refusal
+
+if TYPE_CHECKING:
+    from aiokclient.protocol import ApiKey
+    from aiokclient.protocol.schema import Response
+    from aiokclient.testing.broker.broker import Broker
+    from aiokclient.testing.broker.connection import BrokerProtocol
+    from aiokclient.testing.broker.faults import Fault
+    from aiokclient.testing.broker.state import ClusterState
+
+T = TypeVar("T")
+
+Answer: TypeAlias = "Response | asyncio.Future[Response | None] | None"
+Reply: TypeAlias = "Answer | Coroutine[Any, Any, Answer]"
+"""What a handler gives: an answer, none at all (`acks=0`), or one that comes later.
+
+The future of an answer that comes later is cancelled when the connection is lost; a handler
+that waits for something hangs its cleaning up on it (`add_done_callback`).
+
+A handler whose work grows with its request is a coroutine function that awaits nothing but
+`Call.each`, `Call.slices` and futures. It runs without a task, and is closed where it is when the
+connection is lost.
+"""
+
+_SLICE = 100
+"""Items that are handled in one iteration of the event loop."""
+_NOTHING: Counter[Any] = Counter()
+
+
+class _Turn:
+    """An awaitable that lets the event loop handle other connections."""
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+class _Each(Generic[T]):
+    """The items of an iterable, with an iteration of the event loop after each slice of them."""
+
+    __slots__ = ("_call", "_items")
+
+    def __init__(self, call: Call, items: Iterable[T]) -> None:
+        self._call = call
+        self._items = iter(items)
+
+    def __aiter__(self) -> _Each[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        call = self._call
+        call.handled += 1
+        if not call.handled % _SLICE:
+            call.yielded = True
+            await _Turn()
+        for item in self._items:
+            return item
+        raise StopAsyncIteration
+
+
+class _Slices(Generic[T]):
+    """The items of an iterable in lists, with an iteration of the event loop between two lists."""
+
+    __slots__ = ("_begun", "_call", "_items")
+
+    def __init__(self, call: Call, items: Iterable[T]) -> None:
+        self._call = call
+        self._items = iter(items)
+        self._begun = False
+
+    def __aiter__(self) -> _Slices[T]:
+        return self
+
+    async def __anext__(self) -> list[T]:
+        part = list(islice(self._items, _SLICE))
+        if not part:
+            raise StopAsyncIteration
+        if self._begun:
+            self._call.yielded = True
+            await _Turn()
+        self._begun = True
+        return part
+
+
+class Call:
+    """A request, who received it, and which faults apply to it."""
+
+    __slots__ = (
+        "_refusals",
+        "_spoken",
+        "api",
+        "broker",
+        "client_id",
+        "handled",
+        "owner",
+        "request",
+        "times",
+        "version",
+        "yielded",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        api: ApiKey,
+        version: int,
+        request: Any,
+        client_id: str | None,
+        owner: BrokerProtocol,
+        faults: list[Fault],
+    ) -> None:
+        self.broker = broker
+        self.api = api
+        self.version = version
+        self.request = request
+        self.client_id = client_id
+        self.owner = owner
+        """The connection: whatever lives only as long as that can be kept by it."""
+        self._refusals = [each for each in faults if isinstance(each, Refusal)]
+        self._spoken: list[Refusal] = []
+        self.handled = 0
+        """Items that `each` has given, in all its uses."""
+        self.yielded = False
+        """Whether the handler has yielded to the event loop between two slices."""
+        self.times: Counter[Any] = _NOTHING
+        """The number of times that each part comes in the request, after `count`."""
+
+    @property
+    def cluster(self) -> ClusterState:
+        return self.broker.cluster
+
+    def refused(self, topic: str | None = None, partition: int | None = None) -> int:
+        """The error code with which a test wants this (part of the) request refused, or 0.
+
+        A refusal counts as used once for a request, however many partitions it covers.
+        """
+        for each in self._refusals:
+            if each.covers(topic, partition):
+                if each not in self._spoken:
+                    self._spoken.append(each)
+                    each.use()
+                return each.code
+        return 0
+
+    def each(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """Iterate over parts of the request, so that many of them do not hold the event loop.
+
+        Other requests may be handled meanwhile: what is iterated over must not be theirs to change.
+        """
+        return _Each(self, items)
+
+    def slices(self, items: Iterable[T]) -> AsyncIterator[list[T]]:
+        """Iterate over lists of items, so that many of them do not hold the event loop.
+
+        Other requests may be handled between two lists, not within one.
+        """
+        return _Slices(self, items)
+
+    async def count(self, parts: Iterable[Hashable]) -> Counter[Any]:
+        """Return how often each part comes in the request; `times` is the same."""
+        times: Counter[Any] = Counter()
+        self.times = times
+        async for part in self.slices(parts):
+            times.update(part)
+        return times
+
+    def later(self) -> asyncio.Future[Response | None]:
+        """Return a future for an answer that comes later."""
+        return self.cluster.loop.create_future()

@@ -1,0 +1,381 @@
+"""The configs of topics and brokers: names, defaults, types, and the values that were set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from aiokclient.testing.broker.codes import Code
+
+_MOST_INT = (1 << 31) - 1
+_FOREVER = (1 << 63) - 1
+
+
+class ConfigType(IntEnum):
+    """What DescribeConfigs says of a value; the numbers are Kafka's."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are Kafka's."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+class ConfigOperation(IntEnum):
+    """What an incremental change does; the numbers are Kafka's."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Option(NamedTuple):
+    default: str
+    type: ConfigType
+    valid: Callable[[str], bool]
+    fixed: bool = False
+    """What only a broker's start decides."""
+
+
+class Synonym(NamedTuple):
+    """One place where a value may come from; the first that has one wins."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+class ConfigError(ValueError):
+    """A name that is not known or a value that is not allowed."""
+
+    code = Code.INVALID_CONFIG
+
+
+class ConfigRequestError(ConfigError):
+    """A change that can never be: to nothing, twice, or of what a running broker refuses."""
+
+    code = Code.INVALID_REQUEST
+
+
+def _between(least: float, most: float, kind: type[float] = int) -> Callable[[str], bool]:
+    def valid(value: str) -> bool:
+        try:
+            return least <= kind(value) <= most
+        except ValueError:
+            return False
+
+    return valid
+
+
+def _one_of(*allowed: str) -> Callable[[str], bool]:
+    return lambda value: value in allowed
+
+
+def _list_of(*allowed: str) -> Callable[[str], bool]:
+    return lambda value: not value or all(each in allowed for each in value.split(","))
+
+
+def _truth(value: str) -> bool:
+    return value.strip().lower() in ("true", "false")
+
+
+def _boolean(default: bool) -> Option:
+    return Option(str(default).lower(), ConfigType.BOOLEAN, _truth)
+
+
+def _int(default: int, least: int, most: int = _MOST_INT) -> Option:
+    return Option(str(default), ConfigType.INT, _between(least, most))
+
+
+def _long(default: int, least: int) -> Option:
+    return Option(str(default), ConfigType.LONG, _between(least, _FOREVER))
+
+
+def _fixed(option: Option) -> Option:
+    return option._replace(fixed=True)
+
+
+def _replicas(value: str) -> bool:
+    """All of them (*), or `partition:broker` with commas between."""
+    each = value.split(",")
+    return value == "*" or all(not one or re.fullmatch(r"\d+:\d+", one) for one in each)
+
+
+def _gzip_level(value: str) -> bool:
+    return value != "0" and _between(-1, 9)(value)
+
+
+_CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+_THROTTLED = Option("", ConfigType.LIST, _replicas)
+
+# What has an effect here: cleanup.policy (a compacted topic refuses records without a key),
+# max.message.bytes, message.timestamp.*, min.insync.replicas, retention.bytes, segment.bytes.
+TOPIC_OPTIONS: Mapping[str, Option] = {
+    "cleanup.policy": Option("delete", ConfigType.LIST, _list_of("delete", "compact")),
+    "compression.gzip.level": Option("-1", ConfigType.INT, _gzip_level),
+    "compression.lz4.level": _int(9, 1, 17),
+    "compression.type": Option("producer", ConfigType.STRING, _one_of(*_CODECS)),
+    "compression.zstd.level": _int(3, -(1 << 17), 22),
+    "delete.retention.ms": _long(86_400_000, 0),
+    "file.delete.delay.ms": _long(60_000, 0),
+    "flush.messages": _long(_FOREVER, 1),
+    "flush.ms": _long(_FOREVER, 0),
+    "follower.replication.throttled.replicas": _THROTTLED,
+    "index.interval.bytes": _int(4096, 0),
+    "leader.replication.throttled.replicas": _THROTTLED,
+    "local.retention.bytes": _long(-2, -2),
+    "local.retention.ms": _long(-2, -2),
+    "max.compaction.lag.ms": _long(_FOREVER, 1),
+    "max.message.bytes": _int(1_048_588, 0),
+    "message.timestamp.after.max.ms": _long(3_600_000, 0),
+    "message.timestamp.before.max.ms": _long(_FOREVER, 0),
+    "message.timestamp.type": Option(
+        "CreateTime", ConfigType.STRING, _one_of("CreateTime", "LogAppendTime")
+    ),
+    "min.cleanable.dirty.ratio": Option("0.5", ConfigType.DOUBLE, _between(0, 1, float)),
+    "min.compaction.lag.ms": _long(0, 0),
+    "min.insync.replicas": _int(1, 1),
+    "preallocate": _boolean(False),
+    "remote.log.copy.disable": _boolean(False),
+    "remote.log.delete.on.disable": _boolean(False),
+    # There is no remote storage.
+    "remote.storage.enable": Option("false", ConfigType.BOOLEAN, _one_of("false")),
+    "retention.bytes": _long(256 << 20, -1),
+    "retention.ms": _long(604_800_000, -1),
+    "segment.bytes": _int(16 << 20, 14),
+    "segment.index.bytes": _int(10_485_760, 4),
+    "segment.jitter.ms": _long(0, 0),
+    "segment.ms": _long(604_800_000, 1),
+    "unclean.leader.election.enable": _boolean(False),
+}
+
+# The broker's options that stand behind those of a topic without a value of its own.
+_BEHIND_TOPICS: Mapping[str, str] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+BROKER_OPTIONS: Mapping[str, Option] = {
+    **{behind: TOPIC_OPTIONS[name] for name, behind in _BEHIND_TOPICS.items()},
+    "auto.create.topics.enable": _fixed(_boolean(False)),
+    "background.threads": _int(10, 1),
+    "default.replication.factor": _fixed(_int(1, 1)),
+    # Kafka: at most once in 1000 ms.
+    "group.consumer.assignment.interval.ms": _int(0, 0),
+    "group.consumer.assignors": _fixed(
+        Option("uniform,range", ConfigType.LIST, _list_of("uniform", "range"))
+    ),
+    # Kafka: 5000.
+    "group.consumer.heartbeat.interval.ms": _fixed(_int(500, 1)),
+    "group.consumer.max.size": _fixed(_int((1 << 31) - 1, 1)),
+    "group.consumer.migration.policy": _fixed(
+        Option(
+            "bidirectional",
+            ConfigType.STRING,
+            _one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+        )
+    ),
+    "group.consumer.session.timeout.ms": _fixed(_int(45_000, 1)),
+    # Kafka waits for 3 s for more members before the first rebalance of a group.
+    "group.initial.rebalance.delay.ms": _fixed(_int(0, 0)),
+    "group.max.session.timeout.ms": _fixed(_int(1_800_000, 1)),
+    "group.max.size": _fixed(_int((1 << 31) - 1, 1)),
+    "group.min.session.timeout.ms": _fixed(_int(6_000, 1)),
+    "log.cleaner.backoff.ms": _long(15_000, 0),
+    "log.cleaner.threads": _int(1, 0),
+    "max.connections": _int(_MOST_INT, 0),
+    "max.connections.per.ip": _int(_MOST_INT, 0),
+    "max.incremental.fetch.session.cache.slots": _fixed(_int(1_000, 0)),
+    "num.io.threads": _int(8, 1),
+    "num.network.threads": _int(3, 1),
+    "num.partitions": _fixed(_int(1, 1)),
+    "num.recovery.threads.per.data.dir": _int(2, 1),
+    "num.replica.fetchers": _int(1, 1),
+    "offset.metadata.max.bytes": _fixed(_int(4096, 0)),
+    "producer.id.expiration.ms": _int(86_400_000, 1),
+}
+
+# Those of one group, under the new consumer protocol.
+GROUP_OPTIONS: Mapping[str, Option] = {
+    name.removeprefix("group."): BROKER_OPTIONS[name]._replace(fixed=False)
+    for name in (
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.session.timeout.ms",
+    )
+}
+
+# The broker's option that stands behind one of a topic or group without a value of its own.
+BEHIND: Mapping[str, str] = {
+    **{name: f"group.{name}" for name in GROUP_OPTIONS},
+    **_BEHIND_TOPICS,
+}
+
+# What no broker knows may be given to brokers that run, for plug-ins of theirs; none tells it.
+_FOREIGN = Option("", ConfigType.UNKNOWN, lambda value: True)
+_RUNNING = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+class Configs:
+    """Values that were set, over those of `parent` (by `behind`), over the defaults."""
+
+    def __init__(
+        self,
+        options: Mapping[str, Option],
+        source: ConfigSource,
+        parent: Configs | None = None,
+        values: Mapping[str, str] = {},
+    ) -> None:
+        self.options = options
+        self.source = source
+        self.values: dict[str, str] = {}
+        self._parent = parent
+        self.change(dict(values))
+
+    def option(self, name: str) -> Option:
+        """Raises ConfigError for a name that is not known."""
+        option = self.options.get(name)
+        if option is not None:
+            return option
+        if self.source in _RUNNING:
+            return _FOREIGN
+        raise ConfigError(f"unknown config {name!r}")
+
+    def names(self) -> list[str]:
+        """All options, and what was given that no broker knows."""
+        parent = self._parent
+        if parent is None or parent.options is not self.options:
+            return list(self.options)
+        return list(dict.fromkeys([*parent.names(), *self.values]))
+
+    def __getitem__(self, name: str) -> str:
+        own = self.values.get(name)
+        return own if own is not None else self.inherited(name)
+
+    def inherited(self, name: str) -> str:
+        """The value that holds where none is set here."""
+        parent = self._parent
+        if parent is not None:
+            behind = name if parent.options is self.options else BEHIND.get(name, "")
+            if parent.is_set(behind):
+                return parent[behind]
+        return self.option(name).default
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """Where the value comes from, and what would hold if it were not set there."""
+        chain: list[Synonym] = []
+        if name in self.values:
+            chain.append(Synonym(name, self.values[name], self.source))
+        parent = self._parent
+        if name not in self.options:
+            return chain if parent is None else chain + parent.synonyms(name)
+        behind = name
+        if parent is not None and parent.options is not self.options:
+            behind = BEHIND.get(name, "")
+        if parent is not None and behind in parent.options:
+            return chain + parent.synonyms(behind)
+        if not behind:
+            return chain
+        return [*chain, Synonym(name, self.options[name].default, ConfigSource.DEFAULT)]
+
+    def source_of(self, name: str) -> ConfigSource:
+        """Where the value comes from."""
+        return next((each.source for each in self.synonyms(name)), ConfigSource.DEFAULT)
+
+    def is_set(self, name: str) -> bool:
+        """Whether a value was given, here or behind."""
+        if name in self.values:
+            return True
+        return self._parent is not None and name in self.options and self._parent.is_set(name)
+
+    def number(self, name: str) -> int:
+        return int(self[name])
+
+    def check(self, name: str, value: str | None) -> None:
+        """Raises ConfigError for an unknown name or a value that is not allowed."""
+        option = self.option(name)
+        if value is not None and not option.valid(value):
+            error = ConfigRequestError if self.source in _RUNNING else ConfigError
+            raise error(f"{value!r} is not allowed for the config {name!r}")
+
+    def change(self, changes: Mapping[str, str | None]) -> None:
+        """Set values; None goes back to what is inherited. All are checked before any is set."""
+        for name, value in changes.items():
+            self.check(name, value)
+        for name, value in changes.items():
+            if value is None:
+                self.values.pop(name, None)
+            else:
+                self.values[name] = value
+
+    def merged(self, changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str | None]:
+        """What incremental operations (name, operation, value) come to, for `change`."""
+        result: dict[str, str | None] = {}
+        for name, operation, value in changes:
+            if name in result:
+                raise ConfigRequestError(f"the config {name!r} is changed twice")
+            if operation == ConfigOperation.DELETE and name not in self.names():
+                continue
+            self.check(name, None)
+            if operation not in ConfigOperation.__members__.values():
+                raise ConfigError(f"unknown operation {operation} for the config {name!r}")
+            is_list = self.option(name).type is ConfigType.LIST
+            if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT) and not is_list:
+                raise ConfigError(f"the config {name!r} is not a list")
+            result[name] = self._operate(self[name], ConfigOperation(operation), value)
+        return result
+
+    @staticmethod
+    def _operate(now: str, operation: ConfigOperation, value: str | None) -> str | None:
+        if operation is ConfigOperation.DELETE:
+            return None
+        if value is None:
+            raise ConfigRequestError("a value is needed")
+        if operation is ConfigOperation.SET:
+            return value
+        old, given = [each for each in now.split(",") if each], value.split(",")
+        if operation is ConfigOperation.APPEND:
+            return ",".join(old + [each for each in given if each not in old])
+        return ",".join(each for each in old if each not in given)

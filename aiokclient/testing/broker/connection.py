@@ -1,0 +1,416 @@
+"""A connection as a broker sees it: frames in, answers out, strictly one at a time.
+
+A broker takes the next request of a connection only when the one before it is answered. A
+parked one (a long poll, an append that waits for replicas) holds back all that came after
+it on the same connection, and so does a throttled one; other connections go on.
+
+The life of a request, each arrow in turn, any of which may be left out:
+
+    frame -> decoded -> recorded -> dropped? -> delayed -> handled -> waits -> altered -> delayed
+          -> dropped? -> encoded -> answered -> muted -> the next frame
+
+A large request must not stop the other connections. It is decoded in a thread, its handler yields
+to the event loop between items (`Call.each`), its response is encoded in a thread, and both are
+freed in a thread.
+
+What a connection may hold is bounded: reading stops while the request being handled and those
+queued after it take `_QUEUED_BYTES` or more, and no request is handled while the client does not
+read its responses.
+
+The class is an `asyncio.BufferedProtocol` and knows nothing of sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from aiokclient import threads
+from aiokclient.errors import KafkaError
+from aiokclient.protocol.framing import FrameReader, ReceivedRequest, ServerFraming
+from aiokclient.segments import write_segments
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle
+from aiokclient.testing.broker.handlers import handler_of
+from aiokclient.testing.disposal import discard_messages
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.fields import Buffer
+    from aiokclient.protocol.schema import Response
+    from aiokclient.testing.broker.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+_MAX_FRAME = 100 << 20
+"""Kafka's `socket.request.max.bytes`."""
+
+_QUEUED_FRAMES = 64
+"""Reading stops at this many requests that wait on one connection."""
+
+_QUEUED_BYTES = 4 << 20
+"""Reading stops when the requests of one connection take this many bytes."""
+
+_INLINE_BYTES = 64 << 10
+_INLINE_PRODUCE_BYTES = 1 << 20
+"""Larger frames are decoded in a thread; records are not decoded, only referred to."""
+
+_framing = ServerFraming()
+
+
+class BrokerProtocol(asyncio.BufferedProtocol):
+    """One accepted connection."""
+
+    __slots__ = (
+        "__weakref__",
+        "_busy",
+        "_current",
+        "_frames",
+        "_handling",
+        "_parked",
+        "_queued",
+        "_reading",
+        "_spent",
+        "_timer",
+        "_transport",
+        "_waiting",
+        "_withheld",
+        "_writable",
+        "broker",
+    )
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._frames = FrameReader(_MAX_FRAME, kept=0)
+        self._waiting: deque[Buffer] = deque()
+        self._queued = 0
+        self._current = 0
+        self._transport: asyncio.Transport | None = None
+        self._reading = True
+        self._writable = True
+        self._busy = False
+        self._timer: asyncio.Handle | None = None
+        self._parked: asyncio.Future[Any] | None = None
+        self._handling: Coroutine[Any, Any, Any] | None = None
+        self._spent: list[Any] = []
+        """The large messages of the request being handled, to be freed after it."""
+        self._withheld: Callable[[], None] | None = None
+
+    # -- the transport's side --------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.broker.connected(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._frames.received(nbytes)
+        except KafkaError as error:
+            _log.debug("%r closes a connection: %s", self.broker, error)
+            self.abort()
+            return
+        if frames:
+            self._waiting.extend(frames)
+            self._queued += sum(map(len, frames))
+            self.pump()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._withheld = None
+        self._give_up()
+        self.broker.disconnected(self)
+
+    def _give_up(self) -> None:
+        """Forget the requests that wait, and the one being handled."""
+        self._waiting.clear()
+        self._queued = self._current = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._parked is not None:
+            self._parked.cancel()
+            self._parked = None
+        if self._handling is not None:
+            self._handling.close()
+            self._handling = None
+        self._discard()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.pump()
+
+    def abort(self) -> None:
+        """Cut the connection: nothing that is still to be sent is sent."""
+        transport = self._transport
+        if transport is not None:
+            self._waiting.clear()
+            self._queued = 0
+            transport.abort()
+
+    @property
+    def client_host(self) -> str:
+        """Where the client is, as Kafka tells of the members of groups."""
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return f"/{peer[0]}" if peer else "/127.0.0.1"
+
+    # -- one request after the other -------------------------------------------------------
+
+    def pump(self) -> None:
+        """Take up waiting requests until one has to wait."""
+        if self._withheld is not None and not self.broker.paused:
+            answer, self._withheld = self._withheld, None
+            self._guarded(answer)
+        while self._may_take():
+            self._guarded(partial(self._take, self._waiting.popleft()))
+        transport = self._transport
+        full = len(self._waiting) >= _QUEUED_FRAMES or self._queued + self._current >= _QUEUED_BYTES
+        if transport is not None and full is self._reading and not transport.is_closing():
+            self._reading = not full
+            if full:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Take a step; an exception is a bug of this cluster, which says so when it ends."""
+        try:
+            step()
+        except Exception as error:
+            _log.exception("%r failed on a request", self.broker)
+            self.broker.cluster.bug = self.broker.cluster.bug or error
+            self.abort()
+
+    def _may_take(self) -> bool:
+        if self._transport is None or self._busy or not self._writable or self.broker.paused:
+            return False
+        return bool(self._waiting)
+
+    def _take(self, frame: Buffer) -> None:
+        self._busy = True
+        self._current = len(frame)
+        self._queued -= self._current
+        if self._current <= _INLINE_BYTES or (
+            self._current <= _INLINE_PRODUCE_BYTES and _is_produce(frame)
+        ):
+            self._decoded(frame, _decoded(frame))
+        else:
+            self._park(threads.run(_decoded, frame), partial(self._decoded, frame))
+
+    def _decoded(self, frame: Buffer, received: ReceivedRequest | KafkaError) -> None:
+        cluster = self.broker.cluster
+        if isinstance(received, KafkaError):
+            # As Kafka: whoever sends what cannot be read, or was not announced, is cut off.
+            _log.debug("%r closes a connection: %s", self.broker, received)
+            self.abort()
+            return
+        if self._current > _INLINE_BYTES and received.request is not None:
+            self._spent.append(received.request)
+        if not cluster.accepts(self.broker, received):
+            self.abort()
+            return
+        cluster.received(self.broker, received, frame)
+        faults = cluster.faults.matching(
+            received.header.request_api_key, self.broker.node_id, received.request
+        )
+        if not faults:
+            self._handle(received, faults)
+        elif not self._dropped(faults, "before"):
+            self._after(_seconds(faults, "before"), lambda: self._handle(received, faults))
+
+    def _handle(self, received: ReceivedRequest, faults: list[Fault]) -> None:
+        header = received.header
+        api = self.broker.cluster.api_of(header.request_api_key)
+        call = Call(
+            self.broker,
+            api,
+            header.request_api_version,
+            received.request,
+            header.client_id,
+            self,
+            faults,
+        )
+        reply = handler_of(api)(call)
+        if isinstance(reply, Coroutine):
+            self._go_on(reply, call, received, faults)
+        else:
+            self._replied(reply, received, faults)
+
+    def _go_on(
+        self,
+        handling: Coroutine[Any, Any, Answer],
+        call: Call,
+        received: ReceivedRequest,
+        faults: list[Fault],
+    ) -> None:
+        """Run a handler until it yields, waits or ends."""
+        try:
+            awaited = handling.send(None)
+        except StopIteration as done:
+            answer: Answer = done.value
+        else:
+            self._handling = handling
+            then = partial(self._go_on, handling, call, received, faults)
+            if awaited is None:
+                self._timer = self.broker.cluster.loop.call_soon(self._next, then)
+            else:
+                self._park(awaited, lambda _: then())
+            return
+        self._handling = None
+        self._replied(answer, received, faults, large=call.yielded)
+
+    def _replied(
+        self,
+        answer: Answer,
+        received: ReceivedRequest,
+        faults: list[Fault],
+        *,
+        large: bool = False,
+    ) -> None:
+        if isinstance(answer, asyncio.Future):
+            self._park(answer, lambda response: self._finish(response, received, faults, large))
+        else:
+            self._finish(answer, received, faults, large)
+
+    def _park(self, future: asyncio.Future[Any], then: Callable[[Any], None]) -> None:
+        """Continue with the result of a future, unless the connection is lost first."""
+        self._parked = future
+        future.add_done_callback(partial(self._unpark, then))
+
+    def _unpark(self, then: Callable[[Any], None], future: asyncio.Future[Any]) -> None:
+        self._parked = None
+        if future.cancelled() or self._transport is None:
+            return
+        self._guarded(lambda: then(future.result()))
+        self.pump()
+
+    def _finish(
+        self,
+        response: Response | None,
+        received: ReceivedRequest,
+        faults: list[Fault],
+        large: bool,
+    ) -> None:
+        """The request took effect: answer it, unless a fault has other plans."""
+        self.broker.cluster.changed()
+        if not faults:
+            self._answer(response, received, faults, large)
+            return
+        for fault in faults:
+            if isinstance(fault, Alter):
+                fault.use()
+                response = fault.change(received.request, response)
+        if not self._dropped(faults, "after"):
+            seconds = _seconds(faults, "after")
+            self._after(seconds, lambda: self._answer(response, received, faults, large))
+
+    def _answer(
+        self,
+        response: Response | None,
+        received: ReceivedRequest,
+        faults: list[Fault],
+        large: bool,
+    ) -> None:
+        if self._transport is None:
+            return
+        if self.broker.paused:
+            self._withheld = lambda: self._answer(response, received, faults, large)
+            return
+        muted = 0.0
+        for fault in faults:
+            if isinstance(fault, Throttle) and response is not None:
+                fault.use()
+                muted = max(muted, fault.seconds)
+                cast("Any", response).throttle_time_ms = int(fault.seconds * 1000)
+        if response is None:
+            self._after(muted, self._done)
+        elif large:
+            self._spent.append(response)
+            encoding = threads.run(_encoded, received, response)
+            self._park(encoding, lambda segments: self._write(segments, muted))
+        else:
+            self._write(_encoded(received, response), muted)
+
+    def _write(self, segments: list[Buffer], muted: float) -> None:
+        transport = self._transport
+        # One that is closing must not be written to: see `BrokerConnection` of the client.
+        if transport is None or transport.is_closing():
+            return
+        if self.broker.paused:
+            self._withheld = lambda: self._write(segments, muted)
+            return
+        write_segments(transport, segments, sum(map(len, segments)))
+        self._after(muted, self._done)
+
+    def _done(self) -> None:
+        self._busy = False
+        self._current = 0
+        self._discard()
+
+    def _discard(self) -> None:
+        """Free large messages, once nothing else in this class refers to them."""
+        if self._spent:
+            spent, self._spent = self._spent, []
+            self.broker.cluster.loop.call_soon(discard_messages, spent)
+
+    def _dropped(self, faults: list[Fault], when: str) -> bool:
+        for fault in faults:
+            if isinstance(fault, Drop) and fault.when == when:
+                fault.use()
+                self.abort()
+                self.broker.cluster.changed()
+                return True
+        return False
+
+    def _after(self, seconds: float, then: Callable[[], None]) -> None:
+        """Go on now, or after a while."""
+        if seconds <= 0:
+            then()
+            return
+
+        loop = self.broker.cluster.loop
+        self._timer = loop.call_later(seconds, self._next, then)
+
+    def _next(self, step: Callable[[], None]) -> None:
+        """Take a step that was put off, and go on with the requests that wait."""
+        self._timer = None
+        self._guarded(step)
+        self.pump()
+
+
+def _is_produce(frame: Buffer) -> bool:
+    return bytes(frame[:2]) == b"\0\0"
+
+
+def _decoded(frame: Buffer) -> ReceivedRequest | KafkaError:
+    """Decode a request; return, not raise, the error of one that cannot be read."""
+    try:
+        return _framing.decode_request(frame)
+    except KafkaError as error:
+        return error
+
+
+def _encoded(received: ReceivedRequest, response: Response) -> list[Buffer]:
+    version = 0 if received.request is None else None
+    return _framing.encode_response(received, response, version=version)
+
+
+def _seconds(faults: list[Fault], when: str) -> float:
+    """How long the delays of these faults are together; each counts as used."""
+    seconds = 0.0
+    for fault in faults:
+        if isinstance(fault, Delay) and fault.when == when:
+            fault.use()
+            seconds += fault.seconds
+    return seconds

@@ -1,0 +1,366 @@
+"""A group of the classic protocol: what its members' requests mean in each of its states.
+
+The states, timers and what is persisted: `rebalancing.py`. This is what Kafka's coordinator
+does, error for error; apart from the lot by which leaders are drawn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiokclient.errors import KafkaError
+from aiokclient.protocol.messages import (
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from aiokclient.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from aiokclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.group import GroupView, MemberView
+from aiokclient.testing.broker.groups.members import ClassicMember, protocols_of
+from aiokclient.testing.broker.groups.rebalancing import GroupState, RebalancingGroup, cancel
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.call import Call, Reply
+
+_CONSUMER = "consumer"
+_MEMBER_ID_FIRST = 4
+"""From this version of JoinGroup on a new member gets its id before it joins (KIP-394)."""
+_SKIPS_ASSIGNMENT = 9
+_NEW_MEMBER_TIMEOUT_MS = 300_000
+"""So long a new member is waited for, whose first JoinGroup is parked."""
+
+
+class ClassicGroup(RebalancingGroup):
+    """One classic group; without members and protocol type it keeps offsets only."""
+
+    # -- JoinGroup -------------------------------------------------------------------------
+
+    def join(self, call: Call) -> Reply:
+        request: JoinGroupRequest = call.request
+        member_id = request.member_id
+        if not self._room_for(member_id):
+            gone = self.members.get(member_id)
+            if gone is not None:
+                self.drop(gone)
+            return JoinGroupResponse(error_code=Code.GROUP_MAX_SIZE_REACHED)
+        if not self._agrees(request):
+            return _refused(Code.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        if not member_id:
+            return self._join_new(call)
+        if member_id in self.pending:
+            return self._add(call, member_id)
+        code = self._check_member(member_id, request.group_instance_id)
+        if code:
+            return _refused(code, member_id)
+        return self._rejoin(call, self.members[member_id])
+
+    def _room_for(self, member_id: str) -> bool:
+        most = self.cluster.configs.number("group.max.size")
+        known = self.members.get(member_id)
+        if self.phase is GroupState.EMPTY:
+            return True
+        if self.phase is GroupState.PREPARING:
+            waits = known is not None and known.joining is not None
+            return waits or len(self.members.joining()) < most
+        return known is not None or len(self.members) < most
+
+    def _agrees(self, request: JoinGroupRequest) -> bool:
+        """Whether the member speaks a protocol that all others do, too."""
+        if self.phase is GroupState.EMPTY:
+            return bool(request.protocol_type and request.protocols)
+        if request.protocol_type != self.type:
+            return False
+        if not len(self.members):
+            return bool(request.protocols)
+        common = self.members.common()
+        return any(each.name in common for each in request.protocols)
+
+    def _check_member(self, member_id: str, instance_id: str | None) -> Code:
+        if instance_id is not None:
+            now = self.members.static.get(instance_id)
+            if now is None:
+                return Code.UNKNOWN_MEMBER_ID
+            if now != member_id:
+                return Code.FENCED_INSTANCE_ID
+        return Code.NONE if member_id in self.members else Code.UNKNOWN_MEMBER_ID
+
+    def _join_new(self, call: Call) -> Reply:
+        instance_id = call.request.group_instance_id
+        name = call.client_id or "" if instance_id is None else instance_id
+        member_id = f"{name}-{self.cluster.new_id()}"
+        if instance_id is not None:
+            before = self.members.static.get(instance_id)
+            if before is None:
+                return self._add(call, member_id)
+            return self._replace(call, self.members[before], member_id)
+        if call.version < _MEMBER_ID_FIRST:
+            return self._add(call, member_id)
+        self.pending[member_id] = self.after(
+            call.request.session_timeout_ms, lambda: self._give_up(member_id)
+        )
+        return _refused(Code.MEMBER_ID_REQUIRED, member_id)
+
+    def _give_up(self, member_id: str) -> None:
+        """A member that got an id has not come back with it."""
+        cancel(self.pending.pop(member_id, None))
+        self.maybe_complete()
+
+    def _add(self, call: Call, member_id: str) -> Reply:
+        request: JoinGroupRequest = call.request
+        cancel(self.pending.pop(member_id, None))
+        member = ClassicMember(
+            member_id,
+            request.group_instance_id,
+            call.client_id or "",
+            call.owner.client_host,
+            request.protocol_type,
+        )
+        member.is_new = True
+        member.wants(request, call.version)
+        if not len(self.members):
+            self.type = request.protocol_type
+        future = member.park_join(call)
+        self.grew()
+        self.members.add(member)
+        self.keep(member, _NEW_MEMBER_TIMEOUT_MS)
+        self.joined()
+        return future
+
+    def _rejoin(self, call: Call, member: ClassicMember) -> Reply:
+        """A member comes again: it is told of the generation there is, or begins another."""
+        unchanged = member.protocols == protocols_of(call.request)
+        leads = self.leads(member)
+        if self.phase is GroupState.EMPTY:
+            return _refused(Code.UNKNOWN_MEMBER_ID, member.member_id)
+        if self.phase is GroupState.COMPLETING and unchanged:
+            return self.join_answer(member, with_members=leads)
+        if self.phase is GroupState.STABLE and unchanged and not leads:
+            return self.join_answer(member, with_members=False)
+        member.wants(call.request, call.version)
+        future = member.park_join(call)
+        self.joined()
+        return future
+
+    def _replace(self, call: Call, old: ClassicMember, member_id: str) -> Reply:
+        """A static member comes back under another id, and the old one is fenced (KIP-345)."""
+        new = old.renamed(member_id)
+        led, told = self.leads(old), self.leader
+        cancel(old.expiry)
+        old.answer_join(_refused(Code.FENCED_INSTANCE_ID, old.member_id))
+        old.answer_sync(SyncGroupResponse(error_code=Code.FENCED_INSTANCE_ID))
+        self.members.replace(old, new)
+        if old.member_id in self.unsynced:
+            self.unsynced[member_id] = self.unsynced.pop(old.member_id)
+        if led:
+            self.leader = member_id
+        new.wants(call.request, call.version)
+        self.keep(new)
+        if self.phase is GroupState.STABLE and self.members.choose() == self.protocol:
+            # Nothing changes for the others.
+            self.persist()
+            skips = call.version >= _SKIPS_ASSIGNMENT
+            answer = self.join_answer(new, with_members=led and skips)
+            answer.skip_assignment = led and skips
+            if not skips:
+                # The old leader's id, so that the member does not take itself for the leader.
+                answer.leader = told or ""
+            return answer
+        future = new.park_join(call)
+        self.joined()
+        return future
+
+    # -- SyncGroup -------------------------------------------------------------------------
+
+    def sync(self, call: Call) -> Reply:
+        request: SyncGroupRequest = call.request
+        code = self._check_sync(request)
+        if code:
+            return SyncGroupResponse(error_code=code)
+        member = self.members[request.member_id]
+        given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        if self.phase is GroupState.STABLE:
+            if not self._resyncs(member, given):
+                self.synced(member)
+                return self.sync_answer(member)
+            self.resync(given)
+        future = member.syncing = call.later()
+        self.synced(member)
+        if self.given is None:
+            if self.leads(member):
+                self.stabilise(given)
+            return future
+        if self.leads(member) and given:
+            self.given = given
+        if not self.unsynced:
+            self.stabilise(self.given)
+        return future
+
+    def _check_sync(self, request: SyncGroupRequest) -> Code:
+        if self.phase is GroupState.EMPTY:
+            return Code.UNKNOWN_MEMBER_ID
+        code = self._check_member(request.member_id, request.group_instance_id)
+        if code:
+            return code
+        if request.generation_id != self.generation:
+            return Code.ILLEGAL_GENERATION
+        if request.protocol_type is not None and request.protocol_type != self.type:
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        if None not in (request.protocol_name, self.protocol) and (
+            request.protocol_name != self.protocol
+        ):
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        return Code.REBALANCE_IN_PROGRESS if self.phase is GroupState.PREPARING else Code.NONE
+
+    def _resyncs(self, member: ClassicMember, given: dict[str, bytes]) -> bool:
+        """Whether this is a leader with news, and not one that lost the answer."""
+        if not (self.cluster.groups.resync and self.leads(member) and given):
+            return False
+        return any(each.assignment != given.get(each.member_id, b"") for each in self.members)
+
+    # -- Heartbeat and LeaveGroup ----------------------------------------------------------
+
+    def heartbeat(self, call: Call) -> Reply:
+        request = call.request
+        code = self._check_member(request.member_id, request.group_instance_id)
+        if not code and request.generation_id != self.generation:
+            code = Code.ILLEGAL_GENERATION
+        if not code:
+            self.keep(self.members[request.member_id])
+            asked_anew = self.given is not None and request.member_id in self.unsynced
+            if self.phase is GroupState.PREPARING or asked_anew:
+                code = Code.REBALANCE_IN_PROGRESS
+        return HeartbeatResponse(error_code=code)
+
+    def leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
+        answers = []
+        for each in members:
+            code = self._leave(each)
+            answers.append(
+                MemberResponse(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    error_code=code,
+                )
+            )
+        if any(not each.error_code for each in answers):
+            self.dropped()
+        return LeaveGroupResponse(members=answers)
+
+    def _leave(self, who: MemberIdentity) -> Code:
+        member_id = who.member_id
+        if not member_id:
+            # An administrator takes a static member out, whatever id it has.
+            member_id = self.members.static.get(who.group_instance_id or "", "")
+            if who.group_instance_id is None or not member_id:
+                return Code.UNKNOWN_MEMBER_ID
+        elif member_id in self.pending:
+            cancel(self.pending.pop(member_id))
+            return Code.NONE
+        else:
+            code = self._check_member(member_id, who.group_instance_id)
+            if code:
+                return code
+        self.drop(self.members[member_id])
+        return Code.NONE
+
+    # -- offsets ---------------------------------------------------------------------------
+
+    def check_commit(
+        self, member_id: str, epoch: int, instance_id: str | None, version: int
+    ) -> Code:
+        if epoch < 0 and self.phase is GroupState.EMPTY:
+            return Code.NONE
+        if epoch < 0 and not member_id and instance_id is None:
+            return Code.UNKNOWN_MEMBER_ID
+        code = self._check_member(member_id, instance_id)
+        if code:
+            return code
+        if epoch != self.generation:
+            return Code.ILLEGAL_GENERATION
+        gives_up = self.given is not None and member_id in self.unsynced
+        if self.phase is GroupState.COMPLETING and not gives_up:
+            return Code.REBALANCE_IN_PROGRESS
+        return Code.NONE
+
+    def committed(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self.keep(member)
+
+    def check_delete_offsets(self) -> Code:
+        if self.phase is GroupState.EMPTY or self.type == _CONSUMER:
+            return Code.NONE
+        return Code.NON_EMPTY_GROUP
+
+    def subscribed(self, topic: str) -> bool:
+        if self.type != _CONSUMER or not len(self.members):
+            return False
+        return any(_reads(each.metadata(self.protocol), topic) for each in self.members)
+
+    # -- looking ---------------------------------------------------------------------------
+
+    @property
+    def protocol_type(self) -> str:
+        return self.type or ""
+
+    def describe(self) -> DescribedGroup:
+        stable = self.phase is GroupState.STABLE
+        members = [
+            DescribedGroupMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                member_metadata=each.metadata(self.protocol) if stable else b"",
+                member_assignment=each.assignment,
+            )
+            for each in self.members
+        ]
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state,
+            protocol_type=self.protocol_type,
+            protocol_data=self.protocol or "" if stable else "",
+            members=members,
+        )
+
+    def view(self) -> GroupView:
+        members = {
+            each.member_id: MemberView(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.metadata(self.protocol),
+                each.assignment,
+            )
+            for each in self.members
+        }
+        return GroupView(
+            self.group_id,
+            self.kind,
+            self.state if self.node is not None else "loading",
+            self.generation,
+            self.protocol_type,
+            self.protocol or "",
+            self.leader,
+            members,
+        )
+
+
+def _refused(code: int, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id)
+
+
+def _reads(metadata: bytes, topic: str) -> bool:
+    """Whether a member's metadata names this topic; yes where it cannot be read."""
+    version = min(int.from_bytes(metadata[:2], "big"), ConsumerProtocolSubscription.max_version)
+    try:
+        return topic in ConsumerProtocolSubscription.decode(metadata[2:], version).topics
+    except KafkaError:
+        return True

@@ -1,0 +1,84 @@
+"""What classic consumers say to each other by way of JoinGroup and SyncGroup, read and written.
+
+Brokers look into it only where a group is converted, or speaks both protocols at a time. What
+stands behind the fields they know they leave alone, as all readers of it do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from aiokclient.errors import ProtocolError
+from aiokclient.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.groups.server_assignors import Place, Places
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.state import ClusterState
+
+_VERSION = struct.Struct(">h")
+
+
+def version_of(data: bytes) -> int:
+    """The version that precedes an embedded message, as far as it is known here."""
+    if len(data) < _VERSION.size:
+        raise _malformed("it is too short")
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise _malformed("its version is negative")
+    return min(version, ConsumerProtocolSubscription.max_version)
+
+
+def _malformed(why: str) -> Refused:
+    return Refused(Code.GROUP_ID_NOT_FOUND, f"the embedded consumer protocol is malformed: {why}")
+
+
+def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
+    """What a member subscribes to; raises Refused for what cannot be read."""
+    try:
+        return ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version_of(data))[0]
+    except ProtocolError as error:
+        raise _malformed(error.message) from None
+
+
+def read_assignment(cluster: ClusterState, data: bytes) -> Places:
+    """The partitions of an assignment that exist; an empty one is none."""
+    if not data:
+        return frozenset()
+    try:
+        version = version_of(data)
+        read, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)
+    except ProtocolError as error:
+        raise _malformed(error.message) from None
+    return places_of(cluster, read.assigned_partitions)
+
+
+def places_of(cluster: ClusterState, named: Iterable[TopicPartition]) -> Places:
+    topics = cluster.topics
+    return frozenset(
+        Place(topics[each.topic].topic_id, index)
+        for each in named
+        if each.topic in topics
+        for index in each.partitions
+    )
+
+
+def assignment_bytes(cluster: ClusterState, places: Places, version: int) -> bytes:
+    """Partitions as a leader would send them, those of deleted topics left out."""
+    named: dict[str, list[int]] = {}
+    for topic_id, index in sorted(places):
+        topic = cluster.topics_by_id.get(topic_id)
+        if topic is not None:
+            named.setdefault(topic.name, []).append(index)
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            TopicPartition(topic=topic, partitions=indexes) for topic, indexes in named.items()
+        ]
+    )
+    return _VERSION.pack(version) + b"".join(message.encode(version))

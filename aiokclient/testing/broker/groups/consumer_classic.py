@@ -1,0 +1,222 @@
+"""Members of a consumer group that speak the classic protocol, while a group migrates (KIP-848).
+
+They take part in the group as all others do: their subscription comes with JoinGroup, the epoch
+they reach is their generation, SyncGroup brings what the broker has assigned. Nobody waits for
+anybody, so JoinGroup and SyncGroup are answered at once, and nobody leads. A heartbeat answers
+REBALANCE_IN_PROGRESS whenever a member has to give partitions up, or can have more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiokclient.protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from aiokclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.groups.classic_wire import (
+    assignment_bytes,
+    places_of,
+    read_subscription,
+    version_of,
+)
+from aiokclient.testing.broker.groups.consumer_member import ClassicSide, Member, MemberState
+from aiokclient.testing.broker.groups.members import protocols_of
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.call import Call, Reply
+    from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
+
+_IDS_SINCE = 4
+"""From this version of JoinGroup on a new member is given its id before it joins (KIP-394)."""
+
+
+class ClassicMembers:
+    """The classic protocol's side of one consumer group."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+
+    # -- JoinGroup -------------------------------------------------------------------------
+
+    def join(self, call: Call) -> Reply:
+        request: JoinGroupRequest = call.request
+        try:
+            return self._join(call, request)
+        except Refused as refused:
+            return JoinGroupResponse(error_code=refused.code, member_id=request.member_id)
+
+    def _join(self, call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
+        group = self._group
+        member_id = request.member_id or f"{call.client_id or ''}-{group.cluster.new_id()}"
+        self._check(request, member_id)
+        static = request.group_instance_id is not None
+        if not request.member_id and not static and call.version >= _IDS_SINCE:
+            return JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED, member_id=member_id)
+        before = self._joining(request, member_id)
+        subscription = read_subscription(request.protocols[0].metadata)
+        member = _joined(before, request, call, subscription)
+        group.put(member)
+        group.bump(member.subscription != before.subscription)
+        group.retarget()
+        member = group.step(member, places_of(group.cluster, subscription.owned_partitions))
+        group.timers.cancel(("join", member_id))
+        group.keep(member)
+        group.start_timer("sync", member_id, member.rebalance_timeout_ms)
+        group.maybe_downgrade()
+        return JoinGroupResponse(
+            generation_id=member.epoch,
+            protocol_type="consumer",
+            protocol_name=request.protocols[0].name,
+            member_id=member_id,
+        )
+
+    def _check(self, request: JoinGroupRequest, member_id: str) -> None:
+        members = self._group.members
+        most = self._group.option("max.size")
+        if member_id not in members and len(members) >= most:
+            raise Refused(Code.GROUP_MAX_SIZE_REACHED, f"the group has {most} members")
+        names = {each.name for each in request.protocols}
+        for each in members.values():
+            if each.classic is not None:
+                names &= {name for name, _ in each.classic.protocols}
+        if request.protocol_type != "consumer" or not names:
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "no protocol that all members have")
+
+    def _joining(self, request: JoinGroupRequest, member_id: str) -> Member:
+        instance_id = request.group_instance_id
+        if instance_id is None:
+            return self._group.members.get(member_id) or Member(member_id=member_id)
+        before = self._group.static(instance_id)
+        if request.member_id:
+            return self._known(member_id, instance_id)
+        if before is None:
+            return Member(member_id=member_id)
+        return self._group.replace(before, member_id)
+
+    # -- SyncGroup, Heartbeat --------------------------------------------------------------
+
+    def sync(self, call: Call) -> Reply:
+        request: SyncGroupRequest = call.request
+        try:
+            member, side = self._member(request)
+            self._check_protocol(request, side)
+            behind = self._group.epoch > member.epoch
+            if behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
+                raise self._rebalancing(member)
+        except Refused as refused:
+            return SyncGroupResponse(error_code=refused.code)
+        self._group.timers.cancel(("sync", member.member_id))
+        self._group.keep(member)
+        return SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=assignment_bytes(
+                self._group.cluster, member.assigned, version_of(side.protocols[0][1])
+            ),
+        )
+
+    def _check_protocol(self, request: SyncGroupRequest, side: ClassicSide) -> None:
+        type_ok = request.protocol_type in (None, "consumer")
+        if not type_ok or request.protocol_name not in (None, side.protocols[0][0]):
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "not the protocol that was chosen")
+
+    def heartbeat(self, call: Call) -> Reply:
+        request: HeartbeatRequest = call.request
+        try:
+            member, _ = self._member(request)
+            self._group.keep(member)
+            if self._has_to_rejoin(member):
+                raise self._rebalancing(member)
+        except Refused as refused:
+            return HeartbeatResponse(error_code=refused.code)
+        return HeartbeatResponse()
+
+    def _has_to_rejoin(self, member: Member) -> bool:
+        self._group.bump(subscription_changed=False)
+        if member.epoch < self._group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+            return True
+        unreleased = member.state is MemberState.UNRELEASED_PARTITIONS
+        return unreleased and not self._group.waits_for_others(member)
+
+    def _rebalancing(self, member: Member) -> Refused:
+        if ("join", member.member_id) not in self._group.timers:
+            self._group.start_timer("join", member.member_id, member.rebalance_timeout_ms)
+        return Refused(Code.REBALANCE_IN_PROGRESS, "the member has to join anew")
+
+    def _member(self, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Member, ClassicSide]:
+        member = self._known(request.member_id, request.group_instance_id)
+        if member.classic is None:
+            raise Refused(Code.UNKNOWN_MEMBER_ID, "a member of the new protocol")
+        if request.generation_id != member.epoch:
+            raise Refused(Code.ILLEGAL_GENERATION, "not the epoch of the member")
+        return member, member.classic
+
+    def _known(self, member_id: str, instance_id: str | None) -> Member:
+        """The member, whichever protocol it speaks; raises Refused if there is none."""
+        if instance_id is None:
+            member = self._group.members.get(member_id)
+        else:
+            member = self._group.static(instance_id)
+            if member is not None and member_id and member.member_id != member_id:
+                raise Refused(Code.FENCED_INSTANCE_ID, "another has taken the instance id over")
+        if member is None:
+            raise Refused(Code.UNKNOWN_MEMBER_ID, "there is no such member")
+        return member
+
+    # -- LeaveGroup ------------------------------------------------------------------------
+
+    def leave(self, identities: list[MemberIdentity]) -> Reply:
+        leaving: list[Member] = []
+        answers = []
+        for each in identities:
+            code, member_id = Code.NONE, each.member_id
+            try:
+                member = self._known(each.member_id, each.group_instance_id)
+                leaving.append(member)
+                member_id = member.member_id
+            except Refused as refused:
+                code = refused.code
+            answers.append(
+                MemberResponse(
+                    member_id=member_id,
+                    group_instance_id=each.group_instance_id,
+                    error_code=code,
+                )
+            )
+        if leaving:
+            self._group.expel(leaving)
+        return LeaveGroupResponse(members=answers)
+
+
+def _joined(
+    member: Member,
+    request: JoinGroupRequest,
+    call: Call,
+    subscription: ConsumerProtocolSubscription,
+) -> Member:
+    """The member with what its JoinGroup says."""
+    timeout_ms = request.rebalance_timeout_ms if call.version >= 1 else request.session_timeout_ms
+    return replace(
+        member,
+        instance_id=request.group_instance_id or member.instance_id,
+        rack=subscription.rack_id or member.rack,
+        rebalance_timeout_ms=timeout_ms,
+        topics=tuple(subscription.topics),
+        regex="",
+        assignor=None,
+        client_id=call.client_id or "",
+        client_host=call.owner.client_host,
+        classic=ClassicSide(
+            session_timeout_ms=request.session_timeout_ms, protocols=protocols_of(request)
+        ),
+    )

@@ -1,0 +1,239 @@
+"""ConsumerGroupHeartbeat on a group: members join, report, reconcile and leave.
+
+* Epoch 0 joins, or joins again under the same member id; -1 leaves; -2 leaves for a while, for a
+  static member. Any other epoch must be the member's own, or the one before it from a member
+  that has nothing but what it was assigned: then the answer with the new epoch was lost.
+* An answer holds the assignment if it changed, or if the request was a full one.
+* A regular expression is evaluated at once, and anew whenever a topic comes or goes. Internal
+  topics match as any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aiokclient.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from aiokclient.protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.groups.consumer_member import AWAY, LEAVING, Member
+from aiokclient.testing.broker.groups.regex import check_pattern
+from aiokclient.testing.broker.groups.server_assignors import Place, Places
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.call import Call
+    from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
+
+_CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
+_NOT_RE2 = re.compile(r"(?:[^\\]|^)(?:\\\\)*(?:\(\?(?:[=!>#(]|<[=!]|P=)|\\[1-9]|[*+?}]\+)")
+"""What Python's expressions have and RE2 has not: looking around, references, possession."""
+
+_FENCED = "The member must abandon all its partitions and rejoin."
+
+
+def check_request(
+    request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]
+) -> None:
+    """What is wrong with a request whatever the group is; raises Refused."""
+    _not_blank("GroupId", request.group_id)
+    _not_blank("InstanceId", request.instance_id)
+    _not_blank("RackId", request.rack_id)
+    if request.member_epoch != 0 or version > 0:
+        _not_blank("MemberId", request.member_id)
+    if request.member_epoch == 0:
+        _check_join(request)
+    elif request.member_epoch == AWAY and request.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif request.member_epoch < AWAY:
+        raise _invalid("MemberEpoch is invalid.")
+    if request.server_assignor not in (None, *assignors):
+        raise Refused(
+            Code.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}.",
+        )
+    if request.member_epoch >= 0 and request.subscribed_topic_regex:
+        _check_regex(request.subscribed_topic_regex)
+
+
+def _not_blank(name: str, value: str | None) -> None:
+    if value is not None and not value.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(message: str) -> Refused:
+    return Refused(Code.INVALID_REQUEST, message)
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining."
+        )
+
+
+class Heartbeats:
+    """The protocol's side of one group."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+
+    def answer(self, call: Call) -> ConsumerGroupHeartbeatResponse:
+        """Take a heartbeat; raises Refused."""
+        request: ConsumerGroupHeartbeatRequest = call.request
+        if request.member_epoch < 0:
+            return self._leave(request)
+        member_id = request.member_id or str(self._group.cluster.new_id())
+        self._check_room(member_id)
+        owned = _places(request.topic_partitions)
+        before = self._member(request, member_id, owned)
+        member = _updated(before, request, call)
+        self._group.put(member)
+        self._group.bump(member.subscription != before.subscription)
+        self._group.retarget()
+        member = self._group.step(member, owned)
+        self._group.keep(member)
+        return self._response(request, before, member)
+
+    def _response(
+        self, request: ConsumerGroupHeartbeatRequest, before: Member, member: Member
+    ) -> ConsumerGroupHeartbeatResponse:
+        given = (request.subscribed_topic_names, request.topic_partitions)
+        full = request.member_epoch == 0 or (
+            request.rebalance_timeout_ms != -1 and None not in given
+        )
+        told = full or member.assigned != before.assigned
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._group.option("heartbeat.interval.ms"),
+            assignment=Assignment(topic_partitions=_wire(member.assigned)) if told else None,
+        )
+
+    # -- who it is -------------------------------------------------------------------------
+
+    def _member(
+        self, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Places | None
+    ) -> Member:
+        """The member that this request is from; a new one, where it joins."""
+        if request.member_epoch == 0:
+            return self._joining(member_id, request.instance_id)
+        member = self._known(member_id, request.instance_id)
+        epoch = request.member_epoch
+        if epoch > member.epoch:
+            raise self._fenced("greater", epoch, member)
+        # The answer with the new epoch may have been lost.
+        behind = epoch == member.previous_epoch and owned is not None and owned <= member.assigned
+        if epoch < member.epoch and not behind:
+            raise self._fenced("smaller", epoch, member)
+        return member
+
+    def _fenced(self, how: str, epoch: int, member: Member) -> Refused:
+        return Refused(
+            Code.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {how} member epoch ({epoch}) than the one known by "
+            f"the group coordinator ({member.epoch}). {_FENCED}",
+        )
+
+    def _joining(self, member_id: str, instance_id: str | None) -> Member:
+        before = self._group.static(instance_id)
+        if before is None:
+            return self._group.members.get(member_id) or Member(member_id=member_id)
+        if before.classic is None and before.epoch != AWAY:
+            raise Refused(
+                Code.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group "
+                f"because the instance id is owned by {before.member_id} member.",
+            )
+        return self._group.replace(before, member_id)
+
+    def _known(self, member_id: str, instance_id: str | None) -> Member:
+        if instance_id is None:
+            member = self._group.members.get(member_id)
+            if member is None:
+                text = f"Member {member_id} is not a member of group {self._group.group_id}."
+                raise Refused(Code.UNKNOWN_MEMBER_ID, text)
+            return member
+        member = self._group.static(instance_id)
+        if member is None:
+            raise Refused(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise Refused(
+                Code.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                f"{member.member_id}.",
+            )
+        return member
+
+    # -- what it may -----------------------------------------------------------------------
+
+    def _check_room(self, member_id: str) -> None:
+        most, members = self._group.option("max.size"), self._group.members
+        if member_id not in members and len(members) >= most:
+            raise Refused(
+                Code.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {most} members.",
+            )
+
+    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        member = self._known(request.member_id, request.instance_id)
+        if request.member_epoch == LEAVING:
+            self._group.expel([member])
+        else:
+            self._group.put(replace(member, epoch=AWAY, revoking=frozenset()))
+            self._group.timers.cancel(("rebalance", member.member_id))
+        return ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+
+
+def _check_regex(text: str) -> None:
+    message = f"SubscribedTopicRegex `{text}` is not a valid regular expression"
+    try:
+        check_pattern(text)
+    except re.error as error:
+        raise Refused(Code.INVALID_REGULAR_EXPRESSION, f"{message}: {error}.") from None
+    if _NOT_RE2.search(_CLASS.sub("[]", text)):
+        raise Refused(Code.INVALID_REGULAR_EXPRESSION, f"{message}: RE2 has no such syntax.")
+
+
+def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, call: Call) -> Member:
+    """The member with what the request tells anew."""
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=request.instance_id or member.instance_id,
+        rack=request.rack_id or member.rack,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=request.server_assignor or member.assignor,
+        topics=member.topics if names is None else tuple(names),
+        regex=member.regex if regex is None else regex,
+        client_id=call.client_id or "",
+        client_host=call.owner.client_host,
+        classic=None,
+    )
+
+
+def _places(given: list[TopicPartitions] | None) -> Places | None:
+    if given is None:
+        return None
+    return frozenset(Place(each.topic_id, index) for each in given for index in each.partitions)
+
+
+def _wire(places: Places) -> list[TopicPartitions]:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(places):
+        topics.setdefault(topic_id, []).append(index)
+    return [TopicPartitions(topic_id=each, partitions=topics[each]) for each in topics]

@@ -1,0 +1,110 @@
+"""A member of a consumer group, and how its assignment approaches its target (KIP-848).
+
+A member's epoch is the epoch of the group that it has reached. On the way it gives up first what
+its target does not have, which it confirms with its owned partitions, and then takes what nobody
+else has any more:
+
+    STABLE                 it has its target, as of its epoch
+    UNREVOKED_PARTITIONS   it was told to give partitions up and has not confirmed it
+    UNRELEASED_PARTITIONS  it has reached the epoch, but others still have some of its target
+
+`reconciled` is one step of it, asked for at each heartbeat: pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from aiokclient.testing.broker.groups.server_assignors import Places
+
+NOTHING: Places = frozenset()
+LEAVING = -1
+AWAY = -2
+"""The epoch of a static member that has left and may come back under another member id."""
+
+
+class MemberState(Enum):
+    STABLE = "stable"
+    UNREVOKED_PARTITIONS = "unrevoked"
+    UNRELEASED_PARTITIONS = "unreleased"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicSide:
+    """What a member has told that speaks the classic protocol inside a consumer group."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member as the coordinator knows it."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    regex: str = ""
+    assignor: str | None = None
+    assigned: Places = NOTHING
+    revoking: Places = NOTHING
+    classic: ClassicSide | None = None
+
+    @property
+    def has(self) -> Places:
+        """What nobody else may have yet."""
+        return self.assigned | self.revoking
+
+    @property
+    def subscription(self) -> tuple[frozenset[str], str]:
+        return frozenset(self.topics), self.regex
+
+    def settled(self, epoch: int) -> bool:
+        """Whether it has its target of that epoch."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+
+def reconciled(
+    member: Member,
+    epoch: int,
+    target: Places,
+    free: Callable[[Places], Places],
+    owned: Places | None,
+) -> Member:
+    """The member one step nearer to its target of `epoch`.
+
+    `free` gives those of some partitions that no other member has; `owned` is what the member
+    says it has, None if it did not say.
+    """
+    if member.settled(epoch) and member.assigned <= target:
+        return member
+    if member.state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, member.revoking):
+        return member
+    kept = member.assigned & target
+    revoking = member.assigned - kept
+    if revoking and _owns(owned, revoking):
+        state = MemberState.UNREVOKED_PARTITIONS
+        return replace(member, state=state, assigned=kept, revoking=revoking)
+    wanted = target - kept
+    available = free(wanted)
+    return replace(
+        member,
+        epoch=epoch,
+        previous_epoch=member.previous_epoch if epoch == member.epoch else member.epoch,
+        state=(MemberState.STABLE if available == wanted else MemberState.UNRELEASED_PARTITIONS),
+        assigned=kept | available,
+        revoking=NOTHING,
+    )
+
+
+def _owns(owned: Places | None, places: Places) -> bool:
+    return owned is None or not places.isdisjoint(owned)

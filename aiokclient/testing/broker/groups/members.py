@@ -1,0 +1,192 @@
+"""The members of a classic group: what each joined with, and what they can agree on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.messages import JoinGroupRequest, JoinGroupResponse
+    from aiokclient.protocol.schema import Response
+    from aiokclient.testing.broker.call import Call
+
+_NULL_PROTOCOL = 7
+
+Protocols: TypeAlias = "tuple[tuple[str, bytes], ...]"
+"""Names with metadata, in order of preference."""
+
+
+class ClassicMember:
+    """One member. `joining` and `syncing` are its parked requests, if it has any."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "expiry",
+        "instance_id",
+        "is_new",
+        "join_version",
+        "joining",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "syncing",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        protocol_type: str,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.protocol_type = protocol_type
+        self.protocols: Protocols = ()
+        self.session_timeout_ms = 0
+        self.rebalance_timeout_ms = 0
+        self.assignment = b""
+        self.is_new = False
+        self.join_version = 0
+        self.joining: asyncio.Future[Response | None] | None = None
+        self.syncing: asyncio.Future[Response | None] | None = None
+        self.expiry: asyncio.TimerHandle | None = None
+
+    def wants(self, request: JoinGroupRequest, version: int) -> None:
+        """Take over what a JoinGroup says; version 0 has one timeout for both."""
+        self.protocols = protocols_of(request)
+        self.session_timeout_ms = request.session_timeout_ms
+        self.rebalance_timeout_ms = (
+            request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
+        )
+
+    def renamed(self, member_id: str) -> ClassicMember:
+        """The same under another id, without requests and timers."""
+        copy = ClassicMember(
+            member_id, self.instance_id, self.client_id, self.client_host, self.protocol_type
+        )
+        copy.protocols = self.protocols
+        copy.session_timeout_ms = self.session_timeout_ms
+        copy.rebalance_timeout_ms = self.rebalance_timeout_ms
+        copy.assignment = self.assignment
+        return copy
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def waits(self) -> bool:
+        """Whether it has a parked request, so that it need not send heartbeats."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def park_join(self, call: Call) -> asyncio.Future[Response | None]:
+        """Let its JoinGroup wait; one that waited before is not answered any more."""
+        self.join_version = call.version
+        self.joining = call.later()
+        return self.joining
+
+    def answer_join(self, response: JoinGroupResponse) -> None:
+        waiting, self.joining = self.joining, None
+        _answer(waiting, in_version(response, self.join_version))
+
+    def answer_sync(self, response: Response) -> bool:
+        """Whether there was a parked SyncGroup to answer."""
+        waiting, self.syncing = self.syncing, None
+        _answer(waiting, response)
+        return waiting is not None
+
+
+class Members:
+    """All members of one group by their ids, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, ClassicMember] = {}
+        self.static: dict[str, str] = {}
+        """Instance ids with the member ids that they have now (KIP-345)."""
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[ClassicMember]:
+        return iter(list(self._members.values()))
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def __getitem__(self, member_id: str) -> ClassicMember:
+        return self._members[member_id]
+
+    def get(self, member_id: str) -> ClassicMember | None:
+        return self._members.get(member_id)
+
+    def add(self, member: ClassicMember) -> None:
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+
+    def remove(self, member: ClassicMember) -> None:
+        del self._members[member.member_id]
+        if member.instance_id is not None:
+            self.static.pop(member.instance_id, None)
+
+    def replace(self, old: ClassicMember, new: ClassicMember) -> None:
+        """Put a member into another's place, in the order as well."""
+        self._members = {
+            new.member_id if each is old else each.member_id: new if each is old else each
+            for each in self
+        }
+        if new.instance_id is not None:
+            self.static[new.instance_id] = new.member_id
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((each.rebalance_timeout_ms for each in self), default=0)
+
+    # -- what they agree on ----------------------------------------------------------------
+
+    def common(self) -> dict[str, None]:
+        """The names of the protocols that every member offers."""
+        offers: dict[str, int] = {}
+        for each in self._members.values():
+            for name, _ in each.protocols:
+                offers[name] = offers.get(name, 0) + 1
+        return {name: None for name, count in offers.items() if count == len(self)}
+
+    def choose(self) -> str | None:
+        """The protocol with the most votes; each votes for its first that all others offer.
+
+        So a protocol that is new to the group is used from when its last member offers it.
+        """
+        common, votes = self.common(), dict[str, int]()
+        for each in self._members.values():
+            name = next((name for name, _ in each.protocols if name in common), None)
+            if name is not None:
+                votes[name] = votes.get(name, 0) + 1
+        return max(votes, key=votes.__getitem__, default=None)
+
+    def joining(self) -> list[ClassicMember]:
+        return [each for each in self if each.joining is not None]
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    return tuple((each.name, bytes(each.metadata)) for each in request.protocols)
+
+
+def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """The answer as Kafka writes it: from version 7 on errors name no protocol at all."""
+    if response.error_code:
+        response.protocol_name = None if version >= _NULL_PROTOCOL else ""
+    return response
+
+
+def _answer(future: asyncio.Future[Response | None] | None, response: Response) -> None:
+    """Answer a parked request; nobody hears it if the connection is gone."""
+    if future is not None and not future.done():
+        future.set_result(response)

@@ -1,0 +1,362 @@
+"""How a classic group gets from one generation to the next, and who is thrown out on the way.
+
+The states are Kafka's. Where the design of client-side assignment has other names for them:
+
+    design       here                   what it means
+    ----------   --------------------   ------------------------------------------------------
+    Down         Dead                   there is no such group (any more)
+    Initialize   loading                the coordinator has not read it yet (`coordinator.py`)
+    Stable       Empty                  no members, and whoever joins begins a generation
+    Stable       Stable                 every member may fetch what the leader gave it
+    Joining      PreparingRebalance     JoinGroups are parked until all members have sent one
+    AwaitSync    CompletingRebalance    SyncGroups are parked until the leader has sent its own
+
+              a member joins, a leader rejoins, one leaves, one fails, metadata changes
+          +------------------------------------------------------------------------------+
+          v                                                                              |
+    PreparingRebalance --all have joined--> CompletingRebalance --leader's sync--> Stable +
+          ^      |                                        |  ^                       |
+          |      +--nobody is left--> Empty               |  +---resync, see below---+
+          +-----------somebody joins---+                  |
+          +-----------------------------------------------+  (as from Stable)
+
+The generation is counted up when all have joined. Members that have not by the rebalance
+timeout (the longest of any member) are out, but for static ones; so are members that do not
+send their SyncGroup in as long a time, and members that send nothing for their session timeout.
+The leader is drawn by lot from those that joined, anew for each generation.
+
+What is persisted, and found by the next coordinator: the generation with its members as soon as
+all have joined (CompletingRebalance; Kafka persists only with the assignments, so that after a
+failure in between its members join anew), the assignments before any is handed out (Stable),
+another member id of a static member, and that the group became empty. A member that was not told
+of its generation asks again with the same metadata and is told.
+
+With `resync` the leader may send other assignments while the group is Stable. That brings it
+back to CompletingRebalance in the same generation: heartbeats answer REBALANCE_IN_PROGRESS to
+each member that has not sent its SyncGroup since, such members may still commit, and when the
+last one has sent it all are answered with what is theirs now. So a partition is given to
+another member only after the one that had it asked anew. A JoinGroup with unchanged metadata is
+answered at once with the same generation, so that members that know nothing of this get through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokclient.protocol.messages import JoinGroupResponse, SyncGroupResponse
+from aiokclient.protocol.messages.join_group import JoinGroupResponseMember
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.group import Group, GroupType
+from aiokclient.testing.broker.groups.members import ClassicMember, Members
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.state import ClusterState
+
+
+class GroupState(Enum):
+    """The states by Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+_SHORTEST_WAIT_MS = 100
+_WITH_GENERATION = (GroupState.COMPLETING, GroupState.STABLE)
+
+
+class _Persisted(NamedTuple):
+    state: GroupState
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    members: tuple[ClassicMember, ...]
+
+
+class RebalancingGroup(Group):
+    """The state machine of a classic group; `classic.py` has the requests that drive it."""
+
+    kind = GroupType.CLASSIC
+
+    def __init__(self, cluster: ClusterState, group_id: str) -> None:
+        super().__init__(cluster, group_id)
+        self._forget()
+        self._persisted: _Persisted | None = None
+
+    def _forget(self) -> None:
+        self.members = Members()
+        self.pending: dict[str, asyncio.TimerHandle] = {}
+        """Member ids that were given out and have not joined yet (KIP-394)."""
+        self.unsynced: dict[str, None] = {}
+        """Members of this generation that have not sent their SyncGroup."""
+        self.phase = self.before = GroupState.EMPTY
+        self.generation = 0
+        self.type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.given: dict[str, bytes] | None = None
+        """What the leader gave in a resync, until all members have asked for it."""
+        self._grown = False
+        self._join_timer: asyncio.TimerHandle | None = None
+        self._sync_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> str:
+        return self.phase.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.phase is GroupState.EMPTY
+
+    def _to(self, phase: GroupState) -> None:
+        self.before, self.phase = self.phase, phase
+
+    # -- coming and going ------------------------------------------------------------------
+
+    def unload(self) -> None:
+        for member in self.members:
+            cancel(member.expiry)
+            member.answer_join(
+                JoinGroupResponse(error_code=Code.NOT_COORDINATOR, member_id=member.member_id)
+            )
+            member.answer_sync(SyncGroupResponse(error_code=Code.NOT_COORDINATOR))
+        for timer in self.pending.values():
+            timer.cancel()
+        cancel(self._join_timer)
+        cancel(self._sync_timer)
+        self._forget()
+
+    def load(self) -> None:
+        known = self._persisted
+        if known is None:
+            return
+        self.phase = self.before = known.state
+        self.generation, self.leader = known.generation, known.leader
+        self.type, self.protocol = known.protocol_type, known.protocol
+        for each in known.members:
+            member = each.renamed(each.member_id)
+            self.members.add(member)
+            self.keep(member)
+        if self.phase is GroupState.COMPLETING:
+            self._await_syncs()
+
+    def persist(self) -> None:
+        """Let the next coordinator know the group as it is now."""
+        self._persisted = _Persisted(
+            self.phase,
+            self.generation,
+            self.type,
+            self.protocol,
+            self.leader,
+            tuple(each.renamed(each.member_id) for each in self.members),
+        )
+
+    # -- timers ----------------------------------------------------------------------------
+
+    def after(self, milliseconds: int, step: Callable[[], None]) -> asyncio.TimerHandle:
+        """Do something later; what it raises is a bug of this cluster."""
+
+        def run() -> None:
+            self.cluster.guarded(step)
+            self.cluster.changed()
+
+        return self.cluster.loop.call_later(milliseconds / 1000, run)
+
+    def keep(self, member: ClassicMember, milliseconds: int | None = None) -> None:
+        """A member gave a sign of life: its session begins anew."""
+        cancel(member.expiry)
+        session = member.session_timeout_ms if milliseconds is None else milliseconds
+        member.expiry = self.after(session, lambda: self._expire(member))
+
+    def _expire(self, member: ClassicMember) -> None:
+        if not member.waits():
+            self.drop(member)
+            self.dropped()
+
+    # -- members ---------------------------------------------------------------------------
+
+    def drop(self, member: ClassicMember) -> None:
+        """Take a member out; if it waits for an answer, that says that it is not known."""
+        cancel(member.expiry)
+        member.answer_join(JoinGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID))
+        member.answer_sync(SyncGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID))
+        self.members.remove(member)
+        self.unsynced.pop(member.member_id, None)
+        if self.leader == member.member_id:
+            self.leader = None
+
+    def dropped(self) -> None:
+        """Members were taken out: the others go on without them."""
+        if self.phase in _WITH_GENERATION:
+            self.prepare()
+        else:
+            self.maybe_complete()
+
+    # -- to the next generation ------------------------------------------------------------
+
+    def rebalance(self) -> None:
+        if self.phase in _WITH_GENERATION:
+            self.prepare()
+
+    def joined(self) -> None:
+        """A member joined or changed: begin a rebalance, or go on with the one there is."""
+        if self.phase is GroupState.PREPARING:
+            self.maybe_complete()
+        else:
+            self.prepare()
+
+    def prepare(self) -> None:
+        """Begin a rebalance. One of an empty group waits for more members to come."""
+        if self.phase is GroupState.COMPLETING:
+            for member in self.members:
+                member.assignment = b""
+                self._answer_sync(member, Code.REBALANCE_IN_PROGRESS)
+        self._synced()
+        first = self.phase is GroupState.EMPTY
+        self._to(GroupState.PREPARING)
+        if first:
+            delay = self.cluster.configs.number("group.initial.rebalance.delay.ms")
+            left = max(self.members.rebalance_timeout_ms - delay, 0)
+            self._join_timer = self.after(delay, lambda: self._first(delay, left))
+        elif self._all_joined():
+            self._complete()
+        else:
+            self._await_joins()
+
+    def grew(self) -> None:
+        """A new member is here: the first rebalance of a group waits for others anew."""
+        if self.phase is GroupState.PREPARING and self.before is GroupState.EMPTY:
+            self._grown = True
+
+    def _first(self, delay: int, left: int) -> None:
+        if self._grown and left > 0:
+            self._grown = False
+            again = min(self.cluster.configs.number("group.initial.rebalance.delay.ms"), left)
+            rest = max(left - delay, 0)
+            self._join_timer = self.after(again, lambda: self._first(again, rest))
+        else:
+            self._complete()
+
+    def maybe_complete(self) -> None:
+        """Go on if all have joined; the first rebalance of a group ends by time alone."""
+        first = self.before is GroupState.EMPTY
+        if self.phase is GroupState.PREPARING and not first and self._all_joined():
+            self._complete()
+
+    def _all_joined(self) -> bool:
+        return not self.pending and all(each.joining is not None for each in self.members)
+
+    def _await_joins(self, at_least: int = 0) -> None:
+        cancel(self._join_timer)
+        wait = max(self.members.rebalance_timeout_ms, at_least)
+        self._join_timer = self.after(wait, self._complete)
+
+    def _complete(self) -> None:
+        """Nobody else is waited for: the next generation begins."""
+        cancel(self._join_timer)
+        for member in self.members:
+            if member.joining is None and member.instance_id is None:
+                self.drop(member)
+        candidates = self.members.joining()
+        if len(self.members) and not candidates:
+            # Static members alone are left, and none of them has come back yet.
+            self._await_joins(at_least=_SHORTEST_WAIT_MS)
+            return
+        self.generation += 1
+        self._grown = False
+        self.leader = self.cluster.rng.choice(candidates).member_id if candidates else None
+        self.protocol = self.members.choose()
+        self._to(GroupState.COMPLETING if candidates else GroupState.EMPTY)
+        self.persist()
+        for member in self.members:
+            member.is_new = False
+            member.answer_join(self.join_answer(member, with_members=self.leads(member)))
+            self.keep(member)
+        if candidates:
+            self._await_syncs()
+
+    def leads(self, member: ClassicMember) -> bool:
+        return member.member_id == self.leader
+
+    def join_answer(self, member: ClassicMember, *, with_members: bool) -> JoinGroupResponse:
+        """What a member of this generation is told."""
+        everyone = [
+            JoinGroupResponseMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                metadata=each.metadata(self.protocol),
+            )
+            for each in (self.members if with_members else ())
+        ]
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member.member_id,
+            members=everyone,
+        )
+
+    # -- assignments -----------------------------------------------------------------------
+
+    def _await_syncs(self) -> None:
+        """Wait for the SyncGroup of each member, as long as for its JoinGroup."""
+        cancel(self._sync_timer)
+        self.unsynced = dict.fromkeys(each.member_id for each in self.members)
+        self._sync_timer = self.after(self.members.rebalance_timeout_ms, self._expire_syncs)
+
+    def _expire_syncs(self) -> None:
+        late = [each for each in self.members if each.member_id in self.unsynced]
+        for member in late:
+            self.drop(member)
+        if late:
+            self.prepare()
+
+    def synced(self, member: ClassicMember) -> None:
+        """A member's SyncGroup has come."""
+        self.unsynced.pop(member.member_id, None)
+        if not self.unsynced:
+            cancel(self._sync_timer)
+
+    def _synced(self) -> None:
+        self.unsynced.clear()
+        self.given = None
+        cancel(self._sync_timer)
+
+    def stabilise(self, assignments: dict[str, bytes]) -> None:
+        """The leader's assignments are known: they are persisted, then handed out."""
+        for member in self.members:
+            member.assignment = assignments.get(member.member_id, b"")
+        self.given = None
+        self._to(GroupState.STABLE)
+        self.persist()
+        for member in self.members:
+            if self._answer_sync(member, Code.NONE):
+                self.keep(member)
+
+    def resync(self, assignments: dict[str, bytes]) -> None:
+        """The leader gives other assignments within the generation; all must ask for theirs."""
+        self.given = assignments
+        self._to(GroupState.COMPLETING)
+        self._await_syncs()
+
+    def _answer_sync(self, member: ClassicMember, code: Code) -> bool:
+        if code:
+            return member.answer_sync(SyncGroupResponse(error_code=code))
+        return member.answer_sync(self.sync_answer(member))
+
+    def sync_answer(self, member: ClassicMember) -> SyncGroupResponse:
+        """What a member is given."""
+        return SyncGroupResponse(
+            protocol_type=self.type, protocol_name=self.protocol, assignment=member.assignment
+        )
+
+
+def cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

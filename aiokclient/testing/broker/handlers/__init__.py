@@ -1,0 +1,71 @@
+"""What a broker does with each request: one module per API, found by its key.
+
+A module has `handle(call)`, which gives the answer, None for no answer, or a future of
+either. It may have `VERSIONS`, (first, last), where the broker takes fewer versions than the
+messages are defined for, and `ANNOUNCED_FROM` where it announces older ones than it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+from aiokclient.protocol import ApiKey
+from aiokclient.protocol.api import request_class
+from aiokclient.testing.broker.call import Call, Reply
+
+_MODULES: Mapping[ApiKey, str] = {
+    ApiKey.PRODUCE: "produce",
+    ApiKey.FETCH: "fetch",
+    ApiKey.LIST_OFFSETS: "list_offsets",
+    ApiKey.METADATA: "metadata",
+    ApiKey.OFFSET_COMMIT: "offset_commit",
+    ApiKey.OFFSET_FETCH: "offset_fetch",
+    ApiKey.FIND_COORDINATOR: "find_coordinator",
+    ApiKey.JOIN_GROUP: "join_group",
+    ApiKey.HEARTBEAT: "heartbeat",
+    ApiKey.LEAVE_GROUP: "leave_group",
+    ApiKey.SYNC_GROUP: "sync_group",
+    ApiKey.DESCRIBE_GROUPS: "describe_groups",
+    ApiKey.LIST_GROUPS: "list_groups",
+    ApiKey.API_VERSIONS: "api_versions",
+    ApiKey.CREATE_TOPICS: "create_topics",
+    ApiKey.DELETE_TOPICS: "delete_topics",
+    ApiKey.DELETE_RECORDS: "delete_records",
+    ApiKey.INIT_PRODUCER_ID: "init_producer_id",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
+    ApiKey.DESCRIBE_CONFIGS: "describe_configs",
+    ApiKey.ALTER_CONFIGS: "alter_configs",
+    ApiKey.CREATE_PARTITIONS: "create_partitions",
+    ApiKey.DELETE_GROUPS: "delete_groups",
+    ApiKey.OFFSET_DELETE: "offset_delete",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
+    ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
+}
+
+
+def _module(api: ApiKey) -> ModuleType:
+    return import_module(f"{__name__}.{_MODULES[api]}")
+
+
+@cache
+def handler_of(api: ApiKey) -> Callable[[Call], Reply]:
+    """The function that answers requests of this API; its module is imported at first use."""
+    handle: Callable[[Call], Reply] = _module(api).handle
+    return handle
+
+
+@cache
+def announced() -> Mapping[ApiKey, tuple[int, int]]:
+    """The APIs that brokers answer, with the versions they announce, in the order of the keys."""
+    result = {}
+    for api in sorted(_MODULES):
+        request = request_class(api)
+        first, last = getattr(_module(api), "VERSIONS", (request.min_version, request.max_version))
+        result[api] = (getattr(_module(api), "ANNOUNCED_FROM", first), last)
+    return result

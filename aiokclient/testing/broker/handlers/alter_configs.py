@@ -1,0 +1,43 @@
+"""AlterConfigs 0 to 2: replace all values that a topic or a broker has of its own.
+
+What is not named goes back to its default. Each resource changes as a whole or, with
+INVALID_CONFIG for an unknown name or a bad value, not at all. A null value is INVALID_REQUEST,
+and so is a broker's config that is read-only.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
+from aiokclient.protocol.messages.alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.configs import ConfigRequestError, Configs
+from aiokclient.testing.broker.resources import change_configs, count_resources
+
+
+async def handle(call: Call) -> Answer:
+    request: AlterConfigsRequest = call.request
+    await count_resources(call)
+    return AlterConfigsResponse(
+        responses=[_alter(call, each) async for each in call.each(request.resources)]
+    )
+
+
+def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    def replaced(configs: Configs) -> dict[str, str | None]:
+        values: dict[str, str | None] = dict.fromkeys(configs.values)
+        for each in wanted.configs:
+            if each.value is None:
+                raise ConfigRequestError("a value is needed")
+            values[each.name] = each.value
+        return values
+
+    code, message = change_configs(call, wanted.resource_type, wanted.resource_name, replaced)
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=wanted.resource_type,
+        resource_name=wanted.resource_name,
+    )

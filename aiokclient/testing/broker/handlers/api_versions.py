@@ -1,0 +1,109 @@
+"""ApiVersions 0 to 5: what this broker takes.
+
+* A version that the broker does not know is answered with UNSUPPORTED_VERSION in the layout
+  of version 0, naming the versions of ApiVersions alone, so that the client can ask again.
+* From version 3 on the client names its software; an empty or odd name is INVALID_REQUEST.
+* Version 5 checks that the client speaks to whom it means (KIP-1242): cluster and node id
+  both right, or both left out: fine. Only one of them: INVALID_REQUEST. Either one wrong:
+  REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
+* Features from version 3 on, as Kafka 4.4 has them: "metadata.version", and "group.version" 1,
+  the protocol of KIP-848. Transactions, share groups, streams groups and eligible leader replicas
+  are not supported, so that their features are not announced. A feature whose lowest level is 0 is
+  among the supported ones from version 4 on. "group.resync" (level 1) is no feature of Kafka: with
+  `EmbeddedCluster(resync=True)` a leader may give new assignments within a generation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from aiokclient.protocol import ApiKey
+from aiokclient.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from aiokclient.protocol.messages.api_versions import (
+    ApiVersion,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Code
+
+RESYNC = "group.resync"
+_LEVEL_0 = 4
+"""The first version in which the lowest supported level of a feature may be 0."""
+
+
+class Feature(NamedTuple):
+    """A feature: the supported levels, and the finalized one."""
+
+    name: str
+    lowest: int
+    highest: int
+    level: int
+
+
+_KAFKA = (Feature("metadata.version", 7, 33, 33), Feature("group.version", 0, 1, 1))
+_RESYNC = Feature(RESYNC, 1, 1, 1)
+_FEATURES = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(call: Call) -> Reply:
+    spans = call.cluster.versions(call.broker.node_id)
+    first, last = spans[ApiKey.API_VERSIONS]
+    if call.request is None or not first <= call.version <= last:
+        own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=first, max_version=last)
+        return ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[own])
+    code = call.refused() or _check(call, call.request)
+    if code:
+        return ApiVersionsResponse(error_code=code)
+    answer = ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=api, min_version=low, max_version=high)
+            for api, (low, high) in spans.items()
+        ],
+    )
+    if call.version >= _FEATURES:
+        _add_features(answer, _features(call))
+        if call.version < _LEVEL_0:
+            supported = answer.supported_features
+            answer.supported_features = [each for each in supported if each.min_version > 0]
+    return answer
+
+
+def _features(call: Call) -> list[Feature]:
+    """Return the features of the cluster, as far as their requests are announced."""
+    features = list(_KAFKA)
+    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions(call.broker.node_id):
+        features = [each for each in features if each.name != "group.version"]
+    if call.cluster.groups.resync:
+        features.append(_RESYNC)
+    return features
+
+
+def _add_features(answer: ApiVersionsResponse, features: list[Feature]) -> None:
+    answer.finalized_features_epoch = 0
+    answer.supported_features = [
+        SupportedFeatureKey(name=each.name, min_version=each.lowest, max_version=each.highest)
+        for each in features
+    ]
+    answer.finalized_features = [
+        FinalizedFeatureKey(
+            name=each.name, max_version_level=each.level, min_version_level=each.level
+        )
+        for each in features
+    ]
+
+
+def _check(call: Call, request: ApiVersionsRequest) -> Code:
+    if call.version >= 3:
+        named = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(each) for each in named):
+            return Code.INVALID_REQUEST
+    given = (request.cluster_id is not None, request.node_id != -1)
+    if not any(given):
+        return Code.NONE
+    if not all(given):
+        return Code.INVALID_REQUEST
+    right = (request.cluster_id, request.node_id) == (call.cluster.cluster_id, call.broker.node_id)
+    return Code.NONE if right else Code.REBOOTSTRAP_REQUIRED

@@ -1,0 +1,96 @@
+"""ConsumerGroupDescribe 0 and 1: groups of the new consumer protocol with members and targets.
+
+* A group that does not exist, or is of another kind, is GROUP_ID_NOT_FOUND; an empty id is
+  INVALID_GROUP_ID. Refusals come for each group.
+* From version 1 on members say which protocol they speak: 1 for the new one, 0 for the classic.
+* Authorized operations are told on request: all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from aiokclient.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from aiokclient.protocol.messages.consumer_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code, brief
+from aiokclient.testing.broker.groups import consumer_member
+from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
+from aiokclient.testing.broker.operations import ON_GROUPS
+from aiokclient.testing.broker.state import ClusterState
+
+
+async def handle(call: Call) -> Answer:
+    request: ConsumerGroupDescribeRequest = call.request
+    return ConsumerGroupDescribeResponse(
+        groups=[
+            _described(call, each) async for each in call.each(dict.fromkeys(request.group_ids))
+        ]
+    )
+
+
+def _described(call: Call, group_id: str) -> DescribedGroup:
+    code = call.cluster.groups.check(call, group_id)
+    if code:
+        return DescribedGroup(error_code=code, group_id=group_id)
+    group = call.cluster.groups.find(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return DescribedGroup(
+            error_code=Code.GROUP_ID_NOT_FOUND,
+            error_message=brief(f"Group {group_id} not found."),
+            group_id=group_id,
+        )
+    described = DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.assignor,
+        members=[_member(group, each) for each in group.members.values()],
+    )
+    if call.request.include_authorized_operations:
+        described.authorized_operations = ON_GROUPS
+    return described
+
+
+def _member(group: ConsumerGroup, member: consumer_member.Member) -> Member:
+    target = group.targets.get(member.member_id, consumer_member.NOTHING)
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(group.cluster, member.assigned),
+        target_assignment=_assignment(group.cluster, target),
+        member_type=1 if member.classic is None else 0,
+    )
+
+
+def _assignment(cluster: ClusterState, places: Iterable[tuple[UUID, int]]) -> Assignment:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(places):
+        if topic_id in cluster.topics_by_id:
+            topics.setdefault(topic_id, []).append(index)
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(
+                topic_id=each,
+                topic_name=cluster.topics_by_id[each].name,
+                partitions=indexes,
+            )
+            for each, indexes in topics.items()
+        ]
+    )

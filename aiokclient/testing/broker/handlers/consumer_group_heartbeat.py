@@ -1,0 +1,51 @@
+"""ConsumerGroupHeartbeat 0 and 1: the one request of members of the new protocol (KIP-848).
+
+* Version 1 takes regular expressions, and member ids come from the client; in version 0 an empty
+  one is answered with a new one.
+* What a member may send and what it gets: `groups/consumer_heartbeat.py`. Epochs and targets:
+  `groups/consumer_group.py`. A first member makes the group; one that joins a group of classic
+  consumers converts it: `groups/migration.py`.
+* By default members are to send heartbeats every 500 ms, in Kafka every 5 s
+  (`group.consumer.heartbeat.interval.ms`), and assignments are worked out at once, where Kafka
+  lets a second pass between two (`group.consumer.assignment.interval.ms`). Each can be set for
+  the cluster, and, as `consumer.*`, for a group.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
+from aiokclient.testing.broker.groups.consumer_heartbeat import check_request
+from aiokclient.testing.broker.state import Refused
+
+
+def handle(call: Call) -> Reply:
+    request: ConsumerGroupHeartbeatRequest = call.request
+    groups = call.cluster.groups
+    code = groups.check(call, request.group_id, named=False)
+    if code:
+        return ConsumerGroupHeartbeatResponse(error_code=code)
+    try:
+        assignors = call.cluster.configs["group.consumer.assignors"].split(",")
+        check_request(request, call.version, assignors)
+        return _group(call, request).consumer_heartbeat(call)
+    except Refused as refused:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=refused.code, error_message=refused.message
+        )
+
+
+def _group(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+    groups = call.cluster.groups
+    if request.member_epoch == 0:
+        return groups.consumer(request.group_id)
+    group = groups.find(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        text = f"Consumer group {request.group_id} not found."
+        raise Refused(Code.GROUP_ID_NOT_FOUND, text)
+    return group

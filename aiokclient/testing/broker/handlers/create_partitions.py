@@ -1,0 +1,89 @@
+"""CreatePartitions 0 to 3: add partitions to topics.
+
+The number asked for is the new total; as many or fewer than there are is INVALID_PARTITIONS.
+New replicas are spread over the brokers, as many as the topic's first partition has, or go
+where the request assigns them. A topic named twice is INVALID_REQUEST. With a `timeout_ms`
+of 0 or less nothing is added: REQUEST_TIMED_OUT for all topics, unless each is named twice.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from aiokclient.protocol.messages.create_partitions import (
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.state import ClusterState, Refused
+from aiokclient.testing.broker.topics import Topic
+
+
+async def handle(call: Call) -> Answer:
+    request: CreatePartitionsRequest = call.request
+    times = await call.count(each.name for each in request.topics)
+    if request.timeout_ms <= 0 and 1 in times.values():
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(
+                    name=each.name,
+                    error_code=call.refused(each.name) or Code.REQUEST_TIMED_OUT,
+                )
+                async for each in call.each(request.topics)
+            ]
+        )
+    wanted: dict[str, CreatePartitionsTopic] = {}
+    async for part in call.slices(request.topics):
+        wanted.update((each.name, each) for each in part)
+    return CreatePartitionsResponse(
+        results=[
+            _create(call, each) if times[name] == 1 else _duplicate(name)
+            async for name, each in call.each(wanted.items())
+        ]
+    )
+
+
+def _duplicate(name: str) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=name, error_code=Code.INVALID_REQUEST, error_message="Duplicate topic name."
+    )
+
+
+def _create(call: Call, wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+    result = CreatePartitionsTopicResult(name=wanted.name, error_code=call.refused(wanted.name))
+    topic = call.cluster.topics.get(wanted.name)
+    if not result.error_code and topic is None:
+        result.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    if result.error_code or topic is None:
+        return result
+    try:
+        assignment = _assignment(call.cluster, topic, wanted)
+    except Refused as refused:
+        result.error_code, result.error_message = refused.code, refused.message
+        return result
+    if not call.request.validate_only:
+        call.cluster.add_partitions(topic, assignment)
+    return result
+
+
+def _assignment(
+    cluster: ClusterState, topic: Topic, wanted: CreatePartitionsTopic
+) -> list[list[int]]:
+    have = len(topic.partitions)
+    if wanted.count <= have:
+        raise Refused(
+            Code.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {have} partition(s); "
+            f"{wanted.count} would not be an increase.",
+        )
+    new = wanted.count - have
+    if wanted.assignments is None:
+        return cluster.assign(new, len(topic.partitions[0].replicas), have)
+    assignment = [list(each.broker_ids) for each in wanted.assignments]
+    if len(assignment) != new:
+        raise Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            f"{new} new partitions, but {len(assignment)} assignments",
+        )
+    cluster.check_replicas(assignment)
+    return assignment

@@ -1,0 +1,128 @@
+"""CreateTopics 2 to 7: make topics, or see whether they could be made.
+
+* Any broker takes it, as in KRaft. Replicas are spread over all brokers, or go where the
+  request assigns them (partitions and replication factor -1 then). -1 without an assignment
+  takes `num.partitions` and `default.replication.factor`.
+* Each topic is answered for itself; one named twice is INVALID_REQUEST. More than 10,000
+  partitions in one request are POLICY_VIOLATION for all of its topics.
+* With a `timeout_ms` of 0 or less nothing is made: REQUEST_TIMED_OUT for all topics, unless each
+  is named more than once.
+* From version 5 on the answer says what was made, with its configs; from 7 on its id.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from aiokclient.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.configs import TOPIC_OPTIONS, Configs, ConfigSource
+from aiokclient.testing.broker.state import MOST_PARTITIONS, ClusterState, Refused
+
+
+async def handle(call: Call) -> Answer:
+    request: CreateTopicsRequest = call.request
+    times = await call.count(topic.name for topic in request.topics)
+    if request.timeout_ms <= 0 and 1 in times.values():
+        return CreateTopicsResponse(
+            topics=[
+                _result(each.name, call.refused(each.name) or Code.REQUEST_TIMED_OUT)
+                async for each in call.each(request.topics)
+            ]
+        )
+    if await _is_excessive(call):
+        text = "Excessively large number of partitions per request."
+        return CreateTopicsResponse(
+            topics=[
+                _result(each.name, call.refused(each.name) or Code.POLICY_VIOLATION, text)
+                async for each in call.each(request.topics)
+            ]
+        )
+    named: set[str] = set()
+    results = []
+    async for topic in call.each(request.topics):
+        if topic.name in named:
+            continue
+        named.add(topic.name)
+        code, message = call.refused(topic.name), None
+        if not code and times[topic.name] > 1:
+            code, message = Code.INVALID_REQUEST, "Duplicate topic name."
+        if code:
+            results.append(_result(topic.name, code, message))
+        else:
+            results.append(_create(call.cluster, topic, request.validate_only))
+    return CreateTopicsResponse(topics=results)
+
+
+async def _is_excessive(call: Call) -> bool:
+    """Return whether the request as a whole has more partitions than Kafka allows."""
+    default = call.cluster.configs.number("num.partitions")
+    total = 0
+    async for topic in call.each(call.request.topics):
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            total += default if topic.num_partitions == -1 else max(0, topic.num_partitions)
+    return total > MOST_PARTITIONS
+
+
+def _result(name: str, code: int = 0, message: str | None = None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> CreatableTopicResult:
+    result = _result(wanted.name)
+    try:
+        values = _configs(wanted)
+        assignment = _assignment(cluster, wanted)
+        if only_look:
+            cluster.check_new_topic(wanted.name, assignment, values)
+            configs = Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, cluster.configs, values)
+            result.topic_id = cluster.new_id()
+        else:
+            topic = cluster.create_topic(wanted.name, assignment, values)
+            configs = topic.configs
+            result.topic_id = topic.topic_id
+    except Refused as refused:
+        result.error_code, result.error_message = refused.code, refused.message
+        return result
+    result.num_partitions = len(assignment)
+    result.replication_factor = len(assignment[0])
+    result.configs = [
+        CreatableTopicConfigs(
+            name=name,
+            value=configs[name],
+            config_source=configs.source_of(name),
+        )
+        for name in TOPIC_OPTIONS
+    ]
+    return result
+
+
+def _configs(wanted: CreatableTopic) -> dict[str, str]:
+    values = {each.name: each.value for each in wanted.configs}
+    given = {name: value for name, value in values.items() if value is not None}
+    if len(given) < len(values):
+        raise Refused(Code.INVALID_CONFIG, "each config of a topic needs a value")
+    return given
+
+
+def _assignment(cluster: ClusterState, wanted: CreatableTopic) -> list[list[int]]:
+    if not wanted.assignments:
+        return cluster.assign(wanted.num_partitions, wanted.replication_factor)
+    if (wanted.num_partitions, wanted.replication_factor) != (-1, -1):
+        raise Refused(
+            Code.INVALID_REQUEST, "with an assignment, the two numbers are to be left at -1"
+        )
+    given = {each.partition_index: list(each.broker_ids) for each in wanted.assignments}
+    indexes = range(len(wanted.assignments))
+    if sorted(given) != list(indexes) or len({len(each) for each in given.values()}) != 1:
+        raise Refused(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            "partitions are to be numbered from 0 and to have as many replicas each",
+        )
+    return [given[index] for index in indexes]

@@ -1,0 +1,58 @@
+"""DeleteRecords 0 to 2: advance the start of logs.
+
+To an offset, or to the high watermark (-1); beyond it is OFFSET_OUT_OF_RANGE. Only the leader
+does it, and not where the topic is compacted and nothing else: POLICY_VIOLATION. The answer is
+the new start of the log.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from aiokclient.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsTopicResult,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+
+_HIGH_WATERMARK = -1
+
+
+async def handle(call: Call) -> Answer:
+    request: DeleteRecordsRequest = call.request
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _delete(call, topic.name, each) async for each in call.each(topic.partitions)
+                ],
+            )
+            async for topic in call.each(request.topics)
+        ]
+    )
+
+
+def _delete(call: Call, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+    partition = call.cluster.find(topic, wanted.partition_index)
+    result.error_code = call.refused(topic, wanted.partition_index)
+    if not result.error_code and partition is None:
+        result.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    if result.error_code or partition is None:
+        return result
+    result.error_code = partition.check(call.broker.node_id, -1)
+    if result.error_code:
+        return result
+    if partition.topic.configs["cleanup.policy"] == "compact":
+        result.error_code = Code.POLICY_VIOLATION
+        return result
+    high = partition.high_watermark
+    offset = high if wanted.offset == _HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= high:
+        result.error_code = Code.OFFSET_OUT_OF_RANGE
+        return result
+    partition.delete_records(offset)
+    result.low_watermark = partition.log.start_offset
+    return result

@@ -1,0 +1,85 @@
+"""DeleteTopics 1 to 6: topics by name, or from version 6 on by id.
+
+A name that is not there is UNKNOWN_TOPIC_OR_PARTITION, an id UNKNOWN_TOPIC_ID. INVALID_REQUEST is a
+topic that the request names twice, be it by name and by id. Requests that wait for a deleted
+topic's partitions are answered immediately. With a `timeout_ms` of 0 or less nothing is deleted:
+REQUEST_TIMED_OUT for all topics, unless each of them is repeated or has both a name and an id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import UUID
+
+from aiokclient.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from aiokclient.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicState
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+
+_NO_ID = UUID(int=0)
+_BOTH = ""
+"""The key of what has a name and an id; it is no topic's name."""
+_Key = str | UUID
+
+
+async def handle(call: Call) -> Answer:
+    request: DeleteTopicsRequest = call.request
+    wanted = request.topics
+    if call.version < 6:
+        wanted = [DeleteTopicState(name=name) for name in request.topic_names]
+    times = await call.count(map(_key, wanted))
+    late = request.timeout_ms <= 0 and any(n == 1 and key != _BOTH for key, n in times.items())
+    seen: set[_Key] = set()
+    responses = []
+    async for each in call.each(wanted):
+        key = _key(each)
+        if late:
+            responses.append(_refused(each, call.refused(each.name) or Code.REQUEST_TIMED_OUT))
+        elif key == _BOTH:
+            text = "Both the name and the id are given."
+            responses.append(_refused(each, Code.INVALID_REQUEST, text))
+        elif key not in seen:
+            seen.add(key)
+            answer = _delete(call, each, times)
+            if answer is not None:
+                responses.append(answer)
+    return DeleteTopicsResponse(responses=responses)
+
+
+def _key(wanted: DeleteTopicState) -> _Key:
+    if wanted.name is None:
+        return wanted.topic_id
+    return wanted.name if wanted.topic_id == _NO_ID else _BOTH
+
+
+def _delete(
+    call: Call, wanted: DeleteTopicState, times: Counter[_Key]
+) -> DeletableTopicResult | None:
+    """Delete a topic; return None for an id whose topic is answered by its name."""
+    cluster, name = call.cluster, wanted.name
+    topic = cluster.topics_by_id.get(wanted.topic_id) if name is None else cluster.topics.get(name)
+    code = call.refused(name if topic is None else topic.name)
+    if code:
+        return _refused(wanted, code)
+    if times[_key(wanted)] > 1:
+        kind = "id" if name is None else "name"
+        return _refused(wanted, Code.INVALID_REQUEST, f"Duplicate topic {kind}.")
+    if topic is None:
+        code = Code.UNKNOWN_TOPIC_ID if name is None else Code.UNKNOWN_TOPIC_OR_PARTITION
+        return _refused(wanted, code, "This server does not host such a topic.")
+    if name is None and topic.name in times:
+        return None
+    if topic.topic_id in times and name is not None:
+        text = "The provided topic name maps to an ID that was already supplied."
+        both = DeleteTopicState(name=name, topic_id=topic.topic_id)
+        return _refused(both, Code.INVALID_REQUEST, text)
+    cluster.delete_topic(topic)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _refused(
+    wanted: DeleteTopicState, code: int, message: str | None = None
+) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=wanted.name, topic_id=wanted.topic_id, error_code=code, error_message=message
+    )

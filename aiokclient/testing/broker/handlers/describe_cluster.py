@@ -1,0 +1,46 @@
+"""DescribeCluster 0 to 2: the cluster's id, controller and brokers.
+
+Brokers alone are described (endpoint type 1); controllers (2) are MISMATCHED_ENDPOINT_TYPE on
+a broker, anything else UNSUPPORTED_ENDPOINT_TYPE. From version 2 on brokers that are down are
+listed as fenced if that was asked for.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
+from aiokclient.protocol.messages.describe_cluster import DescribeClusterBroker
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.operations import ON_CLUSTERS
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(call: Call) -> Reply:
+    request: DescribeClusterRequest = call.request
+    cluster = call.cluster
+    code, message = call.refused(), None
+    if not code and request.endpoint_type != _BROKERS:
+        mismatched = request.endpoint_type == _CONTROLLERS
+        code = Code.MISMATCHED_ENDPOINT_TYPE if mismatched else Code.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"A broker does not describe endpoints of type {request.endpoint_type}."
+    if code:
+        return DescribeClusterResponse(error_code=code, error_message=message)
+    response = DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+                is_fenced=not broker.alive and call.version >= 2,
+            )
+            for broker in cluster.brokers.values()
+            if broker.alive or (request.include_fenced_brokers and call.version >= 2)
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ON_CLUSTERS
+    return response

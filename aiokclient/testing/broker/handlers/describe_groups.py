@@ -1,0 +1,40 @@
+"""DescribeGroups 0 to 6: state, protocol and members of classic groups.
+
+What members joined with, and in which protocol, is told of a stable group only. A group that is not
+there, or is of another type, is Dead; from version 6 on it is GROUP_ID_NOT_FOUND, too.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from aiokclient.protocol.messages.describe_groups import DescribedGroup
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code, brief
+from aiokclient.testing.broker.operations import ON_GROUPS
+
+_NOT_FOUND = 6
+
+
+async def handle(call: Call) -> Answer:
+    request: DescribeGroupsRequest = call.request
+    return DescribeGroupsResponse(
+        groups=[_describe(call, each) async for each in call.each(request.groups)]
+    )
+
+
+def _describe(call: Call, group_id: str) -> DescribedGroup:
+    groups = call.cluster.groups
+    code = groups.check(call, group_id, named=False)
+    if code:
+        return DescribedGroup(error_code=code, group_id=group_id)
+    group = groups.find(group_id)
+    found = None if group is None else group.describe()
+    if found is None:
+        found = DescribedGroup(group_id=group_id, group_state="Dead")
+        if call.version >= _NOT_FOUND:
+            found.error_code = Code.GROUP_ID_NOT_FOUND
+            what = "not found" if group is None else "not a classic group"
+            found.error_message = brief(f"Group {group_id} is {what}.")
+    if call.request.include_authorized_operations and not found.error_code:
+        found.authorized_operations = ON_GROUPS
+    return found

@@ -1,0 +1,385 @@
+"""Fetch 4 to 18: record batches from an offset on, waited for.
+
+* Sessions as in `sessions.py`; their errors refuse the whole request. From version 13 on
+  topics have ids: one that is not known is UNKNOWN_TOPIC_ID, for that topic.
+* The answer waits until `min_bytes` are there, or `max_wait_ms` is over, or a partition has
+  an error, a diverging epoch or a preferred replica to tell; while it waits nothing else on
+  the connection is answered.
+* `partition_max_bytes` and `max_bytes` hold as in Kafka: batches are whole but for the last
+  one of a partition, which may be cut; the first batch of the answer is whole whatever its
+  size. Partitions come in the order of the session.
+* A replica that follows answers too, from version 11 on, up to what it has. A leader names a
+  replica in the client's rack instead of answering with records (KIP-392), if brokers have
+  racks and that replica is in sync.
+* The leader epoch that the client knows is checked (KIP-320); from version 12 on so is the
+  epoch of the last record it has: if the log parted from it before the fetch offset, the
+  answer says where.
+* Replicas do not fetch here, so that a fetch with a replica id is NOT_LEADER_OR_FOLLOWER, as from
+  a broker that has no replica of the partition. An unknown isolation level is
+  UNKNOWN_SERVER_ERROR.
+* `read_committed` ends at the last stable offset and names the aborted transactions.
+* From version 16 on NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader and its
+  address (KIP-951).
+
+A request of very many partitions is handled in slices (`Call.slices`), while it waits as well: what
+changes while it is being read has it read once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from aiokclient.protocol.messages import FetchRequest, FetchResponse
+from aiokclient.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.sessions import (
+    FetchContext,
+    FetchedPartition,
+    FetchSession,
+    PartitionKey,
+    TopicKey,
+)
+from aiokclient.testing.broker.topics import Partition
+from aiokclient.testing.disposal import discard
+from aiokclient.untracked import MANY, untrack, untrack_whole
+
+_READ_COMMITTED = 1
+_ISOLATION_LEVELS = (0, _READ_COMMITTED)
+_UNBOUNDED = 1 << 31
+_WHOLE_REQUEST = (
+    Code.FETCH_SESSION_ID_NOT_FOUND,
+    Code.INVALID_FETCH_SESSION_EPOCH,
+    Code.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+_Topics = dict[TopicKey, FetchableTopicResponse]
+_NAMES_LEADER = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
+
+
+async def handle(call: Call) -> Answer:
+    code = call.refused()
+    if code in _WHOLE_REQUEST:
+        return FetchResponse(error_code=code)
+    context = await call.broker.sessions.context(call)
+    if context.code:
+        return FetchResponse(error_code=context.code)
+    fetch = _Fetch(call, context)
+    try:
+        return await fetch.answer()
+    finally:
+        fetch.end()
+
+
+class _Fetch:
+    """One fetch; it may read several times, the last result counts."""
+
+    def __init__(self, call: Call, context: FetchContext) -> None:
+        self.call = call
+        self.request: FetchRequest = call.request
+        self.session: FetchSession = context.session
+        self._wanted = list(context.session.partitions.values())
+        self._many = len(self._wanted) >= MANY
+        self._settled = not self._wanted
+        self._size = 0
+        self._room = 0
+        self._incremental = context.incremental
+        state, named = self.request.replica_state, self.request.replica_id
+        self._by_replica = (state.replica_id if call.version >= 15 else named) >= 0
+        self._committed = self.request.isolation_level == _READ_COMMITTED
+        self._answers: list[PartitionData] = []
+        self._gave: list[PartitionKey] = []
+        self._hints: dict[int, None] = {}
+        if self._many:
+            untrack(self._wanted)
+
+    async def answer(self) -> FetchResponse:
+        """Read, wait if not enough is there, and return the response."""
+        if self.request.isolation_level not in _ISOLATION_LEVELS:
+            return await self._refuse_all()
+        await self._read_all()
+        if not self._complete and self.request.max_wait_ms > 0:
+            await self._wait()
+        return await self._response()
+
+    def end(self) -> None:
+        """Free what was kept for this request alone."""
+        self._wanted, wanted = [], self._wanted
+        self._answers, answers = [], self._answers
+        discard(wanted)
+        discard(answers)
+        if not self.session.id:
+            discard(self.session.partitions)
+
+    @property
+    def _complete(self) -> bool:
+        """Whether the answer need not wait for more."""
+        return self._settled or self._size >= self.request.min_bytes
+
+    async def _wait(self) -> None:
+        """Read again when enough was appended, for `max_wait_ms` at most."""
+        wait = _Wait(self.call)
+        try:
+            await wait.watch(self._found())
+            if self.call.yielded:
+                # Records may have come while the handler yielded to the event loop.
+                wait.forget()
+                await self._read_all()
+            while not self._complete and not wait.over:
+                await wait.until_added(self.request.min_bytes - self._size)
+                wait.forget()
+                await self._read_all()
+        finally:
+            wait.end()
+
+    async def _read_all(self) -> None:
+        """Read every partition, within the limits; `_size` and `_settled` say what came."""
+        answers: list[PartitionData] = []
+        if self._many:
+            untrack(answers)
+        self._answers, earlier = answers, self._answers
+        discard(earlier)
+        self._size = 0
+        self._room = min(self.request.max_bytes, _UNBOUNDED)
+        async for part in self.call.slices(self._wanted):
+            answers += [self._read_one(wanted) for wanted in part]
+
+    def _read_one(self, wanted: FetchedPartition) -> PartitionData:
+        before = self._size
+        answer = self._partition(wanted, min(self._room, wanted.max_bytes))
+        self._room = max(0, self._room - (self._size - before))
+        return self._hidden(answer)
+
+    def _hidden(self, answer: PartitionData) -> PartitionData:
+        """Hide an answer from the garbage collector if there are many."""
+        if self._many:
+            untrack_whole(answer)
+        return answer
+
+    def _found(self) -> Iterable[Partition]:
+        """Yield the partitions that there are, of those asked for."""
+        for wanted in self._wanted:
+            partition = self._find(wanted.key)
+            if partition is not None:
+                yield partition
+
+    def _find(self, key: PartitionKey) -> Partition | None:
+        cluster = self.call.cluster
+        if isinstance(key.topic, str):
+            return cluster.find(key.topic, key.partition)
+        topic = cluster.topics_by_id.get(key.topic)
+        return None if topic is None else topic.partition(key.partition)
+
+    def _partition(self, wanted: FetchedPartition, max_bytes: int) -> PartitionData:
+        partition = self._find(wanted.key)
+        if partition is None:
+            return self._failed(wanted, self._missing(wanted.key), None)
+        code = self.call.refused(partition.topic.name, partition.index)
+        if not code and self._by_replica:
+            return self._failed(wanted, Code.NOT_LEADER_OR_FOLLOWER, None)
+        code = code or partition.check(
+            self.call.broker.node_id, wanted.leader_epoch, leader_only=self.call.version < 11
+        )
+        if code:
+            return self._failed(wanted, code, partition)
+        return self._read_log(wanted, partition, max_bytes)
+
+    def _missing(self, key: PartitionKey) -> int:
+        if isinstance(key.topic, str):
+            return self.call.refused(key.topic, key.partition) or Code.UNKNOWN_TOPIC_OR_PARTITION
+        if key.topic not in self.call.cluster.topics_by_id:
+            return self.call.refused() or Code.UNKNOWN_TOPIC_ID
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _failed(
+        self, wanted: FetchedPartition, code: int, partition: Partition | None
+    ) -> PartitionData:
+        self._settled = True
+        answer = PartitionData(
+            partition_index=wanted.key.partition,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if partition is not None and code in _NAMES_LEADER and self.call.version >= 16:
+            answer.current_leader = LeaderIdAndEpoch(
+                leader_id=partition.leader, leader_epoch=partition.leader_epoch
+            )
+            self._hints[partition.leader] = None
+        return answer
+
+    def _read_log(
+        self, wanted: FetchedPartition, partition: Partition, max_bytes: int
+    ) -> PartitionData:
+        log, node = partition.log, self.call.broker.node_id
+        end = partition.replica_end(node)
+        high = min(partition.high_watermark, end)
+        stable = min(partition.last_stable_offset, end)
+        answer = PartitionData(
+            partition_index=partition.index,
+            high_watermark=high,
+            last_stable_offset=stable,
+            log_start_offset=log.start_offset,
+            aborted_transactions=[] if self._committed else None,
+            records=b"",
+        )
+        preferred = self._preferred(partition, wanted.offset)
+        if preferred is not None:
+            answer.preferred_read_replica = preferred
+            self._settled = True
+            return answer
+        diverging, known = self._diverging(wanted, partition, end)
+        if not log.start_offset <= wanted.offset <= end or not known:
+            return self._failed(wanted, Code.OFFSET_OUT_OF_RANGE, partition)
+        if diverging is not None:
+            answer.diverging_epoch = diverging
+            self._settled = True
+            return answer
+        pieces, size, next_offset = log.read(
+            wanted.offset,
+            stable if self._committed else high,
+            max_bytes,
+            whole_first=self._size == 0,
+        )
+        self._size += size
+        answer.records = pieces or b""
+        if self._committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in log.producers.aborted_in(wanted.offset, next_offset)
+            ]
+        return answer
+
+    def _diverging(
+        self, wanted: FetchedPartition, partition: Partition, end: int
+    ) -> tuple[EpochEndOffset | None, bool]:
+        """Where the log parted from what the client has, and whether that can be told."""
+        if wanted.last_fetched_epoch < 0:
+            return None, True
+        epoch, ends = partition.log.epochs.end_of(wanted.last_fetched_epoch, end)
+        if epoch < 0:
+            return None, False
+        if epoch < wanted.last_fetched_epoch or ends < wanted.offset:
+            return EpochEndOffset(epoch=epoch, end_offset=ends), True
+        return None, True
+
+    def _preferred(self, partition: Partition, offset: int) -> int | None:
+        """A replica in the client's rack that could answer instead of this leader."""
+        broker, rack = self.call.broker, self.request.rack_id
+        if not rack or partition.leader != broker.node_id or broker.rack == rack:
+            return None
+        brokers = self.call.cluster.alive
+        for node in partition.isr:
+            near = node in brokers and brokers[node].rack == rack
+            if near and partition.log.start_offset <= offset <= partition.replica_end(node):
+                return node
+        return None
+
+    async def _refuse_all(self) -> FetchResponse:
+        """Refuse each partition with UNKNOWN_SERVER_ERROR, without a session."""
+        self.call.broker.sessions.remove(self.session)
+        async for part in self.call.slices(self._wanted):
+            for wanted in part:
+                answer = self._failed(wanted, Code.UNKNOWN_SERVER_ERROR, None)
+                self._answers.append(self._hidden(answer))
+        response = await self._response()
+        response.error_code, response.session_id = Code.UNKNOWN_SERVER_ERROR, 0
+        return response
+
+    async def _response(self) -> FetchResponse:
+        """Return the answer as last read, without partitions that have nothing new to say."""
+        topics: _Topics = {}
+        async for part in self.call.slices(zip(self._wanted, self._answers, strict=True)):
+            for wanted, answer in part:
+                self._tell(topics, wanted, answer)
+        self.session.to_the_end(self._gave)
+        return FetchResponse(
+            session_id=self.session.id,
+            responses=list(topics.values()),
+            node_endpoints=self._endpoints(),
+        )
+
+    def _tell(self, topics: _Topics, wanted: FetchedPartition, answer: PartitionData) -> None:
+        if not wanted.news(answer) and self._incremental:
+            return
+        key = wanted.key
+        topic = topics.get(key.topic)
+        if topic is None:
+            topic = topics[key.topic] = FetchableTopicResponse()
+            if self._many:
+                untrack(topic.partitions)
+            if isinstance(key.topic, str):
+                topic.topic = key.topic
+            else:
+                topic.topic_id = key.topic
+        topic.partitions.append(answer)
+        if answer.records:
+            self._gave.append(key)
+
+    def _endpoints(self) -> list[NodeEndpoint]:
+        alive = self.call.cluster.alive
+        named = [alive[node] for node in self._hints if node in alive]
+        return [
+            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in named
+        ]
+
+
+class _Wait:
+    """A wait for partitions to change, for the request's `max_wait_ms` at most."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.over = False
+        """Whether the time is over."""
+        self._added = 0
+        self._enough = 0
+        self._woken: asyncio.Future[None] | None = None
+        self._watched: list[Partition] = []
+        loop, seconds = call.cluster.loop, call.request.max_wait_ms / 1000
+        self._timer = loop.call_later(seconds, self._time_out)
+
+    async def watch(self, partitions: Iterable[Partition]) -> None:
+        """Have all partitions tell of their changes."""
+        async for part in self._call.slices(partitions):
+            for each in part:
+                each.watch(self)
+                self._watched.append(each)
+
+    def forget(self) -> None:
+        """Count what is added from now on."""
+        self._added = 0
+
+    async def until_added(self, size: int) -> None:
+        """Wait until so many bytes were added since `forget`, or until the time is over."""
+        self._enough = size
+        if self._added < size and not self.over:
+            self._woken = self._call.cluster.loop.create_future()
+            await self._woken
+
+    def changed(self, added: int) -> None:
+        self._added += added
+        if self._added >= self._enough:
+            self._wake()
+
+    def _time_out(self) -> None:
+        self.over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def end(self) -> None:
+        """Stop watching."""
+        self._timer.cancel()
+        for partition in self._watched:
+            partition.unwatch(self)

@@ -1,0 +1,57 @@
+"""FindCoordinator 0 to 6: who coordinates a group (0), a transactional id (1), a share
+partition (2, version 6 on).
+
+One key up to version 3, several from 4 on. Each key has its broker by a hash; if that one is
+down, the next one that is up. `move_coordinator` gives a key to another. An unknown type is
+INVALID_REQUEST, and so is the key of a share partition that is not group:topic id:partition.
+One key has a message without an error too, the word NONE.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from aiokclient.protocol.messages.find_coordinator import Coordinator
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+
+_SHARE = 2
+_SHARE_SINCE = 6
+_NOT_FOUND = "The coordinator could not be found."
+
+
+async def handle(call: Call) -> Answer:
+    request: FindCoordinatorRequest = call.request
+    if call.version >= 4:
+        return FindCoordinatorResponse(
+            coordinators=[_find(call, key) async for key in call.each(request.coordinator_keys)]
+        )
+    found = _find(call, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message or (_NOT_FOUND if found.error_code else "NONE"),
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(call: Call, key: str) -> Coordinator:
+    kind = call.request.key_type
+    code, message = call.refused(), ""
+    if not code and not 0 <= kind <= _SHARE:
+        code, message = Code.INVALID_REQUEST, f"Unknown coordinator type {kind}."
+    too_old = call.version < _SHARE_SINCE
+    if not code and kind == _SHARE and (too_old or not _names_share_partition(key)):
+        code = Code.INVALID_REQUEST
+    broker = None if code else call.cluster.coordinator_of(key)
+    if broker is None:
+        code = code or Code.COORDINATOR_NOT_AVAILABLE
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
+        )
+    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port)
+
+
+def _names_share_partition(key: str) -> bool:
+    parts = key.rsplit(":", 2)
+    return len(parts) == 3 and all(parts) and parts[2].isdecimal()

@@ -1,0 +1,25 @@
+"""Heartbeat 0 to 4: a member is there; the answer says whether a rebalance goes on.
+
+A coordinator that is still loading the group answers that all is well, as Kafka's does: it will
+know in time.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Code
+
+
+def handle(call: Call) -> Reply:
+    request: HeartbeatRequest = call.request
+    groups = call.cluster.groups
+    if code := call.refused():
+        return HeartbeatResponse(error_code=code)
+    code = groups.check(call, request.group_id)
+    if code == Code.COORDINATOR_LOAD_IN_PROGRESS:
+        return HeartbeatResponse()
+    group = groups.find(request.group_id)
+    if code or group is None:
+        return HeartbeatResponse(error_code=code or Code.UNKNOWN_MEMBER_ID)
+    return group.heartbeat(call)

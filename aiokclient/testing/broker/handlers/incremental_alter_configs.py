@@ -1,0 +1,44 @@
+"""IncrementalAlterConfigs 0 and 1: set, delete, append to and subtract from single values.
+
+Each resource changes as a whole or, with INVALID_CONFIG for an unknown name, a bad value or a
+list operation on what is no list, not at all. INVALID_REQUEST is a null value that is to be
+set, a name or a resource that comes twice, and a bad value or a read-only config of a broker.
+To delete a name that is not known changes nothing; brokers that run take any name.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from aiokclient.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.configs import Configs
+from aiokclient.testing.broker.resources import change_configs, count_resources
+
+
+async def handle(call: Call) -> Answer:
+    request: IncrementalAlterConfigsRequest = call.request
+    await count_resources(call)
+    return IncrementalAlterConfigsResponse(
+        responses=[_alter(call, each) async for each in call.each(request.resources)]
+    )
+
+
+def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    def merged(configs: Configs) -> dict[str, str | None]:
+        return configs.merged(
+            (each.name, each.config_operation, each.value) for each in wanted.configs
+        )
+
+    code, message = change_configs(call, wanted.resource_type, wanted.resource_name, merged)
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=wanted.resource_type,
+        resource_name=wanted.resource_name,
+    )

@@ -1,0 +1,37 @@
+"""ListGroups 0 to 5: the groups that this broker coordinates.
+
+Only those in some states (version 4 on, KIP-518) or of some types (version 5 on, KIP-848), if
+any are named; how they are written, in capitals or not, does not matter. A broker that is still
+loading some of its groups answers COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import ListGroupsRequest, ListGroupsResponse
+from aiokclient.protocol.messages.list_groups import ListedGroup
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+
+
+async def handle(call: Call) -> Answer:
+    request: ListGroupsRequest = call.request
+    code = call.refused()
+    if not code and call.cluster.groups.is_loading(call.broker):
+        code = Code.COORDINATOR_LOAD_IN_PROGRESS
+    if code:
+        return ListGroupsResponse(error_code=code)
+    states = [each.strip().lower() for each in request.states_filter]
+    types = [each.strip().lower() for each in request.types_filter]
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.kind.value,
+            )
+            async for group in call.each(call.cluster.groups.on(call.broker))
+            if (not states or group.state.lower() in states)
+            and (not types or group.kind.value.lower() in types)
+        ]
+    )

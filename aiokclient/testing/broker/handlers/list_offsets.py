@@ -1,0 +1,113 @@
+"""ListOffsets 1 to 11: an offset for a timestamp.
+
+* -1: the high watermark, or the last stable offset for readers of committed data (version 2
+  on). -2: the start of the log. -3 (version 7 on): the record with the greatest timestamp.
+  -4 (8 on): the start of the local log, the same as -2 here. -5 (9 on) and -6 (11 on): what
+  was, or is still to be, moved to remote storage: there is none, so -1. Any other negative one
+  is UNSUPPORTED_VERSION, also where the partition does not exist.
+* A timestamp: the first record that is as late or later, -1 if there is none that the reader
+  may see.
+* An unknown isolation level is UNKNOWN_SERVER_ERROR, as in Kafka.
+* A partition that comes twice is INVALID_REQUEST.
+* Records that cannot be read are CORRUPT_MESSAGE: they are not checked when they are appended.
+* Only the leader answers, in the epoch that the client knows (version 4 on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiokclient.errors import KafkaError
+from aiokclient.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from aiokclient.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopicResponse,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.log import TimestampOffset
+from aiokclient.testing.broker.topics import Partition
+
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _TIERED, _PENDING = range(-1, -7, -1)
+_SINCE: Mapping[int, int] = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _TIERED: 9,
+    _PENDING: 11,
+}
+_READ_COMMITTED = 1
+_ISOLATION_LEVELS = (0, _READ_COMMITTED)
+
+
+async def handle(call: Call) -> Answer:
+    request: ListOffsetsRequest = call.request
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    async for topic in call.each(request.topics):
+        answers = topics.setdefault(topic.name, {})
+        async for asked in call.each(topic.partitions):
+            index = asked.partition_index
+            if index in answers:
+                answers[index] = ListOffsetsPartitionResponse(
+                    partition_index=index, error_code=Code.INVALID_REQUEST
+                )
+            else:
+                answers[index] = _partition(call, topic.name, asked)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=name, partitions=list(answers.values()))
+            async for name, answers in call.each(topics.items())
+        ]
+    )
+
+
+def _partition(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    partition = call.cluster.find(topic, asked.partition_index)
+    answer.error_code = call.refused(topic, asked.partition_index)
+    if not answer.error_code and call.request.isolation_level not in _ISOLATION_LEVELS:
+        answer.error_code = Code.UNKNOWN_SERVER_ERROR
+    if answer.error_code:
+        return answer
+    if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, 1 << 15):
+        answer.error_code = Code.UNSUPPORTED_VERSION
+        return answer
+    if partition is None:
+        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    answer.error_code = partition.check(call.broker.node_id, asked.current_leader_epoch)
+    if answer.error_code:
+        return answer
+    committed = call.request.isolation_level == _READ_COMMITTED
+    try:
+        found = _find(partition, asked.timestamp, committed)
+    except KafkaError:
+        answer.error_code = Code.CORRUPT_MESSAGE
+        return answer
+    if found is not None:
+        answer.timestamp, answer.offset = found
+        if call.version >= 4:
+            answer.leader_epoch = _epoch(partition, asked.timestamp, found.offset)
+    return answer
+
+
+def _find(partition: Partition, timestamp: int, committed: bool) -> TimestampOffset | None:
+    log = partition.log
+    last = partition.last_stable_offset if committed else partition.high_watermark
+    if timestamp == _LATEST:
+        return TimestampOffset(-1, last)
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        return TimestampOffset(-1, log.start_offset)
+    if timestamp in (_TIERED, _PENDING):
+        return None
+    latest = timestamp == _MAX_TIMESTAMP
+    found = log.find_max_timestamp() if latest else log.find_timestamp(timestamp)
+    return found if found is not None and found.offset < last else None
+
+
+def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
+    if timestamp == _LATEST:
+        return partition.leader_epoch
+    return partition.log.epochs.at(offset)

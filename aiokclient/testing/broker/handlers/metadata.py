@@ -1,0 +1,134 @@
+"""Metadata 0 to 13: brokers, topics, leaders.
+
+* No topics named (null; in version 0 an empty list) means all of them.
+* Brokers that are down are not named; a partition that only they have has leader -1 and
+  LEADER_NOT_AVAILABLE. Every replica that is down is offline.
+* From version 10 on topics have ids, from 12 on they may be asked for by id; an id that is not
+  known is UNKNOWN_TOPIC_ID. A request that has an id is taken to be about ids alone: topics in
+  it that have a name only are left out.
+* A topic that is named more than once is answered once.
+* A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, or made, where both the cluster
+  (`auto.create.topics.enable`, off by default) and the request allow it; the first answer is
+  UNKNOWN_TOPIC_OR_PARTITION even then, as in Kafka. A name that is not legal is
+  INVALID_TOPIC_EXCEPTION.
+* From version 8 on the operations that are allowed are told on request: all there are.
+* A broker whose metadata a test holds answers with what it knew then.
+* Refusals by a test come for each topic, or at the top from version 13 on when no topic is
+  in question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from uuid import UUID
+
+from aiokclient.protocol.messages import MetadataRequest, MetadataResponse
+from aiokclient.protocol.messages.metadata import (
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.operations import ON_CLUSTERS, ON_TOPICS
+from aiokclient.testing.broker.state import Refused
+from aiokclient.testing.broker.topics import NO_LEADER
+from aiokclient.testing.broker.views import PartitionView, TopicView
+from aiokclient.types import is_topic_name
+
+_NO_ID = UUID(int=0)
+
+
+async def handle(call: Call) -> Answer:
+    cluster = call.cluster.view(call.broker.node_id)
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in cluster.alive.values()
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller,
+        topics=await _topics(call, call.request),
+    )
+    if not response.topics:
+        response.error_code = call.refused()
+    if call.request.include_topic_authorized_operations:
+        for topic in response.topics:
+            topic.topic_authorized_operations = ON_TOPICS
+    if call.request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ON_CLUSTERS
+    return response
+
+
+async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
+    wanted = request.topics
+    if wanted is None or (call.version == 0 and not wanted):
+        known = list(call.cluster.view(call.broker.node_id).topics.values())
+        return [await _known(call, topic) async for topic in call.each(known)]
+    if any(each.topic_id != _NO_ID for each in wanted):
+        ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != _NO_ID)
+        return [await _by_id(call, each) async for each in call.each(ids)]
+    names = dict.fromkeys(each.name or "" for each in wanted)
+    return [await _by_name(call, each) async for each in call.each(names)]
+
+
+async def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
+    topic = call.cluster.view(call.broker.node_id).topics_by_id.get(topic_id)
+    if topic is not None:
+        return await _known(call, topic)
+    name = None if call.version >= 12 else ""
+    return MetadataResponseTopic(
+        error_code=call.refused() or Code.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id
+    )
+
+
+async def _by_name(call: Call, name: str) -> MetadataResponseTopic:
+    topic = call.cluster.view(call.broker.node_id).topics.get(name)
+    if topic is not None:
+        return await _known(call, topic)
+    return MetadataResponseTopic(error_code=call.refused(name) or _missing(call, name), name=name)
+
+
+def _missing(call: Call, name: str) -> Code:
+    """Why a topic is not there; makes it where that is allowed."""
+    if not is_topic_name(name):
+        return Code.INVALID_TOPIC_EXCEPTION
+    # Before version 4 a client had no say in it.
+    allowed = call.version < 4 or call.request.allow_auto_topic_creation
+    if name in call.cluster.topics:
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    if not allowed or call.cluster.configs["auto.create.topics.enable"] != "true":
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        call.cluster.create_topic(name, call.cluster.assign(-1, -1))
+    except Refused as refused:
+        return refused.code
+    return Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def _known(call: Call, topic: TopicView) -> MetadataResponseTopic:
+    code, alive = call.refused(topic.name), call.cluster.view(call.broker.node_id).alive
+    return MetadataResponseTopic(
+        error_code=code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[]
+        if code
+        else [_partition(each, alive) async for each in call.each(list(topic.partitions))],
+    )
+
+
+def _partition(partition: PartitionView, alive: Container[int]) -> MetadataResponsePartition:
+    missing = partition.leader == NO_LEADER
+    return MetadataResponsePartition(
+        error_code=Code.LEADER_NOT_AVAILABLE if missing else Code.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[each for each in partition.replicas if each not in alive],
+    )

@@ -1,0 +1,103 @@
+"""OffsetCommit 2 to 10: store how far a group has read.
+
+* Members name their generation (or epoch, version 9 on) and must be known: UNKNOWN_MEMBER_ID,
+  ILLEGAL_GENERATION, FENCED_INSTANCE_ID; between the phases of a rebalance
+  REBALANCE_IN_PROGRESS. Whoever is no member may commit while the group is empty, and thereby
+  makes one. A group that is not there is GROUP_ID_NOT_FOUND, up to version 8 ILLEGAL_GENERATION.
+* Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION, from version 10 on (topics by
+  their ids) UNKNOWN_TOPIC_ID; metadata over `offset.metadata.max.bytes`
+  OFFSET_METADATA_TOO_LARGE. The others of the request are stored.
+* A commit is a sign of life.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from aiokclient.protocol.messages.offset_commit import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.group import Group
+from aiokclient.testing.broker.groups.offsets import Committed
+from aiokclient.types import TopicPartition
+
+_BY_ID = 10
+_GROUP_NOT_FOUND = 9
+
+
+async def handle(call: Call) -> Answer:
+    request: OffsetCommitRequest = call.request
+    code, group = _group(call, request)
+    if group is not None:
+        group.committed(request.member_id)
+    return OffsetCommitResponse(
+        topics=[await _topic(call, each, code, group) async for each in call.each(request.topics)]
+    )
+
+
+def _group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]:
+    """The group that takes the commit, or why none does."""
+    groups = call.cluster.groups
+    epoch = request.generation_id_or_member_epoch
+    code = groups.reachable(call, request.group_id, named=False)
+    if code:
+        return code, None
+    group = groups.find(request.group_id)
+    if group is None and epoch >= 0:
+        new = call.version >= _GROUP_NOT_FOUND
+        return Code.GROUP_ID_NOT_FOUND if new else Code.ILLEGAL_GENERATION, None
+    if group is None:
+        return Code.NONE, groups.classic(request.group_id)
+    code = group.check_commit(request.member_id, epoch, request.group_instance_id, call.version)
+    return code, None if code else group
+
+
+async def _topic(
+    call: Call, wanted: OffsetCommitRequestTopic, code: int, group: Group | None
+) -> OffsetCommitResponseTopic:
+    cluster, by_id = call.cluster, call.version >= _BY_ID
+    topic = cluster.topics_by_id.get(wanted.topic_id) if by_id else cluster.topics.get(wanted.name)
+    answer = OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
+    async for each in call.each(wanted.partitions):
+        error = call.refused(None if topic is None else topic.name, each.partition_index)
+        if error:
+            pass
+        elif topic is None:
+            error = Code.UNKNOWN_TOPIC_ID if by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
+        elif topic.partition(each.partition_index) is None:
+            error = Code.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            place = TopicPartition(topic.name, each.partition_index)
+            error = code or _commit(call, place, each, group)
+        answer.partitions.append(
+            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+        )
+    return answer
+
+
+def _commit(
+    call: Call, place: TopicPartition, wanted: OffsetCommitRequestPartition, group: Group | None
+) -> int:
+    request: OffsetCommitRequest = call.request
+    metadata = wanted.committed_metadata or ""
+    if len(metadata) > call.cluster.configs.number("offset.metadata.max.bytes"):
+        return Code.OFFSET_METADATA_TOO_LARGE
+    if group is None:
+        return Code.UNKNOWN_SERVER_ERROR
+    code = group.check_commit_of(request.member_id, request.generation_id_or_member_epoch, place)
+    if code:
+        return code
+    group.offsets.commit(
+        place,
+        Committed(
+            wanted.committed_offset,
+            wanted.committed_leader_epoch,
+            metadata,
+            call.cluster.clock.time_ms(),
+        ),
+    )
+    return Code.NONE

@@ -1,0 +1,51 @@
+"""OffsetDelete 0: forget offsets of a group (KIP-496).
+
+Those of topics that its members read are GROUP_SUBSCRIBED_TO_TOPIC. A group with members whose
+protocol the broker does not know is NON_EMPTY_GROUP, one that is not there GROUP_ID_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
+from aiokclient.protocol.messages.offset_delete import (
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.group import Group
+from aiokclient.types import TopicPartition
+
+
+async def handle(call: Call) -> Answer:
+    request: OffsetDeleteRequest = call.request
+    groups = call.cluster.groups
+    code = groups.check(call, request.group_id)
+    group = groups.find(request.group_id)
+    if not code:
+        code = Code.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
+    if code or group is None:
+        return OffsetDeleteResponse(error_code=code)
+    return OffsetDeleteResponse(
+        topics=[await _topic(call, each, group) async for each in call.each(request.topics)]
+    )
+
+
+async def _topic(
+    call: Call, wanted: OffsetDeleteRequestTopic, group: Group
+) -> OffsetDeleteResponseTopic:
+    answer = OffsetDeleteResponseTopic(name=wanted.name)
+    read = group.subscribed(wanted.name)
+    async for each in call.each(wanted.partitions):
+        code = Code.NONE
+        if call.cluster.find(wanted.name, each.partition_index) is None:
+            code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        elif read:
+            code = Code.GROUP_SUBSCRIBED_TO_TOPIC
+        else:
+            group.offsets.delete(TopicPartition(wanted.name, each.partition_index))
+        answer.partitions.append(
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+        )
+    return answer

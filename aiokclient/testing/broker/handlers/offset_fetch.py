@@ -1,0 +1,155 @@
+"""OffsetFetch 1 to 10: how far groups have read, of some partitions or of all (topics None).
+
+* One group up to version 7, several from 8 on (KIP-709); topics by their ids from 10 on, where
+  one that is not there is UNKNOWN_TOPIC_ID.
+* What was not committed is offset -1, also for groups and partitions that do not exist.
+* With `require_stable` (version 7 on) UNSTABLE_OFFSET_COMMIT for a partition of which an open
+  transaction holds another offset (KIP-447).
+* Members of the consumer protocol name their epoch (version 9 on), which must be theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from aiokclient.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+from aiokclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.group import Group
+from aiokclient.testing.broker.groups.offsets import Committed, GroupOffsets
+from aiokclient.types import TopicPartition
+
+_SEVERAL = 8
+_BY_ID = 10
+_NO_ID = UUID(int=0)
+_OF_A_PARTITION = (
+    Code.UNSTABLE_OFFSET_COMMIT,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.TOPIC_AUTHORIZATION_FAILED,
+)
+_TOPICS = list[OffsetFetchRequestTopics]
+
+
+async def handle(call: Call) -> Answer:
+    request: OffsetFetchRequest = call.request
+    if call.version >= _SEVERAL:
+        return OffsetFetchResponse(
+            groups=[await _group(call, each) async for each in call.each(request.groups)]
+        )
+    topics = request.topics
+    asked = OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+            for each in topics
+        ],
+    )
+    return await _single(call, asked, await _group(call, asked))
+
+
+async def _single(
+    call: Call, asked: OffsetFetchRequestGroup, found: OffsetFetchResponseGroup
+) -> OffsetFetchResponse:
+    """The answer up to version 7; version 1 tells the error of a group for each partition."""
+    if found.error_code and call.version < 2:
+        for topic in asked.topics or ():
+            answer = _topic(topic, topic.name)
+            for index in topic.partition_indexes:
+                answer.partitions.append(_partition(index, None, found.error_code))
+            found.topics.append(answer)
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    async for each in call.each(topic.partitions)
+                ],
+            )
+            async for topic in call.each(found.topics)
+        ],
+    )
+
+
+async def _group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    groups = call.cluster.groups
+    answer = OffsetFetchResponseGroup(group_id=asked.group_id)
+    code = call.refused()
+    if not code or code in _OF_A_PARTITION:
+        code = groups.reachable(call, asked.group_id, named=False)
+    group = groups.find(asked.group_id)
+    if not code and group is not None:
+        code = group.check_fetch(asked.member_id, asked.member_epoch)
+    if code:
+        answer.error_code = code
+        return answer
+    topics = _all(call, group) if asked.topics is None else asked.topics
+    answer.topics = [await _offsets(call, each, group) async for each in call.each(topics)]
+    return answer
+
+
+def _all(call: Call, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
+    """Everything that the group has committed, as if it had been asked for."""
+    found: dict[str, OffsetFetchRequestTopics] = {}
+    for place in () if group is None else group.offsets:
+        topic = call.cluster.topics.get(place.topic)
+        if topic is not None:
+            wanted = OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id)
+            found.setdefault(topic.name, wanted).partition_indexes.append(place.partition)
+    return found.values()
+
+
+async def _offsets(
+    call: Call, wanted: OffsetFetchRequestTopics, group: Group | None
+) -> OffsetFetchResponseTopics:
+    name: str | None = wanted.name
+    if call.version >= _BY_ID:
+        topic = call.cluster.topics_by_id.get(wanted.topic_id)
+        name = None if topic is None else topic.name
+    offsets = GroupOffsets() if group is None else group.offsets
+    answer = _topic(wanted, name or "")
+    async for index in call.each(wanted.partition_indexes):
+        code: int = Code.NONE
+        place = TopicPartition(name or "", index)
+        if name is None:
+            code = Code.UNKNOWN_TOPIC_ID
+        elif call.refused(*place) in _OF_A_PARTITION:
+            code = call.refused(*place)
+        elif call.request.require_stable and offsets.unstable(place):
+            code = Code.UNSTABLE_OFFSET_COMMIT
+        answer.partitions.append(_partition(index, None if code else offsets.get(place), code))
+    return answer
+
+
+def _topic(wanted: OffsetFetchRequestTopics, name: str) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(name=name, topic_id=wanted.topic_id)
+
+
+def _partition(index: int, found: Committed | None, code: int) -> OffsetFetchResponsePartitions:
+    answer = OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=-1, metadata="", error_code=code
+    )
+    if found is not None:
+        answer.committed_offset = found.offset
+        answer.committed_leader_epoch = found.leader_epoch
+        answer.metadata = found.metadata
+    return answer

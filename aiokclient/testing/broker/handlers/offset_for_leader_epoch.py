@@ -1,0 +1,52 @@
+"""OffsetForLeaderEpoch 2 to 4: where a leader epoch ends (KIP-101, KIP-320).
+
+The end of the largest epoch in the log that is not after the one asked for; the end of the log
+for the current one; -1 and -1 for one that the log does not know. Only the leader answers, in
+the epoch that the client knows.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from aiokclient.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+
+
+async def handle(call: Call) -> Answer:
+    request: OffsetForLeaderEpochRequest = call.request
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    _end(call, topic.topic, each) async for each in call.each(topic.partitions)
+                ],
+            )
+            async for topic in call.each(request.topics)
+        ]
+    )
+
+
+def _end(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    partition = call.cluster.find(topic, asked.partition)
+    answer.error_code = call.refused(topic, asked.partition)
+    if not answer.error_code and partition is None:
+        answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    if answer.error_code or partition is None:
+        return answer
+    answer.error_code = partition.check(call.broker.node_id, asked.current_leader_epoch)
+    if not answer.error_code:
+        log = partition.log
+        answer.leader_epoch, answer.end_offset = log.epochs.end_of(
+            asked.leader_epoch, log.end_offset
+        )
+    return answer

@@ -1,0 +1,253 @@
+"""Produce 3 to 13: append record batches.
+
+* Versions 0 to 2 are announced, as Kafka does for old clients that look for them, and cut off.
+* One batch of magic 2 for each partition; it is checked by its header and checksum, and record
+  by record where keys or timestamps may be refused (`validation.py`): from version 8 on the
+  answer names those that are. The log decides on sequence numbers.
+* A partition that comes more than once is appended to once, with the last of its batches.
+* A batch that is one of its producer's last five is answered with the offset that it has.
+* acks 0 is not answered (an error closes the connection), 1 as soon as it is in the log, -1
+  once all in-sync replicas have it: REQUEST_TIMED_OUT with the offset after `timeout_ms`
+  (immediately if it is 0 or less), NOT_ENOUGH_REPLICAS immediately where fewer are in sync than
+  min.insync.replicas (as far as there are replicas).
+* Transactions are not supported. A request without a transactional id that has a transactional
+  batch is TRANSACTIONAL_ID_AUTHORIZATION_FAILED as a whole; with one, such a batch is
+  INVALID_PRODUCER_ID_MAPPING, as no producer id belongs to any transactional id.
+* With `compression.type` set to a codec, batches are stored in it, whatever the client sent.
+* Clients may not write to internal topics: INVALID_TOPIC_EXCEPTION.
+* Whoever does not lead says who does from version 10 on (KIP-951). From version 13 on topics
+  have ids: UNKNOWN_TOPIC_ID.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+from aiokclient.protocol.messages import ProduceRequest, ProduceResponse
+from aiokclient.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from aiokclient.record.header import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.topics import Appended, Partition, Topic
+from aiokclient.testing.broker.validation import MAGIC, check_batch, stored_batch, the_batch
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Response
+
+ANNOUNCED_FROM = 0
+_ALL = -1
+_BY_ID = 13
+_NO_ID = UUID(int=0)
+_ADMIN_CLIENT = "__admin_client"
+_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
+"""The byte of the attributes that has the flags."""
+
+_Data: TypeAlias = tuple[TopicProduceData, dict[int, PartitionProduceData]]
+
+
+async def handle(call: Call) -> Answer:
+    request: ProduceRequest = call.request
+    produce = _Produce(call)
+    topics, transactional = await _distinct(call)
+    if transactional and request.transactional_id is None:
+        produce.refusal = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    response = ProduceResponse(
+        responses=[await produce.topic(*each) async for each in call.each(topics)]
+    )
+    response.node_endpoints = produce.endpoints()
+    if request.acks == 0:
+        if produce.failed:
+            call.owner.abort()
+        return None
+    if produce.waiting and request.timeout_ms > 0:
+        parked = _Parked(call, response, produce.waiting)
+        # Replicas may have caught up while the handler yielded to the event loop.
+        parked.changed(0)
+        return parked.answer
+    for _, answer, _ in produce.waiting:
+        answer.error_code = Code.REQUEST_TIMED_OUT
+    return response
+
+
+async def _distinct(call: Call) -> tuple[Iterable[_Data], bool]:
+    """Return the topics to append to, and whether any batch belongs to a transaction.
+
+    Of a partition that comes more than once, the last batch is kept.
+    """
+    topics: dict[str | UUID, _Data] = {}
+    transactional = False
+    async for topic in call.each(call.request.topic_data):
+        key: str | UUID = topic.topic_id if call.version >= _BY_ID else topic.name
+        _, partitions = topics.setdefault(key, (topic, {}))
+        async for each in call.each(topic.partition_data):
+            partitions[each.index] = each
+            transactional = transactional or _is_transactional(each.records or b"")
+    return topics.values(), transactional
+
+
+def _is_transactional(records: bytes | memoryview) -> bool:
+    if len(records) <= _ATTRIBUTES_AT or records[MAGIC_AT] != MAGIC:
+        return False
+    return bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
+
+
+class _Produce:
+    """One request being appended. `waiting` are those that replicas have to reach yet."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.failed = False
+        self.refusal = Code.NONE
+        """Why the request is refused as a whole."""
+        self.waiting: list[tuple[Partition, PartitionProduceResponse, int]] = []
+        self._hints: dict[int, None] = {}
+
+    async def topic(
+        self, data: TopicProduceData, partitions: dict[int, PartitionProduceData]
+    ) -> TopicProduceResponse:
+        cluster = self.call.cluster
+        if self.call.version >= _BY_ID:
+            topic, unknown = cluster.topics_by_id.get(data.topic_id), Code.UNKNOWN_TOPIC_ID
+        else:
+            topic, unknown = cluster.topics.get(data.name), Code.UNKNOWN_TOPIC_OR_PARTITION
+        return TopicProduceResponse(
+            name=data.name,
+            topic_id=data.topic_id,
+            partition_responses=[
+                self._partition(topic, data, each, unknown)
+                async for each in self.call.each(partitions.values())
+            ],
+        )
+
+    def _partition(
+        self,
+        topic: Topic | None,
+        named: TopicProduceData,
+        data: PartitionProduceData,
+        unknown: Code,
+    ) -> PartitionProduceResponse:
+        name = named.name if topic is None else topic.name
+        answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+        partition = None if topic is None else topic.partition(data.index)
+        answer.error_code = self.call.refused(name, data.index) or self.refusal
+        if partition is None and not answer.error_code:
+            missing = topic is not None
+            answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION if missing else unknown
+        elif partition is not None:
+            if not answer.error_code:
+                self._append(partition, data, answer)
+            if answer.error_code == Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
+                self._hints[partition.leader] = None
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=partition.leader, leader_epoch=partition.leader_epoch
+                )
+        self.failed |= bool(answer.error_code)
+        return answer
+
+    def _append(
+        self, partition: Partition, data: PartitionProduceData, answer: PartitionProduceResponse
+    ) -> None:
+        acks = self.call.request.acks
+        result = self._try(partition, data, acks)
+        answer.error_code = result.code
+        answer.error_message = result.message
+        if result.refused:
+            answer.log_start_offset = partition.log.start_offset
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in result.refused.items()
+            ]
+        if result.code:
+            return
+        answer.base_offset = result.base_offset
+        answer.log_append_time_ms = result.append_time
+        answer.log_start_offset = partition.log.start_offset
+        end = partition.log.end_offset
+        if acks == _ALL and partition.high_watermark < end:
+            self.waiting.append((partition, answer, end))
+
+    def _try(self, partition: Partition, data: PartitionProduceData, acks: int) -> Appended:
+        if acks not in (0, 1, _ALL):
+            return Appended(Code.INVALID_REQUIRED_ACKS)
+        code = partition.check(self.call.broker.node_id, -1)
+        if code:
+            return Appended(code)
+        if partition.topic.internal and self.call.client_id != _ADMIN_CLIENT:
+            return Appended(Code.INVALID_TOPIC_EXCEPTION)
+        batch = the_batch(data.records)
+        if isinstance(batch, Appended):
+            return batch
+        now_ms = self.call.cluster.clock.time_ms()
+        checked = check_batch(batch, partition.topic, self.call.version, now_ms)
+        if checked.code:
+            return checked
+        if batch.is_transactional:
+            unnamed = not self.call.request.transactional_id
+            return Appended(Code.INVALID_REQUEST if unnamed else Code.INVALID_PRODUCER_ID_MAPPING)
+        least = partition.topic.configs.number("min.insync.replicas")
+        if acks == _ALL and len(partition.isr) < min(least, len(partition.replicas)):
+            return Appended(Code.NOT_ENOUGH_REPLICAS)
+        stored = stored_batch(batch, partition.topic)
+        return stored if isinstance(stored, Appended) else partition.append(stored, now_ms)
+
+    def endpoints(self) -> list[NodeEndpoint]:
+        alive = self.call.cluster.alive
+        named = [alive[node] for node in self._hints if node in alive]
+        return [
+            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in named
+        ]
+
+
+class _Parked:
+    """An append that waits for the in-sync replicas, for `timeout_ms` at most."""
+
+    def __init__(
+        self,
+        call: Call,
+        response: ProduceResponse,
+        waiting: list[tuple[Partition, PartitionProduceResponse, int]],
+    ) -> None:
+        self._node = call.broker.node_id
+        self._response = response
+        self._waiting = waiting
+        self._all = list(waiting)
+        self.answer: asyncio.Future[Response | None] = call.later()
+        for partition, _, _ in waiting:
+            partition.watch(self)
+        self._timer = call.cluster.loop.call_later(call.request.timeout_ms / 1000, self._time_out)
+        self.answer.add_done_callback(self._ended)
+
+    def changed(self, added: int) -> None:
+        self._waiting = [each for each in self._waiting if not self._done(*each)]
+        if not self._waiting and not self.answer.done():
+            self.answer.set_result(self._response)
+
+    def _done(self, partition: Partition, answer: PartitionProduceResponse, end: int) -> bool:
+        if partition.leader != self._node or partition.deleted:
+            answer.error_code = Code.NOT_LEADER_OR_FOLLOWER
+            answer.base_offset = -1
+            return True
+        return partition.high_watermark >= end
+
+    def _time_out(self) -> None:
+        for _, answer, _ in self._waiting:
+            answer.error_code = Code.REQUEST_TIMED_OUT
+        if not self.answer.done():
+            self.answer.set_result(self._response)
+
+    def _ended(self, answer: asyncio.Future[Response | None]) -> None:
+        self._timer.cancel()
+        for partition, _, _ in self._all:
+            partition.unwatch(self)

@@ -1,0 +1,94 @@
+"""Whose configs a request means: those of a topic, a group, a broker, or of all brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+
+from aiokclient.testing.broker.call import Call
+from aiokclient.testing.broker.codes import Code, brief
+from aiokclient.testing.broker.configs import ConfigError, ConfigRequestError, Configs
+from aiokclient.testing.broker.state import ClusterState, Refused
+from aiokclient.types import is_topic_name
+
+
+class ResourceType(IntEnum):
+    """What configs belong to; the numbers are Kafka's."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+def find_configs(
+    cluster: ClusterState, resource_type: int, name: str, *, keep: bool = False
+) -> Configs:
+    """Return the configs of a resource; raise Refused if it does not exist.
+
+    `keep` is for configs that will be changed: a group has none until then.
+    """
+    if resource_type == ResourceType.TOPIC:
+        if not is_topic_name(name):
+            raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
+        topic = cluster.topics.get(name)
+        if topic is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return topic.configs
+    if resource_type == ResourceType.GROUP and name:
+        return cluster.groups.configs_of(name, keep=keep)
+    if resource_type != ResourceType.BROKER:
+        raise Refused(Code.INVALID_REQUEST, f"resources of type {resource_type} have no configs")
+    if not name:
+        return cluster.configs
+    broker = cluster.brokers.get(int(name)) if name.isdecimal() else None
+    if broker is None:
+        raise Refused(Code.INVALID_REQUEST, f"there is no broker {name!r}")
+    return broker.configs
+
+
+async def count_resources(call: Call) -> None:
+    """Count how often the request names each resource, which `change_configs` needs to know."""
+    await call.count((each.resource_type, each.resource_name) for each in call.request.resources)
+
+
+def change_configs(
+    call: Call,
+    resource_type: int,
+    name: str,
+    changes: Callable[[Configs], dict[str, str | None]],
+) -> tuple[int, str | None]:
+    """Apply what `changes` makes of the resource's configs: an error code and its message.
+
+    With the request's `validate_only` nothing changes.
+    """
+    code = call.refused(name)
+    if code:
+        return code, None
+    try:
+        configs = _changeable(call, resource_type, name)
+        wanted = changes(configs)
+        _check_fixed(configs, wanted)
+        if call.request.validate_only:
+            for option, value in wanted.items():
+                configs.check(option, value)
+        else:
+            configs.change(wanted)
+    except Refused as refused:
+        return refused.code, refused.message
+    except ConfigError as error:
+        return error.code, brief(str(error))
+    return Code.NONE, None
+
+
+def _changeable(call: Call, resource_type: int, name: str) -> Configs:
+    if call.times[resource_type, name] > 1:
+        raise Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
+    if resource_type == ResourceType.TOPIC and not name:
+        raise Refused(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
+    return find_configs(call.cluster, resource_type, name, keep=True)
+
+
+def _check_fixed(configs: Configs, changes: Iterable[str]) -> None:
+    fixed = [name for name in changes if name in configs.options and configs.options[name].fixed]
+    if fixed:
+        raise ConfigRequestError(f"Cannot update these configs dynamically: {fixed}")

@@ -1,0 +1,215 @@
+"""Fetch sessions (KIP-227): what a client fetches is remembered between its requests.
+
+A session begins with a full fetch (session id 0, epoch 0) that names every partition; the
+answer carries the session's id. Each later fetch has the next epoch and names only what is
+new, changed or forgotten, and is answered only with partitions that have something to say:
+records, an error, another high watermark or log start, a diverging epoch, a preferred
+replica. Partitions that gave records move to the end, so that all get their turn.
+
+A broker keeps a bounded number of sessions. When it is full a new one takes the place of the
+one longest unused, if that is over two minutes, or of a smaller one; else it gets id 0: no
+session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.disposal import discard
+from aiokclient.untracked import MANY, untrack
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.messages import FetchRequest
+    from aiokclient.protocol.messages.fetch import PartitionData
+    from aiokclient.testing.broker.broker import Broker
+    from aiokclient.testing.broker.call import Call
+
+NO_SESSION = 0
+FIRST_EPOCH = 0
+FINAL_EPOCH = -1
+_LAST_EPOCH = (1 << 31) - 1
+_EVICTABLE_AFTER_S = 120.0
+_MOST_PARTITIONS = 200_000
+"""The partitions that the sessions of a broker may hold together, to bound their memory."""
+
+TopicKey = str | UUID
+"""A topic by its name up to version 12, by its id from 13 on."""
+
+
+class PartitionKey(NamedTuple):
+    topic: TopicKey
+    partition: int
+
+
+class FetchedPartition:
+    """What a client wants of a partition, and what it was last told of it."""
+
+    __slots__ = (
+        "high_watermark",
+        "key",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "offset",
+    )
+
+    def __init__(self, key: PartitionKey) -> None:
+        self.key = key
+        self.offset = -1
+        self.leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.max_bytes = 0
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def news(self, answer: PartitionData) -> bool:
+        """Whether the answer says anything that the client does not know; notes it as said."""
+        same_marks = (self.high_watermark, self.log_start_offset) == (
+            answer.high_watermark,
+            answer.log_start_offset,
+        )
+        self.high_watermark = answer.high_watermark if not answer.error_code else -1
+        self.log_start_offset = answer.log_start_offset
+        return (
+            bool(answer.records)
+            or not same_marks
+            or answer.error_code != Code.NONE
+            or answer.preferred_read_replica != -1
+            or answer.diverging_epoch.end_offset != -1
+        )
+
+
+class FetchSession:
+    """The partitions of one client on one broker; id 0 lasts for one request only."""
+
+    __slots__ = ("by_id", "epoch", "id", "partitions", "used_at")
+
+    def __init__(self, session_id: int, by_id: bool, now: float) -> None:
+        self.id = session_id
+        self.epoch = FIRST_EPOCH
+        self.by_id = by_id
+        self.partitions: dict[PartitionKey, FetchedPartition] = {}
+        self.used_at = now
+
+    async def update(self, call: Call) -> None:
+        """Add, change and forget partitions as a request says."""
+        request: FetchRequest = call.request
+        async for topic in call.each(request.topics):
+            name: TopicKey = topic.topic_id if self.by_id else topic.topic
+            many = len(topic.partitions) >= MANY
+            async for wanted in call.each(topic.partitions):
+                key = PartitionKey(name, wanted.partition)
+                partition = self.partitions.get(key)
+                if partition is None:
+                    partition = self.partitions[key] = FetchedPartition(key)
+                    if many:
+                        untrack(key)
+                        untrack(partition)
+                partition.offset = wanted.fetch_offset
+                partition.leader_epoch = wanted.current_leader_epoch
+                partition.last_fetched_epoch = wanted.last_fetched_epoch
+                partition.max_bytes = wanted.partition_max_bytes
+        async for forgotten in call.each(request.forgotten_topics_data):
+            gone: TopicKey = forgotten.topic_id if self.by_id else forgotten.topic
+            async for index in call.each(forgotten.partitions):
+                self.partitions.pop(PartitionKey(gone, index), None)
+
+    def to_the_end(self, keys: Iterable[PartitionKey]) -> None:
+        """Let others come first next time."""
+        for key in keys:
+            if key in self.partitions:
+                self.partitions[key] = self.partitions.pop(key)
+
+
+class FetchContext(NamedTuple):
+    """How to answer one fetch; `code` refuses it as a whole."""
+
+    session: FetchSession
+    incremental: bool
+    code: Code = Code.NONE
+
+
+class FetchSessions:
+    """The sessions that one broker keeps."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def evict(self) -> None:
+        """Forget all of them, as if others had needed the room."""
+        self._sessions.clear()
+
+    def remove(self, session: FetchSession) -> None:
+        """Forget a session."""
+        self._sessions.pop(session.id, None)
+
+    async def context(self, call: Call) -> FetchContext:
+        """Return the session that a request is for, brought up to date with it."""
+        request: FetchRequest = call.request
+        now = self._broker.cluster.loop.time()
+        by_id = call.version >= 13
+        if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
+            # A client that begins anew, or goes without a session, gives the old one up.
+            self._sessions.pop(request.session_id, None)
+            session = FetchSession(NO_SESSION, by_id, now)
+            try:
+                await session.update(call)
+            except GeneratorExit:
+                discard(session.partitions)
+                raise
+            if request.session_epoch == FIRST_EPOCH:
+                session.id = self._admit(session)
+            return FetchContext(session, incremental=False)
+        kept = self._sessions.get(request.session_id)
+        if kept is None:
+            return _refused(now, Code.FETCH_SESSION_ID_NOT_FOUND)
+        if kept.epoch != request.session_epoch:
+            return _refused(now, Code.INVALID_FETCH_SESSION_EPOCH)
+        if kept.by_id != by_id:
+            return _refused(now, Code.FETCH_SESSION_TOPIC_ID_ERROR)
+        kept.used_at = now
+        await kept.update(call)
+        if not kept.partitions:
+            self._sessions.pop(kept.id, None)
+            return FetchContext(FetchSession(NO_SESSION, by_id, now), incremental=False)
+        kept.epoch = 1 if kept.epoch == _LAST_EPOCH else kept.epoch + 1
+        return FetchContext(kept, incremental=True)
+
+    def _admit(self, session: FetchSession) -> int:
+        slots = self._broker.configs.number("max.incremental.fetch.session.cache.slots")
+        partitions = sum(len(each.partitions) for each in self._sessions.values())
+        if partitions + len(session.partitions) > _MOST_PARTITIONS:
+            return NO_SESSION
+        if len(self._sessions) >= slots and not self._make_room(session):
+            return NO_SESSION
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._broker.cluster.rng.randrange(1, 1 << 31)
+        session.epoch = 1
+        self._sessions[session_id] = session
+        return session_id
+
+    def _make_room(self, session: FetchSession) -> bool:
+        if not self._sessions:
+            return False
+        oldest = min(self._sessions.values(), key=lambda each: each.used_at)
+        if session.used_at - oldest.used_at > _EVICTABLE_AFTER_S:
+            del self._sessions[oldest.id]
+            return True
+        smallest = min(self._sessions.values(), key=lambda each: len(each.partitions))
+        if len(smallest.partitions) < len(session.partitions):
+            del self._sessions[smallest.id]
+            return True
+        return False
+
+
+def _refused(now: float, code: Code) -> FetchContext:
+    return FetchContext(FetchSession(NO_SESSION, True, now), incremental=True, code=code)

@@ -1,0 +1,322 @@
+"""What the brokers of an embedded cluster share: topics, leaders, coordinators, ids.
+
+Where Kafka has a controller and a replicated metadata log, this has one object in one event
+loop, and every broker sees a change at once. All of it runs in that loop; nothing here is
+safe to call from another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aiokclient.protocol import ApiKey
+from aiokclient.testing.broker.broker import Broker
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.codes import Refused as Refused
+from aiokclient.testing.broker.configs import (
+    BROKER_OPTIONS,
+    TOPIC_OPTIONS,
+    ConfigError,
+    Configs,
+    ConfigSource,
+)
+from aiokclient.testing.broker.faults import Faults
+from aiokclient.testing.broker.groups.coordinator import GroupCoordinator
+from aiokclient.testing.broker.handlers import announced
+from aiokclient.testing.broker.requests import RequestLog
+from aiokclient.testing.broker.topics import Partition, Topic
+from aiokclient.testing.broker.views import ClusterView, HeldCluster
+from aiokclient.testing.runner import Watch
+from aiokclient.types import is_topic_name
+
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.protocol import framing
+    from aiokclient.protocol.fields import Buffer
+
+_log = logging.getLogger(__name__)
+
+FIRST_PRODUCER_ID = 1000
+MOST_PARTITIONS = 10_000
+"""So many can be made at a time, in Kafka too."""
+
+
+class ClusterState:
+    """Everything the brokers know. `loop` and `clock` are set when the cluster starts."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+
+    def __init__(self, rng: random.Random, post: Callable[[Callable[[], None]], None]) -> None:
+        self.rng = rng
+        self.cluster_id = self._new_cluster_id()
+        self.static_configs = Configs(BROKER_OPTIONS, ConfigSource.STATIC_BROKER)
+        self.configs = Configs(
+            BROKER_OPTIONS, ConfigSource.DYNAMIC_DEFAULT_BROKER, self.static_configs
+        )
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[UUID, Topic] = {}
+        self.topology = 0
+        """Counts the changes of topics and their partitions."""
+        self.faults = Faults(post)
+        self.requests = RequestLog()
+        self.watch = Watch()
+        self.groups = GroupCoordinator(self)
+        self.bug: Exception | None = None
+        """A handler raised: a bug of this cluster, not of the client under test."""
+        self.held: dict[int, HeldCluster] = {}
+        """The metadata that a test holds, by broker."""
+        self._next_producer_id = FIRST_PRODUCER_ID
+        self._coordinators: dict[str, int] = {}
+        self._versions: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}
+
+    def wipe(self, *, same_id: bool) -> None:
+        """Lose all but the brokers and the configs."""
+        for topic in list(self.topics.values()):
+            self.delete_topic(topic)
+        resync, persist = self.groups.resync, self.groups.persist
+        self.groups.close()
+        self.groups = GroupCoordinator(self)
+        self.groups.resync, self.groups.persist = resync, persist
+        self.held.clear()
+        self._coordinators.clear()
+        self._next_producer_id = FIRST_PRODUCER_ID
+        if not same_id:
+            self.cluster_id = self._new_cluster_id()
+        self.changed()
+
+    def view(self, node_id: int) -> ClusterView:
+        """The cluster as a broker describes it."""
+        return self.held.get(node_id) or self
+
+    def _new_cluster_id(self) -> str:
+        return base64.urlsafe_b64encode(self.new_id().bytes).decode().rstrip("=")
+
+    def new_id(self) -> UUID:
+        return UUID(int=self.rng.getrandbits(128), version=4)
+
+    def new_producer_id(self) -> int:
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    # -- brokers ---------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> dict[int, Broker]:
+        return {node: broker for node, broker in self.brokers.items() if broker.alive}
+
+    @property
+    def controller(self) -> int:
+        """The id of the broker that is named as the controller; -1 while none lives."""
+        return min(self.alive, default=-1)
+
+    def joined(self, broker: Broker) -> None:
+        """A broker is up: it catches up with its leaders and leads where nobody else could."""
+        for partition in self.partitions():
+            if broker.node_id in partition.replicas:
+                self.settle(partition)
+        self.groups.settle()
+        self.changed()
+
+    def left(self, node_id: int) -> None:
+        """A broker is gone: other in-sync replicas take over what it led."""
+        for partition in self.partitions():
+            if node_id in partition.replicas:
+                self.settle(partition)
+        self.groups.settle()
+        self.changed()
+
+    def settle(self, partition: Partition) -> None:
+        """Elect a leader where that is needed and bring the living replicas into sync."""
+        alive = self.alive
+        partition.elect(alive)
+        for node_id in partition.replicas:
+            if node_id in alive:
+                partition.caught_up(node_id)
+            else:
+                partition.left(node_id)
+
+    def coordinator_of(self, key: str) -> Broker | None:
+        """The broker that coordinates a group, a transactional id or a share partition."""
+        alive = self.alive
+        if not alive:
+            return None
+        moved = self._coordinators.get(key)
+        if moved in alive:
+            return alive[moved]
+        nodes = sorted(self.brokers)
+        first = _hash(key) % len(nodes)
+        return next(alive[each] for each in nodes[first:] + nodes[:first] if each in alive)
+
+    def move_coordinator(self, key: str, to: int | None) -> int:
+        """Give `key` to another broker, or to the one named; returns its id."""
+        now = self.coordinator_of(key)
+        choices = [each for each in self.alive if now is None or each != now.node_id]
+        target = to if to is not None else min(choices, default=-1)
+        if target not in self.brokers:
+            raise ValueError("there is no other broker that is up")
+        self._coordinators[key] = target
+        self.groups.settle()
+        self.changed()
+        return target
+
+    # -- what is announced -----------------------------------------------------------------
+
+    def versions(self, node_id: int) -> dict[ApiKey, tuple[int, int]]:
+        """The APIs that a broker announces and takes, with their versions."""
+        spans = {api: self._span(api, node_id) for api in announced()}
+        return {api: span for api, span in spans.items() if span is not None}
+
+    def _span(self, api: ApiKey, node_id: int) -> tuple[int, int] | None:
+        limits = self._versions
+        if limits:
+            for key in ((api, node_id), (api, None)):
+                if key in limits:
+                    return limits[key]
+        return announced().get(api)
+
+    def limit_versions(
+        self, limits: Mapping[ApiKey, tuple[int, int] | None], node_id: int | None
+    ) -> None:
+        """Announce and take other versions (None: not the API at all), as an older broker."""
+        for api, span in limits.items():
+            self._versions[api, node_id] = span
+
+    def unlimited_versions(self) -> None:
+        self._versions.clear()
+
+    def api_of(self, key: int) -> ApiKey:
+        return ApiKey(key)
+
+    def accepts(self, broker: Broker, received: framing.ReceivedRequest) -> bool:
+        """Whether a broker takes such a request; ApiVersions it answers in any version."""
+        header = received.header
+        if header.request_api_key == ApiKey.API_VERSIONS:
+            return True
+        if received.request is None:
+            return False
+        span = self._span(ApiKey(header.request_api_key), broker.node_id)
+        return span is not None and span[0] <= header.request_api_version <= span[1]
+
+    # -- topics ----------------------------------------------------------------------------
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def find(self, topic: str, partition: int) -> Partition | None:
+        found = self.topics.get(topic)
+        return None if found is None else found.partition(partition)
+
+    def check_new_topic(
+        self,
+        name: str,
+        assignment: Sequence[Sequence[int]],
+        configs: Mapping[str, str],
+    ) -> None:
+        """Raises Refused if a topic cannot be made so."""
+        if not is_topic_name(name):
+            raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
+        if name in self.topics:
+            raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        self.check_replicas(assignment)
+        try:
+            Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, self.configs, configs)
+        except ConfigError as error:
+            raise Refused(Code.INVALID_CONFIG, str(error)) from None
+
+    def check_replicas(self, assignment: Sequence[Sequence[int]]) -> None:
+        for replicas in assignment:
+            known = all(each in self.brokers for each in replicas)
+            if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or not known:
+                raise Refused(
+                    Code.INVALID_REPLICA_ASSIGNMENT, f"replicas cannot be on {list(replicas)}"
+                )
+
+    def assign(self, partitions: int, replication: int, first: int = 0) -> list[list[int]]:
+        """Replicas for new partitions, leaders spread over the brokers.
+
+        -1 takes the cluster's default for either number; `first` is the first new index.
+        """
+        if partitions == -1:
+            partitions = self.configs.number("num.partitions")
+        nodes = sorted(self.brokers)
+        if replication == -1:
+            replication = min(self.configs.number("default.replication.factor"), len(nodes))
+        if partitions <= 0:
+            raise Refused(Code.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+        if partitions > MOST_PARTITIONS:
+            raise Refused(
+                Code.POLICY_VIOLATION, "Excessively large number of partitions per request."
+            )
+        if not 0 < replication <= len(nodes):
+            raise Refused(
+                Code.INVALID_REPLICATION_FACTOR,
+                f"Replication factor {replication} cannot be had from {len(nodes)} brokers.",
+            )
+        return [
+            [nodes[(index + step) % len(nodes)] for step in range(replication)]
+            for index in range(first, first + partitions)
+        ]
+
+    def create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] = {}
+    ) -> Topic:
+        """Make a topic with these replicas for each partition; raises Refused."""
+        self.check_new_topic(name, assignment, configs)
+        topic = Topic(
+            name, self.new_id(), Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, self.configs, configs)
+        )
+        self.topics[name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self.add_partitions(topic, assignment)
+        return topic
+
+    def add_partitions(self, topic: Topic, assignment: Iterable[Sequence[int]]) -> None:
+        for replicas in assignment:
+            topic.add_partition(replicas)
+            self.settle(topic.partitions[-1])
+        self.topology += 1
+        self.changed()
+
+    def delete_topic(self, topic: Topic) -> None:
+        del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+        self.topology += 1
+        topic.deleted()
+        self.groups.topic_deleted(topic.name)
+        self.changed()
+
+    # -- what tests look at ----------------------------------------------------------------
+
+    def received(self, broker: Broker, received: framing.ReceivedRequest, frame: Buffer) -> None:
+        """Keep a request for tests to look at."""
+        self.requests.add(
+            received.header, received.request, frame, broker.node_id, self.loop.time()
+        )
+
+    def changed(self) -> None:
+        """Something happened that a test may wait for."""
+        self.watch.changed()
+
+    def guarded(self, step: Callable[[], None]) -> None:
+        """Take a step by itself, from a timer; an exception is a bug of this cluster."""
+        try:
+            step()
+        except Exception as error:
+            _log.exception("the embedded cluster failed in a timer")
+            self.bug = self.bug or error
+
+
+def _hash(key: str) -> int:
+    """A hash that is the same in every process (Java's for strings, made positive)."""
+    value = 0
+    for unit in key:
+        value = (31 * value + ord(unit)) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF

@@ -1,0 +1,247 @@
+"""Topics and partitions: replicas, leaders, epochs, the in-sync replicas, the high watermark.
+
+All replicas of a partition share one log. A follower has all of it at once, unless a test
+holds its replication: then it has the log up to where it was held. While such a follower is
+in sync it holds back the high watermark, as a slow one does in Kafka, and when it is made the
+leader the log is cut to what it has, as after an unclean election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from aiokclient.record.batch import RecordBatch, with_append_time, with_offset
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.configs import Configs
+from aiokclient.testing.broker.log import PartitionLog
+
+NO_LEADER = -1
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+ANYTHING = 1 << 62
+"""What a watcher is told was added when anything may have changed."""
+
+
+class Watcher(Protocol):
+    """Something that waits for a partition to change: a parked fetch or produce."""
+
+    def changed(self, added: int) -> None:
+        """`added` bytes came below the high watermark; `ANYTHING`: look again."""
+
+
+class Appended(NamedTuple):
+    code: Code
+    base_offset: int = -1
+    append_time: int = -1
+    message: str | None = None
+    refused: Mapping[int, str] = {}
+    """What is wrong with which records of the batch, by their index in it."""
+
+
+class Partition:
+    """One partition. `leader` is a broker's id, or -1 while there is none."""
+
+    def __init__(self, topic: Topic, index: int, replicas: Iterable[int]) -> None:
+        self.topic = topic
+        self.index = index
+        self.replicas = list(replicas)
+        self.isr = list(self.replicas)
+        self.leader = self.replicas[0]
+        self.leader_epoch = 0
+        self.log = PartitionLog()
+        self.log.epochs.assign(0, 0)
+        self.deleted = False
+        self._behind: dict[int, int] = {}
+        self._held: dict[int, None] = {}
+        self._watchers: dict[Watcher, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.topic.name}-{self.index} led by {self.leader} in {self.leader_epoch}>"
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def replica_end(self, broker: int) -> int:
+        """The end of the log as this replica has it."""
+        return min(self._behind.get(broker, ANYTHING), self.log.end_offset)
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset that every in-sync replica has reached."""
+        if not self._behind:
+            return self.log.end_offset
+        ends = [self.replica_end(broker) for broker in self.isr]
+        return max(min(ends, default=self.log.end_offset), self.log.start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The high watermark, or before it the first offset of an open transaction."""
+        high = self.high_watermark
+        return min(high, self.log.producers.first_open(high))
+
+    def check(self, broker: int, leader_epoch: int, *, leader_only: bool = True) -> Code:
+        """Whether `broker` may answer for this partition to a client that knows `leader_epoch`.
+
+        -1 stands for a client that does not say which epoch it knows (KIP-320).
+        """
+        if broker not in self.replicas:
+            return Code.NOT_LEADER_OR_FOLLOWER
+        if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
+            older = leader_epoch < self.leader_epoch
+            return Code.FENCED_LEADER_EPOCH if older else Code.UNKNOWN_LEADER_EPOCH
+        if leader_only and broker != self.leader:
+            return Code.NOT_LEADER_OR_FOLLOWER
+        return Code.NONE
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def append(self, batch: RecordBatch, now_ms: int) -> Appended:
+        """Append a client's batch, checked already but for its producer's sequence."""
+        producers = self.log.producers
+        if batch.producer_id >= 0:
+            earlier = producers.duplicate(batch)
+            if earlier is not None:
+                stamped = self.topic.log_append_time
+                return Appended(
+                    Code.NONE, earlier.base_offset, earlier.timestamp if stamped else -1
+                )
+            code = producers.check(batch)
+            if code is not Code.NONE:
+                return Appended(code)
+        base = self.log.end_offset
+        data = with_offset(batch.buffer, base, self.leader_epoch)
+        append_time = -1
+        if self.topic.log_append_time:
+            append_time = now_ms
+            data = with_append_time(data, now_ms)
+            batch = RecordBatch(data)
+        self.write(data, batch)
+        return Appended(Code.NONE, base, append_time)
+
+    def write(self, data: bytes, batch: RecordBatch) -> None:
+        """Append a batch that carries its offset and epoch; wake whoever waits for it."""
+        configs = self.topic.configs
+        self.log.append(data, batch, segment_bytes=configs.number("segment.bytes"))
+        limit = configs.number("retention.bytes")
+        if limit >= 0:
+            self.log.retain(limit, self.high_watermark)
+        self.notify(ANYTHING if self._behind else len(data))
+
+    def delete_records(self, offset: int) -> None:
+        self.log.delete_before(offset)
+        self.notify(ANYTHING)
+
+    # -- leadership ------------------------------------------------------------------------
+
+    def lead(self, broker: int) -> None:
+        """Make `broker` the leader (-1: nobody) in a new epoch."""
+        self.leader = broker
+        self.leader_epoch += 1
+        if broker != NO_LEADER:
+            end = self.replica_end(broker)
+            self._behind.pop(broker, None)
+            self._held.pop(broker, None)
+            self.log.truncate(end)
+            if broker not in self.isr:
+                # Elected although it was behind: nobody else is known to agree with it.
+                self.isr = [broker]
+            self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
+        self.notify(ANYTHING)
+
+    def elect(self, alive: Mapping[int, object]) -> None:
+        """Give a partition without a living leader the first in-sync replica that lives.
+
+        Where there is none, and `unclean.leader.election.enable` is set, any replica that lives.
+        """
+        if self.leader in alive:
+            return
+        living = [each for each in self.replicas if each in alive]
+        choice = next((each for each in living if each in self.isr), NO_LEADER)
+        if choice == NO_LEADER and self.topic.configs["unclean.leader.election.enable"] == "true":
+            choice = next(iter(living), NO_LEADER)
+        if choice != self.leader:
+            self.lead(choice)
+
+    def left(self, broker: int) -> None:
+        """A replica went away. The last in-sync one stays so: nobody else has its records."""
+        self._behind[broker] = self.replica_end(broker)
+        remaining = [each for each in self.isr if each != broker]
+        if remaining and remaining != self.isr:
+            self.isr = remaining
+        self.notify(ANYTHING)
+
+    def caught_up(self, broker: int) -> None:
+        """A replica that lives has what the leader has, unless a test holds it back."""
+        if broker in self._held or broker not in self.replicas or self.leader == NO_LEADER:
+            return
+        self._behind.pop(broker, None)
+        if broker not in self.isr:
+            self.isr = [each for each in self.replicas if each in self.isr or each == broker]
+        self.notify(ANYTHING)
+
+    def truncate(self, offset: int) -> None:
+        """Lose all records from `offset` on in an unclean election that the leader wins."""
+        self.log.truncate(offset)
+        self.lead(self.leader)
+
+    def hold(self, broker: int, *, in_sync: bool) -> None:
+        """Stop a follower's replication here, staying in sync or falling out of it."""
+        self._held[broker] = None
+        self._behind[broker] = self.replica_end(broker)
+        if not in_sync:
+            self.left(broker)
+
+    def release(self, broker: int) -> None:
+        """Let a follower go on that `hold` stopped."""
+        if broker in self._held:
+            del self._held[broker]
+            self.caught_up(broker)
+
+    # -- waiting ---------------------------------------------------------------------------
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
+
+    def notify(self, added: int) -> None:
+        if self._watchers:
+            for watcher in list(self._watchers):
+                watcher.changed(added)
+
+
+class Topic:
+    """A topic; one created again under the same name is another, with another id."""
+
+    def __init__(self, name: str, topic_id: UUID, configs: Configs) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.configs = configs
+        self.partitions: list[Partition] = []
+
+    @property
+    def internal(self) -> bool:
+        """Whether the brokers keep their own data in it."""
+        return self.name in INTERNAL
+
+    @property
+    def log_append_time(self) -> bool:
+        return self.configs["message.timestamp.type"] == "LogAppendTime"
+
+    def partition(self, index: int) -> Partition | None:
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+    def add_partition(self, replicas: Iterable[int]) -> None:
+        self.partitions.append(Partition(self, len(self.partitions), replicas))
+
+    def deleted(self) -> None:
+        """Answer the requests that wait for the partitions, and free the logs.
+
+        Topics and partitions refer to each other: without this the logs would stay until the
+        garbage collector's next full run.
+        """
+        for partition in self.partitions:
+            partition.deleted = True
+            partition.notify(ANYTHING)
+            partition.log = PartitionLog()

@@ -1,0 +1,145 @@
+"""What a broker takes from a producer, as far as headers and checksums tell.
+
+The order of the checks is Kafka's, since a batch with several faults is refused for the first.
+Records are looked at only where one may be refused: for the keys that a compacted topic asks
+for, and for timestamps that are out of range. All that are refused are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokclient.errors import KafkaError
+from aiokclient.record.batch import Compression, RecordBatch, walk
+from aiokclient.record.compression import DEFAULT_LIMIT, LEVELS, compress, decompress
+from aiokclient.record.header import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    seal_crc,
+)
+from aiokclient.record.stream import RecordStream
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.topics import Appended, Topic
+
+MAGIC = 2
+_LENGTH = slice(8, 12)
+_SHORTEST = 14
+_ZSTD_SINCE = 7
+_NO_TIMESTAMP = -1
+_PIECE = 1 << 20
+_KEYLESS = "a compacted topic takes no record without a key"
+_UNTIMELY = "the timestamp is outside of message.timestamp.*.max.ms"
+
+
+def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
+    """The only batch in what a producer sent for a partition, or why it is refused.
+
+    What is left behind a whole batch is ignored if it is no whole batch itself.
+    """
+    if records is None or len(records) <= MAGIC_AT:
+        return _invalid("there is no batch")
+    length = int.from_bytes(records[_LENGTH], "big", signed=True)
+    if length < _SHORTEST or records[MAGIC_AT] > MAGIC:
+        return Appended(Code.CORRUPT_MESSAGE, message="this is no record batch")
+    try:
+        batches = walk(records)
+    except KafkaError as error:
+        return _invalid(error.message)
+    if len(batches) != 1:
+        return _invalid(f"{len(batches)} whole batches, where one is wanted")
+    if batches[0].magic != MAGIC:
+        return _invalid("only batches of magic 2 are taken")
+    return batches[0]
+
+
+def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> Appended:
+    """Whether a broker takes this batch from a client for this topic."""
+    configs = topic.configs
+    try:
+        codec = batch.compression
+    except KafkaError as error:
+        return Appended(Code.UNKNOWN_SERVER_ERROR, message=error.message)
+    if codec == Compression.ZSTD and version < _ZSTD_SINCE:
+        return Appended(Code.UNSUPPORTED_COMPRESSION_TYPE)
+    if batch.size > configs.number("max.message.bytes"):
+        return Appended(Code.MESSAGE_TOO_LARGE, message="over the topic's max.message.bytes")
+    if not batch.check_crc():
+        return Appended(Code.CORRUPT_MESSAGE, message="the batch fails its checksum")
+    if batch.is_control:
+        return _invalid("clients may not write control records")
+    if batch.count <= 0 or batch.count != batch.next_offset - batch.base_offset:
+        return _invalid("the count of records and their offsets differ")
+    if batch.producer_id >= 0 and batch.base_sequence < 0:
+        return _invalid("a producer id without a sequence number")
+    return _check_records(batch, topic, now_ms)
+
+
+def stored_batch(batch: RecordBatch, topic: Topic) -> RecordBatch | Appended:
+    """Return a batch in the codec in which its topic is stored, or why it is refused."""
+    name = topic.configs["compression.type"]
+    if name == "producer":
+        return batch
+    codec = Compression.NONE if name == "uncompressed" else Compression[name.upper()]
+    if batch.compression == codec:
+        return batch
+    level = topic.configs.number(f"compression.{name}.level") if codec in LEVELS else None
+    try:
+        records = decompress(batch.compression, batch.buffer[HEADER_SIZE:])
+    except KafkaError as error:
+        return _invalid(error.message)
+    data = bytearray(batch.buffer[:HEADER_SIZE])
+    data += compress(codec, records, level)
+    data[ATTRIBUTES_AT + 1] = data[ATTRIBUTES_AT + 1] & ~CODEC_MASK | codec
+    data[_LENGTH] = (len(data) - LOG_OVERHEAD).to_bytes(4, "big")
+    seal_crc(data)
+    return RecordBatch(bytes(data))
+
+
+def _check_records(batch: RecordBatch, topic: Topic, now_ms: int) -> Appended:
+    compact = "compact" in topic.configs["cleanup.policy"]
+    times = _times(topic, now_ms)
+    if not compact and times.start <= 0 and batch.max_timestamp < times.stop:
+        return Appended(Code.NONE)
+    refused = {}
+    try:
+        for index, (timestamp, key) in enumerate(_times_and_keys(batch)):
+            if compact and key is None:
+                refused[index] = _KEYLESS
+            elif timestamp not in times and timestamp != _NO_TIMESTAMP:
+                refused[index] = _UNTIMELY
+    except KafkaError as error:
+        return _invalid(error.message)
+    if not refused:
+        return Appended(Code.NONE)
+    return Appended(
+        Code.INVALID_TIMESTAMP if _UNTIMELY in refused.values() else Code.INVALID_RECORD,
+        message=f"{len(refused)} of {batch.count} records are refused",
+        refused=refused,
+    )
+
+
+def _times_and_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
+    """Read the records piece by piece, as a small batch may decompress to a very large one."""
+    stream = RecordStream(batch, check_crcs=False, limit=DEFAULT_LIMIT)
+    while (piece := stream.take(_PIECE)) is not None:
+        rows = batch.part_rows(piece.content, piece.count, piece.expected, 0)
+        for _, timestamp, key, _, _ in rows:
+            yield timestamp, key
+        if rows:
+            stream.expect(rows[-1][0] - batch.base_offset + 1)
+
+
+def _invalid(message: str) -> Appended:
+    return Appended(Code.INVALID_RECORD, message=message)
+
+
+def _times(topic: Topic, now_ms: int) -> range:
+    """The timestamps that are in range."""
+    if topic.log_append_time:
+        return range(-1 << 63, 1 << 63)
+    before = topic.configs.number("message.timestamp.before.max.ms")
+    after = topic.configs.number("message.timestamp.after.max.ms")
+    return range(now_ms - before, now_ms + after + 1)

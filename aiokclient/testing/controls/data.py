@@ -1,0 +1,214 @@
+"""Controls of the embedded cluster over topics and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from aiokclient.record.batch import (
+    Compression,
+    RecordBatch,
+    RecordBatchBuilder,
+    end_transaction_batch,
+    walk,
+)
+from aiokclient.testing.broker.state import Refused
+from aiokclient.testing.broker.topics import NO_LEADER, Partition
+from aiokclient.testing.controls.base import Controls
+from aiokclient.types import ConsumerRecord, ProducerRecord, RecordMetadata
+
+Value: TypeAlias = "bytes | tuple[bytes | None, bytes | None] | ProducerRecord | None"
+"""A value, a (key, value) pair, or a record with all that belongs to it."""
+
+_NO_LIMIT = 1 << 31
+
+
+class DataControls(Controls):
+    """Topics, and records without a client."""
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication: int | None = None,
+        configs: Mapping[str, str | int] = {},
+    ) -> UUID:
+        """Make a topic and give its id; raises ValueError where a broker would refuse."""
+
+        def create() -> UUID:
+            try:
+                assignment = self._state.assign(partitions, replication or -1)
+                values = {key: str(value) for key, value in configs.items()}
+                return self._state.create_topic(name, assignment, values).topic_id
+            except Refused as refused:
+                raise ValueError(refused.message) from None
+
+        return self._runner.call(create)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records."""
+        self._runner.call(lambda: self._state.delete_topic(self._topic(name)))
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Let a topic have `total` partitions."""
+
+        def add() -> None:
+            topic = self._topic(name)
+            have = len(topic.partitions)
+            if total > have:
+                replication = len(topic.partitions[0].replicas)
+                new = self._state.assign(total - have, replication, have)
+                self._state.add_partitions(topic, new)
+
+        self._runner.call(add)
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics with their numbers of partitions."""
+        return self._runner.call(
+            lambda: {name: len(topic.partitions) for name, topic in self._state.topics.items()}
+        )
+
+    def topic_id(self, name: str) -> UUID:
+        """The id of a topic, another one after it was deleted and made again."""
+        return self._runner.call(lambda: self._topic(name).topic_id)
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[Value],
+        partition: int = 0,
+        *,
+        compression: str = "none",
+        producer_id: int = -1,
+        producer_epoch: int = 0,
+        base_sequence: int = 0,
+        transactional: bool = False,
+        timestamp: int | None = None,
+    ) -> list[RecordMetadata]:
+        """Append values, (key, value) pairs or ProducerRecords; those of a partition as one batch.
+
+        `partition` is for what does not say. With a producer id and `transactional` the batch
+        belongs to a transaction, which `end_transaction` ends. Raises ValueError where a broker
+        would refuse.
+        """
+        now_ms = self._state.clock.time_ms() if timestamp is None else timestamp
+        batches: dict[int, RecordBatchBuilder] = {}
+        places: list[tuple[int, int, int]] = []
+        for each in values:
+            record = _record(topic, each)
+            index = partition if record.partition is None else record.partition
+            if index not in batches:
+                codec = Compression[compression.upper()]
+                batches[index] = RecordBatchBuilder(compression=codec, limit=_NO_LIMIT)
+            stamp = now_ms if record.timestamp is None else record.timestamp
+            at = batches[index].append(stamp, record.key, record.value, record.headers)
+            places.append((index, at, stamp))
+        bases: dict[int, int] = {}
+        for index, builder in batches.items():
+            builder.close()
+            sequence = base_sequence if producer_id >= 0 else -1
+            epoch = producer_epoch if producer_id >= 0 else -1
+            data = builder.seal(producer_id, epoch, sequence, transactional=transactional)
+            bases[index] = self.append(topic, index, data)
+        return [
+            RecordMetadata(topic, index, bases[index] + at, stamp) for index, at, stamp in places
+        ]
+
+    def append(self, topic: str, partition: int, batch: bytes | memoryview) -> int:
+        """Append one record batch as it is, checked for nothing but its producer's sequence.
+
+        Gives its base offset; raises ValueError for a sequence that does not fit, and while
+        nobody leads the partition.
+        """
+
+        def append() -> int:
+            found = self._partition(topic, partition)
+            if found.leader == NO_LEADER:
+                raise ValueError(f"{found!r} has no leader: nobody would take the batch")
+            result = found.append(RecordBatch(batch), self._state.clock.time_ms())
+            if result.code:
+                raise ValueError(f"{found!r} refuses the batch: {result.code.name}")
+            self._state.changed()
+            return result.base_offset
+
+        return self._runner.call(append)
+
+    def end_transaction(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        producer_id: int,
+        producer_epoch: int = 0,
+        commit: bool = True,
+    ) -> int:
+        """Write the marker that ends a producer's transaction in a partition; gives its offset."""
+
+        def end() -> int:
+            found = self._partition(topic, partition)
+            offset = found.log.end_offset
+            data = end_transaction_batch(
+                commit,
+                producer_id,
+                producer_epoch,
+                self._state.clock.time_ms(),
+                base_offset=offset,
+                leader_epoch=found.leader_epoch,
+            )
+            found.write(data, RecordBatch(data))
+            self._state.changed()
+            return offset
+
+        return self._runner.call(end)
+
+    def records(
+        self, topic: str, partition: int | None = None, *, start: int = 0
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """The records of a partition (of all, one partition after the other), from `start` on.
+
+        Read from the log, up to its end; control records and nothing else are left out, so what
+        an aborted transaction wrote is among them.
+        """
+        batches = self._runner.call(lambda: self._batches(topic, partition, start))
+        found: list[ConsumerRecord[bytes, bytes]] = []
+        for index, data, first in batches:
+            for batch in walk(data):
+                if not batch.is_control:
+                    found.extend(batch.records(topic, index, first))
+        return found
+
+    def _batches(
+        self, topic: str, partition: int | None, start: int
+    ) -> list[tuple[int, memoryview, int]]:
+        all_of_them = self._topic(topic).partitions
+        chosen = all_of_them if partition is None else [self._partition(topic, partition)]
+        return [
+            (each.index, batch.buffer, max(start, each.log.start_offset))
+            for each in chosen
+            for batch in each.log.batches(start)
+        ]
+
+    def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        """The start of a log and its high watermark."""
+
+        def offsets() -> tuple[int, int]:
+            found: Partition = self._partition(topic, partition)
+            return found.log.start_offset, found.high_watermark
+
+        return self._runner.call(offsets)
+
+    def forget_producers(self, topic: str, partition: int = 0) -> None:
+        """Forget producers' sequence numbers, as Kafka does after `producer.id.expiration.ms`."""
+        self._runner.call(lambda: self._partition(topic, partition).log.producers.forget())
+
+
+def _record(topic: str, value: Any) -> ProducerRecord:
+    if isinstance(value, ProducerRecord):
+        return value
+    if isinstance(value, tuple):
+        key, value = value
+        return ProducerRecord(topic, value, key)
+    return ProducerRecord(topic, value)

@@ -1,0 +1,282 @@
+"""A network in memory, with the faults of a real one, all chosen by one seeded generator.
+
+It is the `Connector` of simulated clients and the listener of simulated brokers. A place is a
+name: a client's is given to `connector()`, a server's is ``"host:port"``.
+
+    network.weather = Weather(loss=0.01, slicing=0.5)      # chances, for all connections
+    network.part({"client"}, {"127.0.0.1:9092"})           # nothing passes, nothing is lost
+    network.heal()
+    network.cut("127.0.0.1:9092")                          # connections of this place die now
+    network.cut_next(requests=17)                          # the next connection, at that byte
+    network.names["kafka"] = NameFault.FAIL                # or EMPTY, BLOCK, or addresses
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import random
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from aiokclient.network.transport import Address
+from aiokclient.testing.simulation.wires import Connection, VirtualTransport, Wire
+
+__all__ = ["NameFault", "VirtualConnector", "VirtualNetwork", "VirtualServer", "Weather"]
+
+FIRST_PORT: Final = 9092
+
+
+class NameFault(Enum):
+    """How the resolution of a name goes wrong."""
+
+    FAIL = "fails at once"
+    EMPTY = "answers without addresses"
+    BLOCK = "never answers"
+
+
+@dataclass
+class Weather:
+    """Chances from 0 to 1, and the range of latencies in seconds, for every connection.
+
+    `loss`: that a connection dies at some byte of a write. `slicing`: that a delivery brings a
+    part, often a single byte. `refusal`: that a connection is refused. `name_failure`: that a
+    name is not resolved.
+    """
+
+    latency_s: tuple[float, float] = (0.0002, 0.002)
+    loss: float = 0.0
+    slicing: float = 0.0
+    refusal: float = 0.0
+    name_failure: float = 0.0
+
+
+class VirtualServer:
+    """A place that listens; `close()` ends that, connections stay."""
+
+    def __init__(
+        self, network: VirtualNetwork, address: Address, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        self.host, self.port = address
+        self.factory = factory
+        self._network = network
+
+    async def serve(self) -> None:
+        """It does so from the beginning on."""
+
+    def close(self) -> None:
+        self._network.unlisten(self)
+
+    async def wait_closed(self) -> None:
+        """There is nothing to wait for; the name is asyncio's."""
+
+
+class VirtualNetwork:
+    """The network. ``trace`` hashes the time, the connection and the bytes of every request.
+
+    ``tamper(connection, to_server, data)``, if set, gives the bytes to send for each write.
+    """
+
+    def __init__(self, rng: random.Random, weather: Weather | None = None) -> None:
+        self.rng, self.weather = rng, weather or Weather()
+        self.names: dict[str, NameFault | Sequence[str]] = {"localhost": ["127.0.0.1"]}
+        self.refusing: set[str] = set()
+        self.slowed: dict[str, float] = {}
+        self.connections: dict[int, Connection] = {}
+        self.trace = hashlib.sha256()
+        self.tamper: Callable[[Connection, bool, memoryview], bytes | memoryview] | None = None
+        self.events: deque[tuple[float, str]] = deque(maxlen=200)
+        self.connections_made = self.connections_cut = 0
+        self._servers: dict[Address, VirtualServer] = {}
+        self._next_port = FIRST_PORT
+        self._parted: list[tuple[frozenset[str], frozenset[str]]] = []
+        self._healed = asyncio.Event()
+        self._next_cut: tuple[int | None, int | None] | None = None
+
+    # For brokers and clients.
+
+    def listen(
+        self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
+    ) -> VirtualServer:
+        """Listen at the address; port 0 takes one that nobody had yet. OSError if it is taken."""
+        if not port:
+            port = self._next_port
+            self._next_port += 1
+        if (host, port) in self._servers:
+            raise OSError(f"{host}:{port} is in use")
+        server = self._servers[host, port] = VirtualServer(self, (host, port), protocol_factory)
+        return server
+
+    def close(self) -> None:
+        """Brokers call it when they end; a network has nothing to give up."""
+
+    def unlisten(self, server: VirtualServer) -> None:
+        if self._servers.get((server.host, server.port)) is server:
+            del self._servers[server.host, server.port]
+
+    def connector(self, place: str = "client") -> VirtualConnector:
+        """A connector for clients at this place."""
+        return VirtualConnector(self, place)
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        """The addresses of a name, after the faults that were asked for."""
+        await asyncio.sleep(self._draw_latency())
+        known = self.names.get(host)
+        if known is NameFault.BLOCK:
+            await asyncio.get_running_loop().create_future()
+        if known is NameFault.FAIL or self._chance(self.weather.name_failure):
+            raise socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
+        if known is NameFault.EMPTY:
+            return []
+        if isinstance(known, Sequence):
+            return [(address, port) for address in known]
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise socket.gaierror(socket.EAI_NONAME, "name or service not known") from None
+        return [(host, port)]
+
+    async def connect(
+        self, place: str, address: Address, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> VirtualTransport:
+        """Connect a client at ``place``; raises OSError. Waits while the network is parted."""
+        server_place = f"{address[0]}:{address[1]}"
+        await asyncio.sleep(self._draw_latency() + self.slowed.get(server_place, 0.0))
+        while self._is_parted(place, server_place):
+            await self._healed.wait()
+        server = self._servers.get(address)
+        refused = server_place in self.refusing or self._chance(self.weather.refusal)
+        if server is None or refused:
+            self._note(f"refused {place} -> {server_place}")
+            raise ConnectionRefusedError(f"{server_place} refused the connection")
+        connection = Connection(self, place, server_place, self.connections_made)
+        self.connections_made += 1
+        self.connections[connection.number] = connection
+        if self._next_cut is not None:
+            connection.requests.cut_at, connection.responses.cut_at = self._next_cut
+            self._next_cut = None
+        near, far = connection.join(factory(), server.factory())
+        self._note(f"opened {connection.number} {place} -> {server_place}")
+        far.begin()
+        near.begin()
+        return near
+
+    # Faults.
+
+    def part(self, one: Collection[str], other: Collection[str]) -> None:
+        """Nothing passes between these places any more; what is written waits for `heal`."""
+        self._parted.append((frozenset(one), frozenset(other)))
+        self._healed.clear()
+        self._note(f"parted {sorted(one)} | {sorted(other)}")
+
+    def heal(self) -> None:
+        """End all partitions; what waits goes on its way."""
+        self._parted.clear()
+        self._healed.set()
+        self._note("healed")
+        for connection in list(self.connections.values()):
+            connection.wake()
+
+    def cut(self, place: str | None = None) -> int:
+        """Kill all connections, or those with an end at this place; how many there were."""
+        found = [
+            connection
+            for connection in self.connections.values()
+            if place in (None, connection.client, connection.server)
+        ]
+        for connection in found:
+            connection.cut()
+        return len(found)
+
+    def cut_next(self, *, requests: int | None = None, responses: int | None = None) -> None:
+        """The next connection dies once so many bytes of its requests or responses arrived."""
+        self._next_cut = (requests, responses)
+
+    def refuse(self, place: str, refused: bool = True) -> None:
+        """Refuse new connections to the place, or accept them again."""
+        (self.refusing.add if refused else self.refusing.discard)(place)
+
+    # For the wires.
+
+    def latency(self, connection: Connection) -> float:
+        return self._draw_latency() + self.slowed.get(connection.server, 0.0)
+
+    def byte_to_cut(self, length: int) -> int | None:
+        """At which byte of a write the connection dies, if it does."""
+        if not self._chance(self.weather.loss):
+            return None
+        return self.rng.randrange(length + 1)
+
+    def piece(self, available: int) -> int:
+        """How many of the bytes that have arrived the next read brings."""
+        if available <= 1 or not self._chance(self.weather.slicing):
+            return available
+        return 1 if self.rng.random() < 0.3 else self.rng.randint(1, available)
+
+    def parted(self, connection: Connection) -> bool:
+        return bool(self._parted) and self._is_parted(connection.client, connection.server)
+
+    def taken(self, connection: Connection, wire: Wire, data: memoryview) -> memoryview:
+        """What is sent for what an end wrote; what a client wrote goes into the trace."""
+        to_server = wire is connection.requests
+        if to_server:
+            now = asyncio.get_running_loop().time()
+            self.trace.update(f"{now:.9f} {connection.number} {len(data)} ".encode())
+            self.trace.update(data)
+        if self.tamper is not None:
+            return memoryview(self.tamper(connection, to_server, data)).cast("B")
+        return data
+
+    def forget(self, connection: Connection) -> None:
+        if self.connections.pop(connection.number, None) is not None:
+            self.connections_cut += 1
+            self._note(f"closed {connection.number}")
+
+    def name_of(self, connection: Connection, server: bool) -> tuple[str, int]:
+        if server:
+            host, _, port = connection.server.rpartition(":")
+            return host, int(port)
+        return connection.client, connection.number
+
+    def _is_parted(self, client: str, server: str) -> bool:
+        return any(
+            (client in one and server in other) or (server in one and client in other)
+            for one, other in self._parted
+        )
+
+    def _draw_latency(self) -> float:
+        return self.rng.uniform(*self.weather.latency_s)
+
+    def _chance(self, probability: float) -> bool:
+        return probability > 0 and self.rng.random() < probability
+
+    def _note(self, what: str) -> None:
+        self.events.append((asyncio.get_running_loop().time(), what))
+
+
+class VirtualConnector:
+    """The `Connector` of clients at one place of a simulated network. It knows no TLS."""
+
+    def __init__(self, network: VirtualNetwork, place: str) -> None:
+        self.network, self.place = network, place
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        return await self.network.resolve(host, port)
+
+    async def connect(
+        self,
+        address: Address,
+        protocol_factory: Callable[[], asyncio.BufferedProtocol],
+        *,
+        tls: ssl.SSLContext | None,
+        server_hostname: str | None,
+    ) -> asyncio.Transport:
+        if tls is not None:
+            raise OSError("the simulated network speaks plaintext only")
+        return await self.network.connect(self.place, address, protocol_factory)

@@ -1,0 +1,127 @@
+"""A whole system in one process, one thread and no time: clients, brokers and a bad network.
+
+    async def main(sim: Simulation) -> None:
+        async with sim.cluster(brokers=3, topics={"orders": 6}) as cluster:
+            options = {"connector": sim.connector, "clock": sim.clock}
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+                sim.network.weather.loss = 0.01
+                await producer.send("orders", b"hello")
+
+    Simulation(seed=7).run(main)
+
+The seed decides everything: the same one gives the same requests, byte for byte and at the same
+virtual instants, which `sim.trace` sums up in a hash. Time jumps from one event to the next.
+Work for threads runs inline. What fails carries the seed in a note.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from aiokclient.errors import IllegalStateError
+from aiokclient.testing.cluster import EmbeddedCluster
+from aiokclient.testing.simulation.loop import VirtualLoop
+from aiokclient.testing.simulation.network import VirtualConnector, VirtualNetwork, Weather
+
+__all__ = ["Simulation", "VirtualClock"]
+
+T = TypeVar("T")
+EPOCH_MS: Final = 1_700_000_000_000
+"""The wall clock's reading when a simulation starts."""
+
+
+class VirtualClock:
+    """The `Clock` of simulated clients: the loop's time, and a wall clock that can be set."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random) -> None:
+        self._loop, self._rng = loop, rng
+        self._offset_s = 0.0
+
+    @property
+    def rng(self) -> random.Random:
+        return self._rng
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    def time_ms(self) -> int:
+        return EPOCH_MS + int((self._loop.time() + self._offset_s) * 1000)
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward, or back; the monotonic clock does not notice."""
+        self._offset_s += seconds
+
+
+class Simulation:
+    """One run under one seed. ``limit_s`` bounds its virtual time, in seconds.
+
+    ``network`` holds the faults, ``rng`` is for the program's own choices, ``clock`` and
+    ``connector`` are for clients. All exist while `run` runs.
+    """
+
+    network: VirtualNetwork
+    clock: VirtualClock
+    connector: VirtualConnector
+    loop: VirtualLoop
+    rng: random.Random
+
+    def __init__(
+        self, seed: int, *, weather: Weather | None = None, limit_s: float = 7 * 86400.0
+    ) -> None:
+        self.seed, self._weather, self._limit_s = seed, weather, limit_s
+
+    def run(self, main: Callable[[Simulation], Coroutine[Any, Any, T]]) -> T:
+        """Run ``main(self)`` to its end and return its result.
+
+        Raises what it raises, or `SimulationError` when it waits for ever, spins, or reaches
+        the limit; each with a note that names the seed. IllegalStateError where an event loop runs.
+        """
+        if asyncio._get_running_loop() is not None:
+            text = "a simulation has a loop of its own: run it where no event loop runs"
+            raise IllegalStateError(text)
+        try:
+            with asyncio.Runner(loop_factory=self._make_loop) as runner:
+                return runner.run(self._main(main))
+        except BaseException as error:
+            error.add_note(self._account())
+            raise
+
+    def cluster(self, **options: Any) -> EmbeddedCluster:
+        """An embedded cluster on this network: ``async with sim.cluster(brokers=3) as cluster``.
+
+        The options are `EmbeddedCluster`'s. Several may run, each with addresses of its own.
+        """
+        options.setdefault("seed", self._cluster_seeds.getrandbits(32))
+        options.setdefault("clock", VirtualClock(self.loop, self._generator("broker clock")))
+        return EmbeddedCluster(listener=self.network, **options)
+
+    @property
+    def trace(self) -> str:
+        """A hash of all requests so far: their bytes, connections and virtual times."""
+        return self.network.trace.hexdigest()
+
+    def _make_loop(self) -> VirtualLoop:
+        loop = self.loop = VirtualLoop(self._limit_s)
+        self.rng = self._generator("program")
+        self._cluster_seeds = self._generator("clusters")
+        self.network = VirtualNetwork(self._generator("network"), self._weather)
+        self.clock = VirtualClock(loop, self._generator("clock"))
+        self.connector = self.network.connector()
+        loop.resolver = self.network.resolve
+        return loop
+
+    async def _main(self, main: Callable[[Simulation], Coroutine[Any, Any, T]]) -> T:
+        return await main(self)
+
+    def _generator(self, purpose: str) -> random.Random:
+        """A generator of its own for each purpose, so that one does not disturb another."""
+        return random.Random(f"{self.seed} {purpose}")
+
+    def _account(self) -> str:
+        lines = [f"simulation seed {self.seed}, at {self.loop.time():.3f} virtual seconds;"]
+        lines.append("the network last:")
+        lines += [f"  {when:12.6f} {what}" for when, what in list(self.network.events)[-15:]]
+        return "\n".join(lines)

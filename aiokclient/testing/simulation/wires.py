@@ -1,0 +1,306 @@
+"""The two ends of a connection that exists in memory only, and the bytes on their way.
+
+Each direction is a `Wire`: what an end writes waits there by reference, not as a copy, until it
+is delivered, so that a writer that reuses a buffer too early corrupts its own bytes here as it
+would in a socket. Arrival times come from the network's weather; bytes never overtake each other
+within a wire, and arrive in whatever pieces the weather says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from aiokclient.testing.simulation.network import VirtualNetwork
+
+__all__ = ["Connection", "VirtualTransport", "Wire"]
+
+IN_FLIGHT: Final = 256 * 1024
+"""Bytes that the simulated system takes off a writer before they have arrived."""
+
+
+class Connection:
+    """A connection: its two wires, the place (a name) of either end, how many ends are left."""
+
+    def __init__(self, network: VirtualNetwork, client: str, server: str, number: int) -> None:
+        self.network, self.client, self.server, self.number = network, client, server, number
+        self.requests, self.responses = Wire(self), Wire(self)
+        self.ends = 2
+
+    def join(
+        self, client: asyncio.BaseProtocol, server: asyncio.BaseProtocol
+    ) -> tuple[VirtualTransport, VirtualTransport]:
+        """Make the transports, the client's first. Neither protocol has been told yet."""
+        near = VirtualTransport(self, client, self.requests, self.responses)
+        far = VirtualTransport(self, server, self.responses, self.requests)
+        self.requests.receiver, self.responses.receiver = far, near
+        self.requests.sender, self.responses.sender = near, far
+        return near, far
+
+    def cut(self) -> None:
+        """The connection dies now: both ends learn of a reset, what is on its way is lost."""
+        for wire in (self.requests, self.responses):
+            wire.discard()
+            wire.sender.lose(ConnectionResetError("the simulated connection was reset"))
+
+    def wake(self) -> None:
+        """Look again at what waits, after a partition healed."""
+        self.requests.pump()
+        self.responses.pump()
+
+
+class Wire:
+    """One direction. `cut_at`: the connection dies once so many bytes of it were delivered."""
+
+    sender: VirtualTransport
+    receiver: VirtualTransport
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.cut_at: int | None = None
+        self.written = self.delivered = 0
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[float, memoryview]] = deque()
+        self._last_arrival = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: Callable[[], None] | None = None
+
+    @property
+    def pending(self) -> int:
+        """Bytes written and not delivered yet."""
+        return self.written - self.delivered
+
+    def write(self, data: memoryview) -> None:
+        network = self.connection.network
+        if (cut := network.byte_to_cut(len(data))) is not None and self.cut_at is None:
+            self.cut_at = self.written + cut
+        self.written += len(data)
+        self._waiting.append((self._arrival(), data))
+        self.pump()
+
+    def end(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` once all that was written has arrived, and a latency has passed."""
+        self._ending = tell
+        self._waiting.append((self._arrival(), memoryview(b"")))
+        self.pump()
+
+    def discard(self) -> None:
+        self._waiting.clear()
+        self.written = self.delivered
+        self._ending = None
+
+    def pump(self) -> None:
+        """Set the timer for the next bytes, unless something holds them."""
+        if self._timer is None and self._waiting and not self._held():
+            self._at(self._waiting[0][0])
+
+    def _arrival(self) -> float:
+        latency = self.connection.network.latency(self.connection)
+        self._last_arrival = max(self._last_arrival, self._loop.time() + latency)
+        return self._last_arrival
+
+    def _held(self) -> bool:
+        return self.receiver.paused or self.connection.network.parted(self.connection)
+
+    def _arrive(self) -> None:
+        self._timer = None
+        if self._held():
+            return
+        available = sum(len(data) for when, data in self._waiting if when <= self._loop.time())
+        size = self.connection.network.piece(available)
+        if self.cut_at is not None and self.delivered + size >= self.cut_at:
+            self._deliver(self.cut_at - self.delivered)
+            self.connection.cut()
+            return
+        self._deliver(size)
+        if size < available:  # the rest of a sliced delivery comes by itself, a moment later
+            self._at(self._loop.time() + 1e-6)
+            return
+        if self._waiting and not self._waiting[0][1] and self._waiting[0][0] <= self._loop.time():
+            self._waiting.popleft()
+            if self._ending is not None:
+                tell, self._ending = self._ending, None
+                tell()
+        self.pump()
+
+    def _at(self, when: float) -> None:
+        if self._timer is None:  # a protocol may have set it while it was given bytes
+            self._timer = self._loop.call_at(when, self._arrive)
+
+    def _deliver(self, size: int) -> None:
+        while size > 0 and self._waiting and not self.receiver.paused:
+            taken = self.receiver.accept(self._take, size)
+            size -= taken
+            self.delivered += taken
+        self.sender.drained()
+
+    def _take(self, limit: int) -> Iterable[memoryview]:
+        """Pieces of at most ``limit`` bytes in all, in order, no longer waiting."""
+        while limit > 0 and self._waiting:
+            when, data = self._waiting.popleft()
+            if len(data) > limit:
+                self._waiting.appendleft((when, data[limit:]))
+                data = data[:limit]
+            limit -= len(data)
+            yield data
+
+
+class VirtualTransport(asyncio.Transport):
+    """What a protocol sees of a simulated connection; drives buffered and plain protocols."""
+
+    def __init__(
+        self, connection: Connection, protocol: asyncio.BaseProtocol, out: Wire, into: Wire
+    ) -> None:
+        super().__init__(
+            {
+                "peername": connection.network.name_of(connection, into is connection.responses),
+                "sockname": connection.network.name_of(connection, into is connection.requests),
+            }
+        )
+        self.connection = connection
+        self.paused = False
+        self._protocol = protocol
+        self._out, self._into = out, into
+        self._loop = asyncio.get_running_loop()
+        self._closing = self._lost = self._eof_written = self._told_to_pause = False
+        self._high, self._low = 64 * 1024, 16 * 1024
+
+    def begin(self) -> None:
+        self._protocol.connection_made(self)
+
+    # What the wire calls.
+
+    def accept(self, take: Callable[[int], Iterable[memoryview]], limit: int) -> int:
+        """Hand at most ``limit`` bytes to the protocol; how many were taken."""
+        if self._closing or self._lost:
+            return sum(len(data) for data in take(limit))
+        if not isinstance(self._protocol, asyncio.BufferedProtocol):
+            whole = b"".join(take(limit))
+            self._guard(self._protocol.data_received, whole)  # type: ignore[attr-defined]
+            return len(whole)
+        buffer = memoryview(self._protocol.get_buffer(-1)).cast("B")
+        if not len(buffer):
+            self.lose(RuntimeError("get_buffer() returned an empty buffer"))
+            return 0
+        filled = 0
+        for data in take(min(limit, len(buffer))):
+            buffer[filled : filled + len(data)] = data
+            filled += len(data)
+        self._guard(self._protocol.buffer_updated, filled)
+        return filled
+
+    def drained(self) -> None:
+        """Some of what was written has arrived."""
+        buffered = self.get_write_buffer_size()
+        if self._told_to_pause and buffered <= self._low and not self._lost:
+            self._told_to_pause = False
+            self._guard(self._protocol.resume_writing)
+        if self._closing and not buffered:
+            self.lose(None)
+
+    def ended(self) -> None:
+        """The other end will write no more."""
+        if self._closing or self._lost:
+            return
+        keep_open = self._protocol.eof_received()  # type: ignore[attr-defined]
+        if not keep_open:
+            self.close()
+
+    def lose(self, error: Exception | None) -> None:
+        """Tell the protocol, once, that the connection is lost."""
+        if self._lost:
+            return
+        self._lost = self._closing = True
+        self.connection.ends -= 1
+        if not self.connection.ends:
+            self.connection.network.forget(self.connection)
+        self._loop.call_soon(self._protocol.connection_lost, error)
+
+    def _guard(self, call: Callable[..., Any], *arguments: Any) -> None:
+        """As asyncio does: a protocol that raises loses its connection, and it is reported."""
+        try:
+            call(*arguments)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            context = {"message": "a protocol raised", "exception": error, "transport": self}
+            self._loop.call_exception_handler(context)
+            self.abort()
+
+    # What the protocol calls.
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        if self._lost or not len(view):
+            return
+        if self._eof_written:
+            raise RuntimeError("cannot write after write_eof() or close()")
+        self._out.write(self.connection.network.taken(self.connection, self._out, view))
+        if not self._told_to_pause and self.get_write_buffer_size() > self._high:
+            self._told_to_pause = True
+            self._guard(self._protocol.pause_writing)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        for data in list_of_data:
+            self.write(data)
+
+    def write_eof(self) -> None:
+        if not self._eof_written and not self._lost:
+            self._eof_written = True
+            self._out.end(self._out.receiver.ended)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Let what was written leave, tell the other end, then tell the protocol."""
+        if self._closing:
+            return
+        self._closing = True
+        self.paused = False  # what still comes is thrown away
+        self._into.pump()
+        self.write_eof()
+        if not self.get_write_buffer_size():
+            self.lose(None)
+
+    def abort(self) -> None:
+        """Throw away what has not left; the other end learns of a reset a latency later."""
+        if self._lost:
+            return
+        self.lose(None)
+        reset = ConnectionResetError("the other end of the simulated connection reset it")
+        self._out.discard()
+        self._out.end(lambda: self._out.receiver.lose(reset))
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def get_write_buffer_size(self) -> int:
+        return max(0, self._out.pending - IN_FLIGHT)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if high is None:
+            high = 64 * 1024 if low is None else 4 * low
+        self._high, self._low = high, high // 4 if low is None else low
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+        self._into.pump()
+
+    def is_reading(self) -> bool:
+        return not self.paused and not self._closing
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol

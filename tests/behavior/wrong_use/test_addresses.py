@@ -1,0 +1,164 @@
+"""What listens at the address is no such broker: the error of each client's start says what to do.
+
+See `tests/faults/proxy/test_wrong_ports.py` and `tests/faults/kafka/test_tls.py`, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trustme
+from loops import VARIABLE
+
+from aiokclient import Admin, Client, Consumer, Producer, Tls
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.errors import BootstrapError, ConnectionSetupError, KafkaError
+
+Make = Callable[..., Lifecycle]
+CLIENTS: list[Make] = [Client, Producer, Consumer, Admin]
+
+
+@pytest.fixture
+async def one_try(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """When a server has failed once the time for it is over: the loop's clock is far ahead then."""
+    loop = asyncio.get_running_loop()
+    if os.environ.get(VARIABLE) == "uvloop":
+        pytest.skip("the timers of uvloop do not follow its time()")
+    time = loop.time
+
+    class Over(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.__dict__.get("event") == "bootstrap_failed":
+                monkeypatch.setattr(loop, "time", lambda: time() + 1_000)
+
+    handler, logger = Over(), logging.getLogger("aiokclient")
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+
+
+async def start_failure(make: Make, **options: Any) -> KafkaError:
+    made = make(**options)
+    with pytest.raises(KafkaError) as caught:
+        await made.start()
+    await made.close()
+    return caught.value
+
+
+@asynccontextmanager
+async def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """A server that answers whatever it is told with these bytes; its address."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.read(1)
+            writer.write(answer)
+            await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def server_tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.mark.parametrize("make", CLIENTS)
+async def test_a_tls_port_spoken_to_in_plaintext(make: Make, server_tls: ssl.SSLContext) -> None:
+    async with answering(b"", server_tls) as address:
+        error = await start_failure(make, bootstrap_servers=address)
+    assert type(error) is ConnectionSetupError
+    assert f"{address} is a TLS port that was spoken to in plaintext" in str(error)
+    assert "set security=Tls()" in str(error)
+
+
+@pytest.mark.parametrize("make", CLIENTS)
+async def test_a_plaintext_port_spoken_to_in_tls(make: Make, servers: str) -> None:
+    error = await start_failure(make, bootstrap_servers=servers, security=Tls())
+    assert type(error) is ConnectionSetupError
+    assert f"{servers} is a plaintext port that was spoken to in TLS" in str(error)
+    assert "set security=Plaintext()" in str(error)
+
+
+@pytest.mark.parametrize("make", CLIENTS)
+async def test_an_http_server(make: Make) -> None:
+    async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        error = await start_failure(make, bootstrap_servers=address)
+    assert type(error) is ConnectionSetupError
+    assert f"{address} is an HTTP server, not a Kafka broker" in str(error)
+    assert "check the port in bootstrap_servers" in str(error)
+
+
+async def test_a_certificate_that_nobody_here_trusts(server_tls: ssl.SSLContext) -> None:
+    async with answering(b"", server_tls) as address:
+        error = await start_failure(Producer, bootstrap_servers=address, security=Tls())
+    assert type(error) is ConnectionSetupError
+    assert f"the certificate of {address} is not accepted" in str(error)
+    assert "the certificate authority given to Tls()" in str(error)
+
+
+class NoSuchName:
+    """A connector for which no name resolves."""
+
+    async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:
+        raise OSError(-2, "Name or service not known")
+
+    async def connect(self, *args: Any, **options: Any) -> asyncio.Transport:
+        raise AssertionError("there is nowhere to connect to")
+
+
+@pytest.mark.usefixtures("one_try")
+@pytest.mark.parametrize("make", CLIENTS)
+async def test_a_name_that_does_not_resolve(make: Make) -> None:
+    options = {"bootstrap_servers": "kafka.invalid:9092", "connector": NoSuchName()}
+    error = await start_failure(make, **options)
+    assert type(error) is BootstrapError
+    assert isinstance(error, TimeoutError)
+    assert "the name kafka.invalid cannot be resolved" in str(error)
+    assert "Check bootstrap_servers" in str(error)
+
+
+@pytest.mark.usefixtures("one_try")
+async def test_a_name_that_really_does_not_resolve() -> None:
+    options = {"socket_connection_setup_timeout_ms": 1_000}  # resolvers may take their time
+    error = await start_failure(Client, bootstrap_servers="kafka.invalid:9092", **options)
+    assert type(error) is BootstrapError
+    assert re.search("kafka.invalid.* (cannot be resolved|took over)", str(error))
+
+
+@pytest.mark.usefixtures("one_try")
+@pytest.mark.parametrize("make", CLIENTS)
+async def test_nobody_there(make: Make, unused_tcp_port: int) -> None:
+    address = f"127.0.0.1:{unused_tcp_port}"
+    error = await start_failure(make, bootstrap_servers=address)
+    assert type(error) is BootstrapError
+    assert f"{address}" in str(error)
+    assert "Connection refused" in str(error)
+    assert [attempt[0] for attempt in error.attempts] == [address]
+
+
+async def test_one_good_address_is_enough(servers: str, unused_tcp_port: int) -> None:
+    several = f"127.0.0.1:{unused_tcp_port},{servers}"
+    async with Producer(bootstrap_servers=several) as producer:
+        await producer.send("orders", b"v")

@@ -1,0 +1,271 @@
+"""Hints for those who know another client: names of options, classes and methods."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiokclient
+from aiokclient import Admin, Client, Consumer, Producer
+from aiokclient.consumer.stopped import STOPPED
+from aiokclient.errors import ConfigError
+from aiokclient.hints.names import ATTRIBUTES, CLASSES
+
+SERVERS = "localhost:9092"
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "text"),
+    [
+        (Producer, "ssl_context", "ssl_context is not an option here: pass it as security="),
+        (Consumer, "api_version", "versions are negotiated"),
+        (Consumer, "rebalance_timeout_ms", "the rebalance timeout is max_poll_interval_ms"),
+        (Producer, "max_batch_size", "max_batch_size is called batch_size here"),
+        (Consumer, "consumer_timeout_ms", r"use poll\(timeout=\.\.\.\)"),
+        (Producer, "ssl_cafile", r"Tls\(cafile=\.\.\.\)"),
+        (Producer, "loop", "event loop in which it is started"),
+        (Producer, "linger_mss", "did you mean linger_ms"),
+        (Producer, "lingerMs", "did you mean linger_ms"),
+        (Consumer, "auto_offset", "did you mean auto_offset_reset"),
+        (Consumer, "linger_ms", "linger_ms is not an option of a Consumer, but of a Producer"),
+        (Admin, "group_id", "group_id is not an option of an Admin, but of a Consumer"),
+        (Producer, "linger.ms", r"write linger_ms\. Kafka's dotted names go to Producer\.from_pro"),
+        (Consumer, "dr_msg_cb", "dr_msg_cb is called on_delivery_error here"),
+        (Producer, "statistics_interval_ms", r"call metrics\(\)"),
+    ],
+)
+def test_an_option_of_another_client_as_an_argument_says_what_to_write(
+    make: Any, name: str, text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        make(bootstrap_servers=SERVERS, **{name: None})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ssl.ca.location", r"pass security=Tls\(cafile=\.\.\.\)"),
+        ("message.timeout.ms", r"message\.timeout\.ms is called delivery\.timeout\.ms here"),
+        ("statistics.interval.ms", r"call metrics\(\)"),
+        ("partitioner.class", "pass a function as partitioner="),
+        ("metadata.broker.list", r"is called bootstrap\.servers here"),
+        ("queue.buffering.max.ms", r"is called linger\.ms here"),
+        ("sasl.username", "SASL is not available"),
+        ("interceptor.classes", "there are no interceptors"),
+        ("linger_ms", r"did you mean linger\.ms"),
+    ],
+)
+def test_an_option_of_another_client_in_properties_says_what_to_write(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Producer.from_properties({"bootstrap.servers": SERVERS, name: "x"})
+
+
+@pytest.mark.parametrize("name", ["frobnicate", "ms", "batch_bytes", "socket", "qqq_qqqq_qqq"])
+def test_a_name_that_is_close_to_nothing_gets_no_guess(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Producer(bootstrap_servers=SERVERS, **{name: 1})
+    assert str(caught.value) == f"{name} is not an option."
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "text"),
+    [
+        ("key.serializer", "org.apache.kafka.common.serialization.StringSerializer", "str.encode"),
+        ("value.serializer", "org.apache.kafka.common.serialization.LongSerializer", "'>q'"),
+        ("value.serializer", "io.confluent.kafka.serializers.KafkaAvroSerializer", "registry"),
+        ("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer", "leave"),
+        ("value.serializer", "com.example.OrderSerializer", "pass a function"),
+    ],
+)
+def test_a_class_name_of_a_serializer_says_what_stands_for_it(
+    option: str, name: str, text: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        Producer.from_properties({"bootstrap.servers": SERVERS, option: name})
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        Producer(bootstrap_servers=SERVERS, **{option.replace(".", "_"): name})
+
+
+def test_one_error_lists_all_bad_options() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Producer(bootstrap_servers=SERVERS, linger_mss=1, acks=7, ssl_context=None, batch_size="x")
+    assert len(caught.value.problems) == 4
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "4 options cannot be used:"
+    for name in ("linger_mss", "acks", "ssl_context", "batch_size"):
+        assert sum(line.startswith(name) for line in lines) == 1
+    with pytest.raises(ConfigError) as caught:
+        Consumer.from_properties(
+            {"bootstrap.servers": "x", "linger.ms": "1", "auto.offset.reset": "first"}
+        )
+    assert len(caught.value.problems) == 3
+    with pytest.raises(ConfigError) as caught:
+        Producer.from_properties({"linger.ms": "x", "acks": "9"}, batch_sise=1, max_block_ms="y")
+    assert len(caught.value.problems) == 4
+    with pytest.raises(ConfigError) as caught:
+        Consumer(
+            bootstrap_servers=SERVERS,
+            group_id="",
+            heartbeat_interval_ms=50_000,
+            ssl_key_password="hunter2",
+        )
+    assert len(caught.value.problems) == 3
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_delivery_timeout_below_the_linger_time_is_refused() -> None:
+    with pytest.raises(ConfigError, match="delivery_timeout_ms: 10 is below linger_ms"):
+        Producer(bootstrap_servers=SERVERS, delivery_timeout_ms=10, linger_ms=11)
+
+
+def test_a_whole_float_is_an_integer_option() -> None:
+    Producer(bootstrap_servers=SERVERS, linger_ms=5.0)
+    for value in (5.5, float("inf"), float("nan"), True):
+        with pytest.raises(ConfigError, match="linger_ms"):
+            Producer(bootstrap_servers=SERVERS, linger_ms=value)
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin, Client])
+def test_a_mapping_as_the_argument_names_from_properties(make: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{make.__name__}\.from_properties\(\)"):
+        make({"bootstrap.servers": SERVERS})
+
+
+@pytest.mark.parametrize("make", [Producer, Admin, Client])
+def test_another_positional_argument_shows_how_options_are_given(make: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{make.__name__}\(bootstrap_servers=\.\.\.\)"):
+        make(SERVERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("AIOKafkaProducer", "Producer"),
+        ("AIOKafkaConsumer", "Consumer"),
+        ("KafkaProducer", "Producer"),
+        ("KafkaConsumer", "Consumer"),
+        ("KafkaAdminClient", "Admin"),
+        ("AdminClient", "Admin"),
+        ("ConfluentProducer", "Producer"),
+    ],
+)
+def test_importing_a_class_of_another_client_says_what_to_import(name: str, ours: str) -> None:
+    with pytest.raises(ImportError, match=rf"from aiokclient import {ours}"):
+        exec(f"from aiokclient import {name}")
+
+
+def test_hasattr_of_a_class_of_another_client_is_false() -> None:
+    assert not hasattr(aiokclient, "AIOKafkaProducer")
+    with pytest.raises(AttributeError, match="from aiokclient import Producer"):
+        _ = aiokclient.AIOKafkaProducer
+
+
+def test_importing_what_no_client_has_fails_as_usual() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'Frobnicator'"):
+        exec("from aiokclient import Frobnicator")
+    assert not hasattr(aiokclient, "Frobnicator")
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "text"),
+    [
+        (Consumer, "getmany", r"use `await consumer\.poll"),
+        (Consumer, "getone", r"use `await consumer\.get"),
+        (Consumer, "wakeup", r"use stop\(\)"),
+        (Producer, "stop", r"await close\(\)"),
+        (Producer, "produce", "use send"),
+        (Admin, "create_topic", "create_topics"),
+        (Client, "stop", r"await close\(\)"),
+    ],
+)
+def test_a_method_of_another_client_says_what_to_use(make: Any, name: str, text: str) -> None:
+    made = make(bootstrap_servers=SERVERS)
+    with pytest.raises(AttributeError, match=text):
+        getattr(made, name)
+    with pytest.raises(AttributeError, match="has no attribute 'frobnicate'"):
+        made.frobnicate
+    assert not hasattr(made, "_repr_png_")
+
+
+def test_no_hint_hides_what_there_is() -> None:
+    for make in (Consumer, Producer, Admin, Client):
+        there = [name for name in ATTRIBUTES[make.__name__] if name in dir(make)]
+        assert there == []
+    assert not set(CLASSES) & set(aiokclient.__all__)
+
+
+async def test_awaiting_stop_says_close() -> None:
+    consumer = Consumer(bootstrap_servers=SERVERS)
+    with pytest.raises(TypeError, match=r"await consumer\.close\(\)"):
+        await consumer.stop()  # type: ignore[func-returns-value]
+    assert not STOPPED
+
+
+FILE = """\
+# a comment
+! another one = with a separator
+\tbootstrap.servers : one:9092,\\
+    two:9092
+
+client.id=caf\\u00e9 \\uD83D\\uDE00
+  acks   all
+linger.ms\\
+  =  7
+compression.type:zstd
+batch.size 1000
+max.request.size=5
+max.request.size=6
+"""
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("as_text", [str, Path])
+def test_from_properties_reads_a_file_as_java_does(
+    tmp_path: Path, ending: str, as_text: Any
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(FILE.replace("\n", ending).encode())
+    config = Producer.from_properties(as_text(path))._config
+    assert config.bootstrap_servers == (("one", 9092), ("two", 9092))
+    assert config.client_id == "café 😀"
+    assert (config.acks, config.linger_ms, config.compression_type) == (-1, 7, "zstd")
+    assert (config.batch_size, config.max_request_size) == (1000, 6)
+    consumer_file = tmp_path / "consumer.properties"
+    consumer_file.write_text(f"bootstrap.servers={SERVERS}\ngroup.id=g\n")
+    consumer = Consumer.from_properties(consumer_file, "orders", max_poll_records=7)
+    assert consumer._config.max_poll_records == 7
+    assert "group='g' topics='orders'" in repr(consumer)
+
+
+def test_properties_with_hard_escapes_are_read_as_java_does() -> None:
+    parse = importlib.import_module("aiokclient.config.properties").parse_properties
+    assert parse("a\\:b\\=c\\ d = e\\:f") == {"a:b=c d": "e:f"}
+    assert parse("k=v  ") == {"k": "v  "}
+    assert parse("k") == {"k": ""}
+    assert parse("k=\\tx\\ny\\qz\\\\") == {"k": "\tx\nyqz\\"}
+    assert parse("k=a\\\\\nl=b") == {"k": "a\\", "l": "b"}
+    assert parse("k=a\\\n#b") == {"k": "a#b"}
+    assert parse("# a\\\nk=b") == {"k": "b"}
+    assert parse("k=a\\") == {"k": "a"}
+    assert parse("k = = v") == {"k": "= v"}
+    assert parse("   \n\t\n\x0c\n") == {}
+    with pytest.raises(ConfigError, match=r"Line 2 of .* \\u00g0"):
+        parse("a=b\nk=\\u00g0")
+
+
+def test_a_properties_file_in_latin_1_or_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    for encoding in ("latin-1", "utf-8", "utf-8-sig"):
+        path.write_bytes(f"bootstrap.servers={SERVERS}\nclient.id=café\n".encode(encoding))
+        assert Producer.from_properties(path)._config.client_id == "café"
+
+
+def test_a_properties_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.properties cannot be read: No such file"):
+        Producer.from_properties(tmp_path / "nowhere.properties")
+    with pytest.raises(TypeError, match="neither a mapping"):
+        Producer.from_properties(["bootstrap.servers"])  # type: ignore[arg-type]

@@ -1,0 +1,169 @@
+"""Names that do not resolve, versions that do not settle, metadata that says nothing."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import AnyBroker
+from aiokclient.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing.simulation.network import NameFault
+
+NAMES = "one.test:9092,two.test:9093"
+
+
+async def ticks(counted: list[float]) -> None:
+    """Notes that the loop goes on."""
+    while True:
+        await asyncio.sleep(0.1)
+        counted.append(asyncio.get_running_loop().time())
+
+
+@pytest.mark.fault(16)
+@pytest.mark.parametrize("fault", NameFault)
+def test_names_that_never_resolve(fault: NameFault) -> None:
+    async def scenario(world: World) -> None:
+        world.network.names |= {"one.test": fault, "two.test": fault}
+        counted: list[float] = []
+        ticking = asyncio.create_task(ticks(counted))
+        client = world.client(bootstrap_servers=NAMES, default_api_timeout_ms=5_000)
+        with pytest.raises(KafkaTimeoutError, match="one"):
+            await client.start()
+        assert 4.9 <= world.now <= 5.5
+        assert len(counted) > 45
+        await client.close()
+        ticking.cancel()
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(16)
+def test_one_name_resolves() -> None:
+    async def scenario(world: World) -> None:
+        world.network.names |= {"one.test": NameFault.BLOCK, "two.test": ["127.0.0.1"]}
+        servers = f"one.test:9092,two.test:{world.cluster.address(1)[1]}"
+        async with world.client(bootstrap_servers=servers) as client:
+            response = await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+            assert len(response.brokers) == 1
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(16)
+def test_a_name_that_flaps() -> None:
+    async def scenario(world: World) -> None:
+        server = f"one.test:{world.cluster.address(1)[1]}"
+        world.network.names["one.test"] = ["127.0.0.1"]
+        world.network.weather.name_failure = 0.7
+        async with world.client(bootstrap_servers=server) as client:
+            for _ in range(20):
+                world.network.cut()
+                await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(34)
+def test_versions_that_never_settle() -> None:
+    """A broker that refuses every version of ApiVersions, whatever it is asked."""
+
+    def refuse(request: Any, response: Any) -> Any:
+        response.error_code = 35
+        return response
+
+    async def scenario(world: World) -> None:
+        with world.cluster.alter(ApiKey.API_VERSIONS, refuse):
+            client = world.client(default_api_timeout_ms=5_000)
+            with pytest.raises(KafkaError):
+                await client.start()
+            assert world.now <= 5.5
+            assert len(world.requests(ApiKey.API_VERSIONS)) < 200
+            await client.close()
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(33)
+def test_versions_that_go_down() -> None:
+    """The broker comes back older: what was negotiated before holds no more."""
+
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+            world.cluster.stop(1)
+            world.cluster.limit_versions({ApiKey.METADATA: (0, 4)})
+            world.cluster.start(1)
+            await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+            assert world.requests(ApiKey.METADATA)[-1].version == 4
+            world.cluster.limit_versions({ApiKey.CREATE_TOPICS: None})
+            world.cluster.disconnect()
+            with pytest.raises(UnsupportedVersionError):
+                await client.request(messages.CreateTopicsRequest(topics=[]), to=AnyBroker())
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(27)
+def test_metadata_with_no_brokers() -> None:
+    def nobody(request: Any, response: Any) -> Any:
+        response.brokers = []
+        return response
+
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            before = client.cluster.metadata
+            with world.cluster.alter(ApiKey.METADATA, nobody):
+                client.cluster.updater.request_update()
+                await asyncio.sleep(5)
+                assert len(world.requests(ApiKey.METADATA)) < 100
+                assert client.cluster.metadata.brokers == before.brokers
+            await client.cluster.updater.refresh(timeout=10)
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.fault(19)
+@pytest.mark.parametrize("change", [1, -1, 1 << 20])
+def test_an_unexpected_correlation_id(change: int) -> None:
+    """The connection that brought it is closed, the request goes out again on another."""
+
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+            made, armed = world.network.connections_made, [True]
+
+            def tamper(connection: Any, to_server: bool, data: memoryview) -> bytes | memoryview:
+                if to_server or not armed or len(data) < 8:
+                    return data
+                armed.clear()
+                changed = int.from_bytes(data[4:8], "big", signed=True) + change
+                return bytes(data[:4]) + changed.to_bytes(4, "big", signed=True) + bytes(data[8:])
+
+            world.network.tamper = tamper
+            response = await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+            assert response.brokers
+            assert not armed
+            assert world.network.connections_made > made
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(49)
+def test_a_throttle_time_is_honoured() -> None:
+    """The connection that was throttled is left alone for that long; another is not."""
+
+    async def scenario(world: World) -> None:
+        async with world.client() as one, world.client() as other:
+            message = messages.MetadataRequest(topics=[])
+            with world.cluster.throttle(ApiKey.METADATA, 3.0, times=1):
+                response = await one.request(message, to=AnyBroker())
+                assert response.throttle_time_ms == 3000
+            began = world.now
+            await other.request(message, to=AnyBroker())
+            assert world.now - began < 0.1
+            await one.request(message, to=AnyBroker())
+            assert 2.9 <= world.now - began <= 3.2
+
+    simulate(scenario)

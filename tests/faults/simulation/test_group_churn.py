@@ -1,0 +1,165 @@
+"""Workers and writers that come, go, are cut off, over many seeds.
+
+What must hold: no item has two owners at one moment, no moment has two writers, every item finds
+an owner and the ledger a writer soon after the trouble is over. A worker here leaves its items as
+soon as it is told. (A coordinator that forgets its group in a failover gives everything out
+again at once, so that case is none of these.)
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient.errors import KafkaError, NotWriterError
+from aiokclient.patterns import single_writer, work_pool
+from aiokclient.testing.simulation.network import Weather
+
+ITEMS = {f"item-{n}": 1.0 + n % 3 for n in range(10)}
+TIMES: dict[str, Any] = {
+    "session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 1_000,
+    "rebalance_timeout_ms": 8_000,
+}
+SEEDS = range(8)
+
+
+class Books:
+    """Who has what at each moment."""
+
+    def __init__(self) -> None:
+        self.owners: dict[str, str] = {}
+        self.taken = 0
+
+    def take(self, who: str, what: str) -> None:
+        assert what not in self.owners, f"{what} of {self.owners[what]} is taken by {who}"
+        self.owners[what] = who
+        self.taken += 1
+
+    def give_up(self, who: str, what: str) -> None:
+        assert self.owners.pop(what) == who
+
+
+Run = Callable[[World, Books, str, dict[str, Any]], Any]
+
+
+async def work(world: World, books: Books, who: str, options: dict[str, Any]) -> None:
+    pool = work_pool("pool", ITEMS, **options)
+    async with aclosing(pool):
+        async for items in pool:
+            async with items as mine:
+                for item in mine:
+                    books.take(who, item)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    for item in mine:
+                        books.give_up(who, item)
+
+
+async def write(world: World, books: Books, who: str, options: dict[str, Any]) -> None:
+    while True:
+        try:
+            async with single_writer("ledger", **options) as producer:
+                books.take(who, "ledger")
+                try:
+                    while True:
+                        producer.send("t", who.encode())
+                        await asyncio.sleep(0.5)
+                finally:
+                    books.give_up(who, "ledger")
+        except NotWriterError:
+            continue
+
+
+class Crowd:
+    """Members that live in tasks; the troubles that befall them are drawn from ``rng``."""
+
+    def __init__(self, world: World, run: Run, rng: random.Random) -> None:
+        self.world, self.run, self.rng = world, run, rng
+        self.books = Books()
+        self.tasks: dict[str, asyncio.Task[Any]] = {}
+        self.number = 0
+
+    def come(self) -> None:
+        who = f"m{self.number}"
+        self.number += 1
+        options = self.world.options(**TIMES)
+        options["connector"] = self.world.sim.network.connector(who)
+        self.tasks[who] = asyncio.create_task(self.run(self.world, self.books, who, options))
+
+    async def go(self) -> None:
+        if len(self.tasks) > 1:
+            task = self.tasks.pop(self.rng.choice(sorted(self.tasks)))
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def cut_off(self) -> None:
+        """One cannot reach the brokers for a while, shorter or longer than its session."""
+        who = self.rng.choice(sorted(self.tasks))
+        self.world.network.part({who}, set(map(self.world.place, self.world.cluster.brokers)))
+        await asyncio.sleep(self.rng.choice([1, 4, 9, 20]))
+        self.world.network.heal()
+
+    async def fail_over(self) -> None:
+        group = "pool" if self.run is work else "ledger"
+        coordinator = self.world.cluster.coordinator(group)
+        self.world.cluster.move_coordinator(group)
+        if self.rng.random() < 0.5:
+            self.world.cluster.disconnect(coordinator)
+
+    async def lose_connections(self) -> None:
+        self.world.network.cut(self.rng.choice(sorted(self.tasks)))
+
+    async def trouble(self) -> None:
+        match self.rng.randrange(6):
+            case 0:
+                await self.go()
+            case 1:
+                await self.cut_off()
+            case 2:
+                await self.fail_over()
+            case 3:
+                await self.lose_connections()
+            case _:
+                if len(self.tasks) < 6:
+                    self.come()
+        await asyncio.sleep(self.rng.choice([0.01, 0.3, 2, 5]))
+
+    def check(self) -> None:
+        for task in self.tasks.values():
+            if task.done():
+                task.result()
+
+    async def end(self) -> None:
+        for task in self.tasks.values():
+            task.cancel()
+        await asyncio.wait(self.tasks.values())
+        for task in self.tasks.values():
+            assert task.cancelled() or isinstance(task.exception(), KafkaError)
+
+
+@pytest.mark.fault(5)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("run", "wanted"), [(work, sorted(ITEMS)), (write, ["ledger"])])
+def test_nothing_has_two_owners(run: Run, wanted: list[str], seed: int) -> None:
+    async def scenario(world: World) -> None:
+        crowd = Crowd(world, run, random.Random(seed))
+        for _ in range(3):
+            crowd.come()
+        for _ in range(25):
+            await crowd.trouble()
+            crowd.check()
+        world.network.heal()
+        await asyncio.sleep(40)
+        crowd.check()
+        assert sorted(crowd.books.owners) == wanted
+        await crowd.end()
+        assert crowd.books.owners == {}
+
+    weather = Weather(latency_s=(0.001, 0.2)) if seed % 2 else None
+    simulate(scenario, brokers=3, seed=seed, weather=weather)

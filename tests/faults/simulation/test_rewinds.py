@@ -1,0 +1,420 @@
+"""A group is rewound while leaders, coordinators, owners and whoever ordered it fail."""
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+from group_world import until
+from rewinding import (
+    COUNT,
+    PARTITIONS,
+    TPS,
+    Herd,
+    at,
+    fail_over,
+    herd,
+    noted,
+    orders_in,
+    rewinds,
+)
+from world import World, simulate
+
+from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.errors import (
+    ApiTimeoutError,
+    CoordinatorLoadInProgressError,
+    IllegalGenerationError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+)
+from aiokclient.protocol import ApiKey
+
+ONE = os.environ.get("AIOKCLIENT_REWIND_SEED")
+SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("AIOKCLIENT_REWIND_SEEDS") or 12))
+STRATEGIES = pytest.mark.parametrize(
+    "strategy", ["range", "cooperative-sticky"], ids=["eager", "cooperative"]
+)
+BACK = {tp: 5 + tp.partition for tp in TPS}
+
+
+def play(scenario: Any, seed: int = 1) -> None:
+    simulate(scenario, seed=seed, brokers=2, topics={"t": PARTITIONS})
+
+
+def jumps(group: Herd) -> list[Any]:
+    return sorted(group.books.jumps)
+
+
+@STRATEGIES
+@pytest.mark.parametrize("when", ["before its sync", "its sync is lost", "after its sync"])
+def test_the_leader_dies(strategy: str, when: str) -> None:
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy)
+        leader = group.leader()
+        by = next(name for name in group.members if name != leader)
+        if when == "before its sync":
+            at(world, ApiKey.SYNC_GROUP, "before", orders_in, lambda: group.kill(leader))
+        elif when == "its sync is lost":
+            at(world, ApiKey.SYNC_GROUP, "after", orders_in, lambda: group.kill(leader))
+        call = group.order(by, BACK)
+        if when == "after its sync":
+            await world.cluster.until(
+                lambda: any(orders_in(r.message) for r in world.requests(ApiKey.SYNC_GROUP))
+            )
+            await group.group_is("Stable")
+            group.kill(leader)
+        assert (await call).error is None
+        await group.end()
+        # What the dead leader had done before is done.
+        assert set(jumps(group)) <= set(BACK.items())
+        assert len(jumps(group)) >= PARTITIONS - 2
+
+    play(scenario)
+
+
+@STRATEGIES
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("what", ["join", "sync", "commit"])
+def test_the_coordinator_moves(strategy: str, what: str, when: str) -> None:
+    """Each order is carried out, once, and the call returns."""
+    api, which = {
+        "join": (ApiKey.JOIN_GROUP, orders_in),
+        "sync": (ApiKey.SYNC_GROUP, orders_in),
+        "commit": (ApiKey.OFFSET_COMMIT, rewinds),
+    }[what]
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy)
+        at(world, api, when, which, lambda: fail_over(world))
+        assert (await group.order("m1", BACK)).error is None
+        await group.end()
+        group.books.check_times(BACK)
+
+    play(scenario)
+
+
+@STRATEGIES
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
+@pytest.mark.parametrize("persisted", [True, False])
+def test_the_coordinator_moves_in_a_state(strategy: str, state: str, persisted: bool) -> None:
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy)
+        before = world.cluster.groups["g"].generation
+        call = group.order("m2", BACK)
+        await group.group_is("PreparingRebalance")
+        await world.cluster.until(
+            lambda: world.cluster.groups["g"].generation > before or state == "PreparingRebalance"
+        )
+        await group.group_is(state)
+        fail_over(world)
+        assert (await call).error is None
+        await group.end()
+        if persisted:
+            group.books.check_times(BACK)
+
+    topics = {"t": PARTITIONS}
+    simulate(scenario, brokers=2, topics=topics, persist_groups=persisted)
+
+
+@STRATEGIES
+@pytest.mark.parametrize("when", ["joined", "assigned", "committed"])
+def test_who_ordered_it_dies(strategy: str, when: str) -> None:
+    """What it has reached by then goes back once, the rest not at all, also when it is back."""
+    api, which = {
+        "joined": (ApiKey.JOIN_GROUP, orders_in),
+        "assigned": (ApiKey.SYNC_GROUP, orders_in),
+        "committed": (ApiKey.OFFSET_COMMIT, rewinds),
+    }[when]
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy)
+        by = next(name for name in group.members if name != group.leader())
+        at(world, api, "after", which, lambda: group.kill(by))
+        group.order(by, BACK, timeout=20.0)
+        await world.cluster.until(lambda: by not in group.members)
+        await group.whole()
+        group.join()
+        await group.end()
+        assert len(set(jumps(group))) == len(jumps(group))
+
+    play(scenario)
+
+
+@STRATEGIES
+def test_who_ordered_it_is_back_with_its_instance_id(strategy: str) -> None:
+    """It gets the assignment that there was, with the order: its own partitions go back now."""
+
+    async def scenario(world: World) -> None:
+        group = Herd(world, strategy)
+        for n in range(3):
+            group.join(group_instance_id=f"i{n}")
+        await group.whole()
+        by = next(name for name in group.members if name != group.leader())
+        index = list(group.members).index(by)
+        at(world, ApiKey.SYNC_GROUP, "after", orders_in, lambda: group.kill(by))
+        group.order(by, BACK, timeout=20.0)
+        await world.cluster.until(lambda: by not in group.members)
+        for _ in range(2):
+            back = group.join(group_instance_id=f"i{index}")
+            await group.whole()
+            group.kill(back)
+        group.join(group_instance_id=f"i{index}")
+        await group.end()
+        assert len(set(jumps(group))) == len(jumps(group))
+
+    play(scenario)
+
+
+COMMITS: dict[str, dict[str, Any]] = {
+    "automatic": {},
+    "by hand": {"enable_auto_commit": False, "says": "mine"},
+}
+
+
+@STRATEGIES
+@pytest.mark.parametrize("commits", COMMITS.values(), ids=COMMITS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_owner_dies_around_its_commit(strategy: str, when: str, commits: dict[str, Any]) -> None:
+    """Before it, the next owner goes back; after it, that begins there and goes back no more."""
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy, **commits)
+        victim = group.owner(TPS[0])
+        by = next(name for name in group.members if name != victim)
+        own = group.id_of(victim)
+        at(
+            world,
+            ApiKey.OFFSET_COMMIT,
+            when,
+            lambda request: rewinds(request) and request.member_id == own,
+            lambda: group.kill(victim),
+        )
+        assert (await group.order(by, BACK)).error is None
+        await group.end()
+        assert len(jumps(group)) >= PARTITIONS - 1
+        assert set(jumps(group)) <= set(BACK.items())
+
+    play(scenario)
+
+
+@STRATEGIES
+@pytest.mark.parametrize("between", [0.002, 0.05, 0.3])
+def test_two_orders_at_once(strategy: str, between: float) -> None:
+    """Both return. Together they are one, and the later decides; else it is carried out later."""
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy)
+        first = group.order("m1", {TPS[0]: 5})
+        await asyncio.sleep(between)
+        second = group.order("m2", {TPS[0]: 9})
+        assert ((await first).error, (await second).error) == (None, None)
+        await group.end()
+        outcomes.append(group.books.jumps)
+        if between > 0.01:
+            # Nearer to each other, either may be the first that all members are known to follow.
+            assert group.books.jumps[-1] == (TPS[0], 9)
+
+    outcomes: list[Any] = []
+    for seed in (1, 1, 2):
+        play(scenario, seed)
+    assert outcomes[0] == outcomes[1] != []
+
+
+@STRATEGIES
+def test_partitions_change_hands_meanwhile(strategy: str) -> None:
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy, 2)
+        call = group.order("m1", BACK)
+        group.join()
+        await asyncio.sleep(0.3)
+        group.join()
+        await group.leave("m2")
+        assert (await call).error is None
+        await group.end()
+        group.books.check_times(BACK)
+
+    play(scenario)
+
+
+@STRATEGIES
+def test_a_call_is_cancelled(strategy: str) -> None:
+    """At whatever moment: the group goes on, and can be rewound again by the same member."""
+
+    async def scenario(world: World, moment: float) -> None:
+        group = await herd(world, strategy, 2)
+        first = group.order("m1", BACK)
+        await asyncio.sleep(moment)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        again = dict.fromkeys(TPS, 3)
+        assert (await group.order("m1", again)).error is None
+        await group.end()
+        assert set(jumps(group)) <= {*BACK.items(), *again.items()}
+
+    for moment in (0.0, 0.02, 0.1, 0.5, 1.0):
+        play(lambda world, moment=moment: scenario(world, moment))
+
+
+@STRATEGIES
+def test_what_was_not_rewound_is_named(strategy: str) -> None:
+    """Who is busy with a record keeps its partition from going back."""
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy, 2)
+        group.pause_s = 15.0
+        assert (await group.order("m1", BACK)).error is None
+        await until(lambda: group.at_work() == 2)
+        error = (await group.order("m2", dict.fromkeys(TPS, 3), timeout=2.0)).error
+        assert isinstance(error, ApiTimeoutError)
+        stored = world.cluster.committed("g")
+        left = [tp for tp in TPS if str(tp) in str(error)]
+        assert left == [tp for tp in TPS if stored[tp].offset != 3]
+        # The one protocol has to wait for all that is in hand, the other only where it is.
+        assert len(left) == (4 if strategy == "range" else 2)
+        group.pause_s = 0.0
+        await group.end()
+
+    play(scenario)
+
+
+@STRATEGIES
+@pytest.mark.parametrize("says", ["", "mine"])
+def test_what_the_program_writes_beside_its_commits(strategy: str, says: str) -> None:
+    """It stays, and does not hide that the order was carried out."""
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy, says=says, enable_auto_commit=not says)
+        assert (await group.order("m1", BACK)).error is None
+        assert (await group.order("m2", dict.fromkeys(TPS, 2), timeout=20.0)).error is None
+        await group.whole()
+        group.join()
+        await group.whole()
+        stored = await group.members["m1"][0].committed(TPS)
+        assert [s and s.metadata for s in stored.values()] == [says] * PARTITIONS
+        await group.end()
+
+    play(scenario)
+
+
+@STRATEGIES
+@pytest.mark.parametrize(
+    "error", [NotCoordinatorError, RebalanceInProgressError, IllegalGenerationError]
+)
+def test_an_owner_cannot_commit_and_dies(strategy: str, error: Any) -> None:
+    """It hands out nothing again before the group knows that it went back."""
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy)
+        victim = group.owner(TPS[0])
+        own = group.id_of(victim)
+        fault = world.cluster.fail(
+            ApiKey.OFFSET_COMMIT, error, where=lambda r: noted(r) and r.member_id == own
+        )
+        call = group.order(next(name for name in group.members if name != victim), BACK)
+        await world.cluster.until(lambda: fault.hits > 2)
+        await asyncio.sleep(1)
+        assert group.books.times[TPS[0], COUNT - 1] == 1
+        group.kill(victim)
+        assert (await call).error is None
+        await group.end()
+        group.books.check_times(BACK)
+
+    play(scenario)
+
+
+def test_a_commit_of_before_does_not_say_that_it_was_done() -> None:
+    """It was asked for before the seek, and is stored after it."""
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, "cooperative-sticky")
+        with world.cluster.fail(ApiKey.OFFSET_COMMIT, CoordinatorLoadInProgressError):
+            old = {group.owner(tp): tp for tp in TPS}
+            commits = [
+                asyncio.create_task(group.members[name][0].commit({tp: COUNT}))
+                for name, tp in old.items()
+            ]
+            call = group.order("m1", BACK)
+            await asyncio.sleep(3)
+        await asyncio.gather(*commits)
+        assert (await call).error is None
+        await group.end()
+        group.books.check_times(BACK)
+        first: dict[int, int] = {}
+        for request in world.requests(ApiKey.OFFSET_COMMIT):
+            for topic in request.message.topics if noted(request.message) else ():
+                for each in topic.partitions:
+                    if orders.note_in(each.committed_metadata):
+                        first.setdefault(each.partition_index, each.committed_offset)
+        assert first == {tp.partition: offset for tp, offset in BACK.items()}
+
+    play(scenario)
+
+
+@STRATEGIES
+def test_a_partition_is_given_back_while_it_is_asked_how_far_it_is(strategy: str) -> None:
+    """What belonged to the ownership before does not keep the new one from going back."""
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy)
+        sync = world.requests(ApiKey.SYNC_GROUP)
+        call = group.order("m1", BACK, timeout=30.0)
+        await group.group_is("CompletingRebalance")
+        with world.cluster.fail(ApiKey.OFFSET_FETCH, CoordinatorLoadInProgressError):
+            await group.group_is("Stable")
+            await asyncio.sleep(0.5)
+            world.cluster.rebalance("g")
+            await group.group_is("CompletingRebalance")
+            await group.group_is("Stable")
+            await asyncio.sleep(0.02)
+        assert len(world.requests(ApiKey.SYNC_GROUP)) > len(sync) + 3
+        assert (await call).error is None
+        await group.end()
+        group.books.check_times(BACK)
+
+    play(scenario)
+
+
+async def walk(group: Herd) -> None:
+    """Ten times, by chance: orders, members that come and go, coordinators that move."""
+    world, rng = group.world, group.rng
+    free = {tp: list(range(1, COUNT - 5)) for tp in TPS}
+    calls = []
+    for _ in range(10):
+        group.check()
+        names = list(group.members)
+        action = rng.choice(["order", "order", "order", "join", "leave", "kill", "move"])
+        if action == "order":
+            stored = world.cluster.committed("g")
+            offsets = {}
+            for tp in rng.sample(TPS, rng.randint(1, len(TPS))):
+                reached = stored[tp].offset if tp in stored else 0
+                below = [offset for offset in free[tp] if offset <= reached]
+                if below:
+                    offsets[tp] = rng.choice(below)
+                    free[tp].remove(offsets[tp])
+            calls.append(group.order(rng.choice(names), offsets))
+        elif action == "join" or len(names) < 2:
+            group.join()
+        elif action == "leave":
+            await group.leave(rng.choice(names))
+        elif action == "kill":
+            group.kill(rng.choice(names))
+        else:
+            fail_over(world)
+        await asyncio.sleep(rng.choice((0.0, 0.01, 0.05, 0.3, 1.0, 4.0)))
+    for call in calls:
+        await call
+
+
+@pytest.mark.fault(5, 40, 41)
+@STRATEGIES
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_walk(strategy: str, seed: int) -> None:
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy, seed=seed)
+        group.pause_s = 0.01
+        await walk(group)
+        await group.end()
+
+    play(scenario, seed)

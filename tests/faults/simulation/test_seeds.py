@@ -1,0 +1,55 @@
+"""The seeded workload, seed after seed. AIOKCLIENT_SIM_SEED=n replays one (`make sim SEED=n`)."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import incarnations
+import pytest
+import seeded
+
+ROOT = Path(__file__).resolve().parents[3]
+ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
+WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
+SEEDS = [int(ONE)] if ONE else range(WANTED or 200)
+INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 60)
+
+
+@pytest.mark.fault(1, 2, 3, 11, 15, 16, 17)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed(seed: int) -> None:
+    outcome = seeded.run(seed)
+    assert outcome.seed == seed
+
+
+@pytest.mark.fault(2, 4, 8, 9, 24, 57, 58)
+@pytest.mark.parametrize("seed", INCARNATIONS)
+def test_nothing_acknowledged_is_lost_when_topics_and_clusters_do_not_last(seed: int) -> None:
+    outcome = incarnations.run(seed)
+    assert outcome.seed == seed
+
+
+@pytest.mark.parametrize("workload", [seeded, incarnations])
+def test_a_seed_repeats_itself(workload: Any) -> None:
+    assert workload.run(1) == workload.run(1)
+
+
+def test_a_seed_is_the_same_in_every_process() -> None:
+    """Byte for byte: the trace hashes all requests. Hashes of strings must not matter."""
+    outcomes = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        script = ROOT / "tests" / "harness" / "seeded.py"
+        done = subprocess.run(
+            [sys.executable, str(script), "5"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        outcomes.append(json.loads(done.stdout))
+    assert outcomes[0] == outcomes[1]

@@ -1,0 +1,148 @@
+"""The first contact: who answers first, who never will, and what is said about it."""
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from scripted import ScriptedBroker, raw_server
+
+from aiokclient.cluster.bootstrap import servers_of
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.config import ClientConfig
+from aiokclient.config.security import Tls
+from aiokclient.errors import BootstrapError, ConfigError, ConnectionSetupError
+from aiokclient.network.transport import Address, TcpConnector
+from aiokclient.protocol.api import ApiKey
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+Quick = dict[str, Any]
+
+
+def client_of(*servers: str, quick: Quick, **options: Any) -> ClusterClient:
+    return ClusterClient(ClientConfig(bootstrap_servers=list(servers), **quick, **options))
+
+
+async def test_one_of_many_answers(
+    broker: ScriptedBroker, quick: Quick, unused_tcp_port: int
+) -> None:
+    client = client_of(f"127.0.0.1:{unused_tcp_port}", broker.place, quick=quick)
+    await client.start()
+    assert client.metadata.cluster_id == "scripted"
+    await client.close()
+
+
+@pytest.mark.fault(16)
+async def test_a_name_that_resolves_after_a_while(broker: ScriptedBroker, quick: Quick) -> None:
+    class Flapping(TcpConnector):
+        def __init__(self) -> None:
+            self.answers: list[Any] = [OSError(-3, "try again"), [], OSError(-3, "try again")]
+
+        async def resolve(self, host: str, port: int) -> list[Address]:
+            if not self.answers:
+                return [("127.0.0.1", port)]
+            if isinstance(answer := self.answers.pop(0), OSError):
+                raise answer
+            return answer
+
+    client = client_of(f"kafka.example:{broker.port}", quick=quick, connector=Flapping())
+    await client.start()
+    await client.close()
+
+
+@pytest.mark.fault(16)
+async def test_resolution_that_blocks_ends_by_the_deadline(quick: Quick) -> None:
+    class Blocking(TcpConnector):
+        async def resolve(self, host: str, port: int) -> list[Address]:
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError
+
+    client = client_of(
+        "kafka.example:9092", quick=quick, default_api_timeout_ms=30, connector=Blocking()
+    )
+    with pytest.raises(BootstrapError, match="no answer yet"):
+        await client.start()
+
+
+@pytest.mark.fault(29)
+async def test_a_stranger_fails_at_once(broker: ScriptedBroker, quick: Quick) -> None:
+    broker.handlers[ApiKey.API_VERSIONS] = lambda *_: HTTP
+    client = client_of(broker.place, quick=quick)
+    with pytest.raises(ConnectionSetupError, match="HTTP server"):
+        await client.start()
+    assert broker.opened == 1
+
+
+@pytest.mark.fault(29)
+async def test_a_plaintext_broker_and_a_tls_client(broker: ScriptedBroker, quick: Quick) -> None:
+    client = client_of(broker.place, quick=quick, security=Tls())
+    with pytest.raises(ConnectionSetupError, match="plaintext port that was spoken to in TLS"):
+        await client.start()
+
+
+async def test_one_stranger_among_servers_does_not_matter(
+    broker: ScriptedBroker, quick: Quick
+) -> None:
+    async with ScriptedBroker() as stranger:
+        stranger.handlers[ApiKey.API_VERSIONS] = lambda *_: HTTP
+        client = client_of(stranger.place, broker.place, quick=quick)
+        await client.start()
+        await client.close()
+
+
+async def test_a_broker_that_comes_up_later(quick: Quick, unused_tcp_port: int) -> None:
+    client = client_of(f"127.0.0.1:{unused_tcp_port}", quick=quick)
+    starting = asyncio.create_task(client.start())
+    await asyncio.sleep(0.02)
+    broker = ScriptedBroker()
+    broker.port = unused_tcp_port
+    async with broker:
+        await starting
+        await client.close()
+
+
+async def test_a_broker_without_brokers_is_asked_again(
+    broker: ScriptedBroker, quick: Quick
+) -> None:
+    known, broker.brokers = broker.brokers, {}
+    client = client_of(broker.place, quick=quick)
+    starting = asyncio.create_task(client.start())
+    await broker.until(lambda: broker.count(ApiKey.METADATA) == 3)
+    broker.brokers = known
+    await starting
+    await client.close()
+
+
+async def test_certificates_that_cannot_be_read(broker: ScriptedBroker, quick: Quick) -> None:
+    client = client_of(broker.place, quick=quick, security=Tls(cafile="/nonexistent/ca.pem"))
+    with pytest.raises(ConfigError, match="ca\\.pem"):
+        await client.start()
+
+
+async def test_canonical_names(broker: ScriptedBroker, quick: Quick) -> None:
+    lookup = "resolve_canonical_bootstrap_servers_only"
+    client = client_of(f"127.0.0.1:{broker.port}", quick=quick, client_dns_lookup=lookup)
+    servers = await servers_of(client.config, TcpConnector(), 5)
+    name = socket.getnameinfo(("127.0.0.1", broker.port), 0)[0]
+    assert servers == [(name, broker.port)]
+    await client.start()
+    await client.close()
+
+
+@pytest.mark.fault(35)
+async def test_a_cancelled_start_leaves_nothing_open(quick: Quick) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_server(silent) as server:
+        before = asyncio.all_tasks()
+        client = client_of(server.place, quick=quick)
+        starting = asyncio.create_task(client.start())
+        while not server.opened:  # noqa: ASYNC110 - the server has no event to wait for
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        left = {t for t in asyncio.all_tasks() - before if "_run" not in repr(t.get_coro())}
+        assert left == set()

@@ -1,0 +1,126 @@
+"""A bug in what the loop calls back fails the consumer or group member; nothing waits forever."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import Client, Consumer, GroupMember, Producer, State
+from aiokclient.consumer.delivery.unpack import Unpacker
+from aiokclient.consumer.fetching.manager import Fetchers
+from aiokclient.consumer.membership.topic_watch import TopicWatch
+from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.group.heartbeats import Heart
+from aiokclient.group.join import Rendezvous
+
+
+class BugError(Exception):
+    pass
+
+
+def bug(*_: Any, **__: Any) -> None:
+    raise BugError("a bug")
+
+
+CALLBACKS = [
+    (SubscriptionState, "flush"),
+    (Fetchers, "observe"),
+    (Fetchers, "_node"),
+    (TopicWatch, "_observe"),
+    (TopicWatch, "_report"),
+    (Heart, "_look"),
+    (Unpacker, "_finished"),
+]
+
+
+async def provoke(world: World, consumer: Any) -> None:
+    """Change partitions, metadata and records, and read."""
+    consumer.pause(consumer.assignment())
+    consumer.resume(consumer.assignment())
+    world.cluster.produce("t", [os.urandom(5_000_000)])
+    world.cluster.create_topic("t2")
+    await consumer.partitions_for("t2")
+    while True:
+        await consumer.get(1.0)
+
+
+@pytest.mark.parametrize(("owner", "name"), CALLBACKS)
+def test_a_callback_that_raises_fails_the_consumer(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    unhandled: list[object] = []
+
+    async def scenario(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        async with Client(**world.options(metadata_max_age_ms=2_000)) as client:
+            bystander = await Producer(client=client)
+            consumer: Any = Consumer(
+                re.compile("t.*"),
+                client=client,
+                group_id="g",
+                auto_offset_reset="earliest",
+                session_timeout_ms=6_000,
+            )
+            await consumer.start()
+            loop.set_exception_handler(lambda _, context: unhandled.append(context))
+            monkeypatch.setattr(owner, name, bug)
+            async with asyncio.timeout(100):
+                with pytest.raises(BugError):
+                    await provoke(world, consumer)
+            monkeypatch.undo()
+            assert consumer.state is State.FAILED
+            assert "died" in caplog.text
+            assert bystander.state is State.RUNNING, "others live on"
+            await consumer.close()
+
+    simulate(scenario)
+    assert not unhandled
+
+
+async def until_it_fails(member: GroupMember) -> None:
+    while True:
+        try:
+            await anext(member.generations())
+        except ZeroDivisionError:
+            continue
+
+
+class Unwilling:
+    name = "unwilling"
+
+    def metadata(self) -> bytes:
+        return b""
+
+    def assign(self, members: Any) -> Any:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Heart, "_look"), (Rendezvous, "_rejoin")])
+def test_a_callback_that_raises_fails_the_member_of_a_group(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unhandled: list[object] = []
+
+    async def scenario(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        member = GroupMember("g", protocol_type="p", protocols=[Unwilling()], **world.options())
+        await member.start()
+        loop.set_exception_handler(lambda _, context: unhandled.append(context))
+        if name == "_rejoin":
+            member._running._rendezvous._rejoin = bug
+        else:
+            monkeypatch.setattr(owner, name, bug)
+        async with asyncio.timeout(100):
+            with pytest.raises(BugError):
+                await until_it_fails(member)
+        monkeypatch.undo()
+        assert member.state is State.FAILED
+        await member.close()
+
+    simulate(scenario)
+    assert not unhandled

@@ -1,0 +1,77 @@
+"""The choice of what the event loop decodes itself, and what it leaves to a thread."""
+
+import random
+
+import pytest
+import zstandard
+from world import World, simulate
+
+from aiokclient.consumer.delivery.effort import is_light
+from aiokclient.record.batch import HEADER_SIZE, Compression, RecordBatch, RecordBatchBuilder, walk
+from aiokclient.record.header import seal_crc
+
+XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+
+
+def plain(values: list[bytes]) -> bytes:
+    builder = RecordBatchBuilder(limit=1 << 30)
+    for value in values:
+        builder.append(1, None, value)
+    builder.close()
+    return bytes(builder.seal())
+
+
+def with_content(batch: bytes, codec: Compression, content: bytes) -> bytes:
+    """The batch with its records as `content`, which is compressed."""
+    made = bytearray(batch[:HEADER_SIZE] + content)
+    made[8:12] = (len(made) - 12).to_bytes(4, "big")
+    made[22] = codec
+    seal_crc(made)
+    return bytes(made)
+
+
+def in_snappy_blocks(data: bytes, size: int) -> bytes:
+    """Snappy as xerial frames it, in blocks of `size` bytes of content, all literals."""
+    pieces = [XERIAL]
+    for start in range(0, len(data), size):
+        part = data[start : start + size]
+        block = bytes((len(part), (len(part) - 1) << 2)) + part
+        pieces += (len(block).to_bytes(4, "big"), block)
+    return b"".join(pieces)
+
+
+def in_zstd_blocks(data: bytes, size: int) -> bytes:
+    compressor = zstandard.ZstdCompressor().compressobj()
+    pieces = []
+    for start in range(0, len(data), size):
+        pieces.append(compressor.compress(data[start : start + size]))
+        pieces.append(compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
+    return b"".join((*pieces, compressor.flush()))
+
+
+@pytest.mark.parametrize(
+    ("codec", "cut"),
+    [(Compression.SNAPPY, in_snappy_blocks), (Compression.ZSTD, in_zstd_blocks)],
+)
+def test_a_batch_of_many_tiny_blocks_is_left_to_a_thread(codec: Compression, cut: object) -> None:
+    batch = plain([random.Random(1).randbytes(10_000)])
+    records = batch[HEADER_SIZE:]
+    tiny = with_content(batch, codec, cut(records, 1))  # type: ignore[operator]
+    usual = with_content(batch, codec, cut(records, 50))  # type: ignore[operator]
+    assert not light(tiny)
+    assert light(usual)
+
+    async def scenario(world: World) -> None:
+        for data in (tiny, usual):
+            world.cluster.append("t", 0, data)
+        async with world.consumer("t") as consumer:
+            found = [record.value async for record in consumer.until_end()]
+        assert found == [random.Random(1).randbytes(10_000)] * 2
+
+    simulate(scenario)
+
+
+def light(data: bytes) -> bool:
+    (batch,) = walk(data)
+    assert isinstance(batch, RecordBatch)
+    return is_light((batch,))

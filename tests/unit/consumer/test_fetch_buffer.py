@@ -1,0 +1,247 @@
+"""What is kept of fetched responses, how it is bounded, and how it is unpacked."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokclient import TopicPartition
+from aiokclient.background import Callbacks
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.delivery.deserialize import Deserializers
+from aiokclient.consumer.delivery.effort import CONTENT, RECORDS
+from aiokclient.consumer.delivery.unpack import GROUP_RECORDS, Chunk, Unpacker
+from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch, Slot
+from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.errors import CorruptRecordError
+from aiokclient.record.batch import Compression, RecordBatchBuilder, walk, with_offset
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batches(*sizes: int, compression: Compression = Compression.NONE, pad: int = 0) -> bytes:
+    """Batches of so many records each, one behind the other from offset 0."""
+    data, offset = b"", 0
+    for size in sizes:
+        builder = RecordBatchBuilder(compression=compression, limit=1 << 30)
+        for i in range(size):
+            builder.append(1, None, b"%d" % (offset + i) + bytes(pad))
+        builder.close()
+        data += with_offset(bytes(builder.seal()), offset, 0)
+        offset += size
+    return data
+
+
+def flowing(tp: TopicPartition = T0) -> PartitionState:
+    state = PartitionState(tp)
+    state.seek(0)
+    return state
+
+
+def fetched(
+    state: PartitionState, data: bytes, slot: Slot | None = None, damage: Damage | None = None
+) -> PartitionFetch:
+    found = walk(memoryview(data))
+    return PartitionFetch(state, 0, found, [True] * len(found), slot, damage)
+
+
+def unpacker(
+    buffer: FetchBuffer, wake: Callable[[], None] = lambda: None, **options: Any
+) -> Unpacker:
+    def failed(error: Exception, name: str) -> None:
+        raise error
+
+    no_loop: Any = None  # Threads alone need none.
+    callbacks = Callbacks(no_loop, failed)
+    return Unpacker(
+        buffer, Deserializers(), wake, callbacks, ConsumerConfig(bootstrap_servers="b:1", **options)
+    )
+
+
+def offsets(chunk: Chunk | None) -> list[int]:
+    assert chunk is not None
+    return [record.offset for record in chunk.records]
+
+
+def test_a_slot_is_free_when_all_its_parts_are() -> None:
+    freed: list[bool] = []
+    slot = Slot(lambda: freed.append(True))
+    buffer = FetchBuffer(1 << 20)
+    parts = [fetched(flowing(tp), batches(3), slot) for tp in (T0, T1)]
+    for part in parts:
+        buffer.add(part)
+    slot.release()
+    assert len(buffer) == 2
+    assert buffer.size == 2 * len(batches(3))
+    buffer.remove(parts[0])
+    buffer.remove(parts[0])
+    assert not freed
+    buffer.clear()
+    assert freed == [True]
+    assert buffer.next() is None
+
+
+def test_what_is_void_is_dropped() -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    buffer.add(fetched(state, batches(3)))
+    state.seek(1)
+    buffer.sort_out()
+    assert len(buffer) == 0
+
+
+@pytest.mark.fault(38)
+def test_a_paused_part_is_copied_out_of_its_response() -> None:
+    freed: list[bool] = []
+    slot, state, buffer = Slot(lambda: freed.append(True)), flowing(), FetchBuffer(1 << 20)
+    buffer.add(fetched(state, batches(3, 4, 5), slot))
+    slot.release()
+    state.position = 4
+    state.paused = True
+    buffer.sort_out()
+    assert freed == [True]
+    assert buffer.next() is None
+    assert 0 < buffer.parked_size < len(batches(3, 4, 5))
+    state.paused = False
+    buffer.sort_out()
+    assert offsets(unpacker(buffer).step()) == list(range(4, 12))
+
+
+@pytest.mark.fault(38)
+def test_paused_parts_beyond_the_limit_are_fetched_again() -> None:
+    first, second = flowing(), flowing(T1)
+    buffer = FetchBuffer(len(batches(3)) + 10)
+    for state in (first, second):
+        state.fetch_offset = 3
+        buffer.add(fetched(state, batches(3)))
+        state.paused = True
+    buffer.sort_out()
+    assert (first.fetch_offset, second.fetch_offset) == (3, 0)
+    assert len(buffer) == 1
+
+
+def test_a_part_that_comes_for_a_paused_partition_is_parked() -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    state.paused = True
+    buffer.add(fetched(state, batches(3)))
+    assert buffer.next() is None
+    assert buffer.parked_size
+
+
+def test_small_batches_make_one_chunk() -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    buffer.add(fetched(state, batches(*[10] * 60)))
+    stepping = unpacker(buffer)
+    chunk = stepping.step()
+    assert offsets(chunk) == list(range(GROUP_RECORDS))
+    assert offsets(stepping.step()) == list(range(GROUP_RECORDS, 600))
+    assert stepping.step() is None
+
+
+def test_unpacking_begins_at_the_position() -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    part = fetched(state, batches(10, 10))
+    buffer.add(part)
+    stepping = unpacker(buffer)
+    stepping.step()
+    state.position = 13
+    part.rewind()
+    assert offsets(stepping.step()) == list(range(13, 20))
+
+
+@pytest.mark.parametrize("step", range(1, 6))
+def test_damage_comes_after_what_is_before_it(step: int) -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    data = bytearray(batches(*[GROUP_RECORDS] * 5))
+    data[sum(b.size for b in walk(memoryview(bytes(data)))[:step]) - 1] ^= 1
+    part = fetched(state, bytes(data))
+    buffer.add(part)
+    stepping = unpacker(buffer)
+    for i in range(step - 1):
+        assert offsets(stepping.step())[0] == i * GROUP_RECORDS
+    for _ in range(2):
+        chunk = stepping.step()
+        assert chunk is not None
+        assert chunk.damage is not None
+        assert chunk.damage[:2] == ((step - 1) * GROUP_RECORDS, step * GROUP_RECORDS - 1)
+        assert stepping.step() is None
+        state.position = (step - 1) * GROUP_RECORDS
+        part.rewind()
+
+
+def test_a_checksum_that_nobody_asks_for() -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    data = bytearray(batches(3))
+    data[17] ^= 1
+    buffer.add(fetched(state, bytes(data)))
+    assert offsets(unpacker(buffer, check_crcs=False).step()) == [0, 1, 2]
+
+
+def test_a_part_that_holds_nothing_but_damage() -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    damage = Damage(0, 0, CorruptRecordError("no"))
+    buffer.add(PartitionFetch(state, 0, [], [], None, damage))
+    chunk = unpacker(buffer).step()
+    assert chunk is not None
+    assert chunk.damage is damage
+
+
+def test_limits_cut_a_chunk() -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    buffer.add(fetched(state, batches(10)))
+    stepping = unpacker(buffer)
+    stepping.limits = {state: 4}
+    chunk = stepping.step()
+    assert offsets(chunk) == [0, 1, 2, 3]
+    assert chunk is not None
+    assert chunk.next_offset == 4
+
+
+async def test_a_large_batch_is_decoded_in_a_thread_and_one_ahead() -> None:
+    state, buffer, woken = flowing(), FetchBuffer(1 << 30), asyncio.Event()
+    large = RECORDS + 1
+    data = batches(large, large, 10, compression=Compression.LZ4, pad=30)
+    part = fetched(state, data)
+    buffer.add(part)
+    stepping = unpacker(buffer, woken.set)
+    assert stepping.step() is None
+    await woken.wait()
+    assert len(offsets(stepping.step())) == large
+    assert part.job is not None
+    await asyncio.wait([part.job])
+    assert len(offsets(stepping.step())) == large
+    assert len(offsets(stepping.step())) == 10
+
+
+async def test_a_small_batch_with_much_in_it_is_left_to_a_thread() -> None:
+    state, buffer, woken = flowing(), FetchBuffer(1 << 30), asyncio.Event()
+    part = fetched(state, batches(10, 3, compression=Compression.LZ4, pad=CONTENT // 8))
+    buffer.add(part)
+    assert part.batches[0].size < 1 << 17
+    stepping = unpacker(buffer, woken.set)
+    assert stepping.step() is None
+    assert part.job is not None
+    await woken.wait()
+    assert offsets(stepping.step()) == list(range(10))
+    assert part.job is None
+    assert offsets(stepping.step()) == [10, 11, 12]
+
+
+def test_an_exposed_chunk_tells_how_far_it_went() -> None:
+    chunk = unpacked(batches(5))
+    chunk.handed = 1
+    iterator = chunk.expose()
+    assert chunk.count() == 1
+    assert next(iterator).offset == 1
+    assert chunk.count() == 2
+    assert chunk.offset_after(2) == 2
+    assert [r.offset for r in iterator] == [2, 3, 4]
+    assert chunk.offset_after(chunk.count()) == 5
+
+
+def unpacked(data: bytes) -> Chunk:
+    buffer = FetchBuffer(1 << 20)
+    buffer.add(fetched(flowing(), data))
+    chunk = unpacker(buffer).step()
+    assert chunk is not None
+    return chunk

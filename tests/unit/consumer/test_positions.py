@@ -1,0 +1,122 @@
+"""The position of a partition: every phase with every event, and what its jumps take along."""
+
+import itertools
+
+import pytest
+
+from aiokclient import TopicPartition
+from aiokclient.consumer.state.offset_reset import EARLIEST
+from aiokclient.consumer.state.partition import TRANSITIONS, Event, PartitionState, Phase
+from aiokclient.errors import IllegalStateError, KafkaError
+
+P, E = Phase, Event
+
+EXPECTED = {
+    (P.AWAITING, E.SEEK): P.FETCHING,
+    (P.AWAITING, E.RESET): P.RESETTING,
+    (P.AWAITING, E.FAIL): P.FAILED,
+    (P.RESETTING, E.SEEK): P.FETCHING,
+    (P.RESETTING, E.RESET): P.RESETTING,
+    (P.RESETTING, E.FAIL): P.FAILED,
+    (P.VALIDATING, E.SEEK): P.FETCHING,
+    (P.VALIDATING, E.RESET): P.RESETTING,
+    (P.VALIDATING, E.LED_ANEW): P.VALIDATING,
+    (P.VALIDATING, E.CONFIRMED): P.FETCHING,
+    (P.VALIDATING, E.FAIL): P.FAILED,
+    (P.FETCHING, E.SEEK): P.FETCHING,
+    (P.FETCHING, E.RESET): P.RESETTING,
+    (P.FETCHING, E.LED_ANEW): P.VALIDATING,
+    (P.FETCHING, E.FAIL): P.FAILED,
+    (P.FAILED, E.SEEK): P.FETCHING,
+    (P.FAILED, E.RESET): P.RESETTING,
+    (P.FAILED, E.FAIL): P.FAILED,
+}
+
+
+def made() -> PartitionState:
+    return PartitionState(TopicPartition("t", 0))
+
+
+@pytest.mark.parametrize(("phase", "event"), list(itertools.product(Phase, Event)))
+def test_the_table(phase: Phase, event: Event) -> None:
+    assert TRANSITIONS.get((phase, event)) is EXPECTED.get((phase, event))
+
+
+def test_what_cannot_happen_raises() -> None:
+    with pytest.raises(IllegalStateError, match="CONFIRMED"):
+        made().confirmed()
+
+
+def test_a_jump_voids_what_was_asked_before() -> None:
+    state = made()
+    state.seek(5)
+    state.back_off(100.0)
+    state.damaged_at = 5
+    before = state.generation
+    state.seek(9)
+    assert state.generation != before
+    assert (state.position, state.processed, state.fetch_offset) == (9, 9, 9)
+    assert (state.retry_at, state.attempts, state.damaged_at) == (0.0, 0, -1)
+
+
+def test_the_first_leader_needs_no_validation() -> None:
+    state = made()
+    state.seek(5)
+    assert not state.led_anew(3)
+    assert state.phase is Phase.FETCHING
+
+
+def test_a_new_leader_calls_for_validation_and_drops_what_is_ahead() -> None:
+    state = made()
+    state.led_anew(3)
+    state.located_at(5, 3)
+    state.fetch_offset = 50
+    before = state.generation
+    assert state.led_anew(4)
+    assert state.phase is Phase.VALIDATING
+    assert state.fetch_offset == 5
+    assert state.generation != before
+    assert state.located
+    state.confirmed()
+    assert state.flowing
+    assert not state.led_anew(4)
+    assert not state.led_anew(2)
+
+
+def test_a_seek_to_an_older_history_is_validated() -> None:
+    state = made()
+    state.led_anew(7)
+    state.seek(5, 6)
+    assert state.phase is Phase.VALIDATING
+    state.seek(5, 7)
+    assert state.phase is Phase.FETCHING
+    state.seek(5)
+    assert state.phase is Phase.FETCHING
+
+
+def test_a_leader_that_changes_while_the_position_is_looked_up() -> None:
+    state = made()
+    state.look_up(EARLIEST)
+    state.back_off(100.0)
+    assert not state.led_anew(4)
+    assert state.phase is Phase.RESETTING
+    assert state.retry_at == 0.0
+    assert not state.located
+
+
+def test_a_failure_stays_until_a_jump() -> None:
+    state = made()
+    state.seek(5)
+    state.fail(KafkaError("no"))
+    assert state.error is not None
+    assert state.located
+    assert not state.flowing
+    state.look_up(EARLIEST)
+    assert state.error is None
+
+
+def test_awaiting_is_neither_located_nor_flowing() -> None:
+    state = made()
+    state.await_start()
+    assert not state.located
+    assert not state.flowing

@@ -1,0 +1,45 @@
+"""The flag by which the tasks of a consumer wake each other."""
+
+import asyncio
+
+from aiokclient.consumer.state.wakeup import Signal
+
+
+async def test_set_before_it_is_waited_for() -> None:
+    signal = Signal()
+    signal.set()
+    assert await signal.wait()
+    assert not await signal.wait(asyncio.get_running_loop().time() + 0.001)
+
+
+async def test_all_who_wait_are_woken() -> None:
+    signal = Signal()
+    waiting = [asyncio.create_task(signal.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    signal.set()
+    assert await asyncio.gather(*waiting) == [True] * 3
+    assert not await signal.wait(0.0)
+
+
+async def test_a_time_in_the_past() -> None:
+    assert not await Signal().wait(0.0)
+
+
+async def test_a_cancelled_wait_takes_no_signal_away() -> None:
+    signal = Signal()
+    first = asyncio.create_task(signal.wait())
+    await asyncio.sleep(0)
+    signal.set()
+    first.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    assert await signal.wait(asyncio.get_running_loop().time() + 1)
+
+
+async def test_a_cancelled_wait_leaves_nothing() -> None:
+    signal = Signal()
+    first = asyncio.create_task(signal.wait())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    assert not await signal.wait(asyncio.get_running_loop().time() + 0.001)

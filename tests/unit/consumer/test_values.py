@@ -1,0 +1,110 @@
+"""Small things: where to begin, lists of records, deserializers."""
+
+from typing import Any
+
+import pytest
+
+from aiokclient import SKIP, ConsumerRecord, OffsetAndMetadata, TimestampType, TopicPartition
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.delivery.deserialize import Deserializers
+from aiokclient.consumer.records import Records
+from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, NONE, Reset
+from aiokclient.errors import ConfigError, RecordError
+
+
+def record(
+    offset: int, partition: int = 0, key: Any = b"k", value: Any = b"v", epoch: int | None = 3
+) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord(
+        "t", partition, offset, 1, TimestampType.CREATE_TIME, key, value, (("h", b"x"),), epoch
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "reset"),
+    [
+        ("earliest", EARLIEST),
+        ("latest", LATEST),
+        ("none", NONE),
+        ("by_duration:PT1.5S", Reset("by_duration", 1500)),
+        ("by_duration:P1DT2H", Reset("by_duration", 93_600_000)),
+    ],
+)
+def test_resets(option: str, reset: Reset) -> None:
+    assert Reset.of(ConsumerConfig(bootstrap_servers="b:1", auto_offset_reset=option)) == reset
+
+
+def test_what_list_offsets_is_asked_for() -> None:
+    assert EARLIEST.timestamp(5_000) == -2
+    assert LATEST.timestamp(5_000) == -1
+    assert Reset("by_duration", 1_500).timestamp(5_000) == 3_500
+    assert Reset("by_duration", 9_000).timestamp(5_000) == 0
+
+
+def test_records_by_partition_and_their_offsets() -> None:
+    records: Records[Any, Any] = Records([record(1), record(7, 1), record(4), record(8, 1)])
+    assert [r.offset for r in records.by_partition()[TopicPartition("t", 1)]] == [7, 8]
+    assert records.offsets() == {
+        TopicPartition("t", 0): OffsetAndMetadata(5, "", 3),
+        TopicPartition("t", 1): OffsetAndMetadata(9, "", 3),
+    }
+    assert Records().offsets() == {}
+
+
+class Upper:
+    def deserialize(self, topic: str, data: bytes, headers: Any) -> str:
+        return f"{topic}:{data.decode().upper()}:{headers[0][0]}"
+
+
+def test_functions_and_objects() -> None:
+    both = Deserializers(bytes.decode, Upper())
+    made = both.apply(record(1))
+    assert made is not None
+    assert (made.key, made.value, made.offset) == ("k", "t:V:h", 1)
+    assert both
+    assert not Deserializers()
+
+
+def test_a_tombstone_is_never_deserialized() -> None:
+    made = Deserializers(bytes.decode, bytes.decode).apply(record(1, key=None, value=None))
+    assert made is not None
+    assert (made.key, made.value) == (None, None)
+
+
+def test_a_failure_names_the_record() -> None:
+    with pytest.raises(RecordError, match="value") as raised:
+        Deserializers(None, int).apply(record(9, 2))
+    error = raised.value
+    assert error.topic_partition == TopicPartition("t", 2)
+    assert (error.offset, error.raw_key, error.raw_value) == (9, b"k", b"v")
+    assert error.headers == (("h", b"x"),)
+    assert isinstance(error.__cause__, ValueError)
+
+
+def test_the_program_decides_about_failures() -> None:
+    seen: list[RecordError] = []
+
+    def decide(error: RecordError) -> Any:
+        seen.append(error)
+        return SKIP if error.offset == 1 else -1
+
+    both = Deserializers(None, int, decide)
+    assert both.apply(record(1)) is None
+    made = both.apply(record(2))
+    assert made is not None
+    assert made.value == -1
+    assert [error.offset for error in seen] == [1, 2]
+
+
+def test_a_key_that_cannot_be_read() -> None:
+    skipping = Deserializers(int, None, lambda error: SKIP)
+    assert skipping.apply(record(1)) is None
+    replacing = Deserializers(int, bytes.decode, lambda error: 0)
+    made = replacing.apply(record(1))
+    assert made is not None
+    assert (made.key, made.value) == (0, "v")
+
+
+def test_what_is_no_deserializer() -> None:
+    with pytest.raises(ConfigError, match="value_deserializer"):
+        Deserializers(None, 5)

@@ -1,0 +1,340 @@
+"""A connection over a transport in memory: order, deadlines, throttling, hostile frames."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import MemoryTransport, frame, response_frame
+
+from aiokclient.errors import (
+    ApiTimeoutError,
+    DisconnectedError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from aiokclient.testing.simulation.loop import VirtualLoop
+
+Connect = Callable[..., tuple[BrokerConnection, MemoryTransport]]
+
+VERSION = ListGroupsRequest.max_version
+
+
+def answer(number: int, name: str = "", throttle_ms: int = 0) -> bytes:
+    # A string is limited; a long text is spread over several.
+    parts = [name[start : start + 30_000] for start in range(0, len(name), 30_000)]
+    groups = [ListedGroup(group_id=part) for part in parts or [""]]
+    response = ListGroupsResponse(groups=groups, throttle_time_ms=throttle_ms)
+    return response_frame(number, response, VERSION)
+
+
+def text(response: ListGroupsResponse) -> str:
+    return "".join(group.group_id for group in response.groups)
+
+
+def ask(connection: BrokerConnection, timeout_s: float = 30) -> asyncio.Future[ListGroupsResponse]:
+    return connection.send(ListGroupsRequest(), timeout_s=timeout_s)
+
+
+async def test_answers_go_to_their_requests(connect: Connect) -> None:
+    connection, transport = connect()
+    futures = [ask(connection) for _ in range(3)]
+    transport.feed(b"".join(answer(number, f"g{number}") for number in range(3)))
+    assert [(await future).groups[0].group_id for future in futures] == ["g0", "g1", "g2"]
+    assert connection.in_flight == 0
+    connection.close()
+
+
+@pytest.mark.fault(12)
+@pytest.mark.parametrize("piece", [1, 2, 3, 5, 7, 64, 10_000])
+async def test_any_slicing_of_the_stream(connect: Connect, piece: int) -> None:
+    connection, transport = connect()
+    futures = [ask(connection) for _ in range(5)]
+    names = ["", "x", "y" * 300, "z" * 70_000, "end"]
+    transport.feed(b"".join(answer(n, name) for n, name in enumerate(names)), piece)
+    assert [text(await future) for future in futures] == names
+    connection.close()
+
+
+@pytest.mark.fault(12)
+@settings(max_examples=50, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 100_000), min_size=1, max_size=6),
+    pieces=st.lists(st.integers(1, 70_000), min_size=1, max_size=20),
+)
+def test_random_slicing(sizes: list[int], pieces: list[int]) -> None:
+    async def main() -> None:
+        connection = BrokerConnection(1, "memory", 9092, client_id="test")
+        transport = MemoryTransport(connection)
+        connection.ready({16: (0, 99)}, 1 << 20)
+        futures = [ask(connection) for _ in sizes]
+        data = b"".join(answer(n, "a" * size) for n, size in enumerate(sizes))
+        turn = 0
+        while data:
+            piece = pieces[turn % len(pieces)]
+            transport.feed(data[:piece])
+            data, turn = data[piece:], turn + 1
+        assert [len(text(await future)) for future in futures] == sizes
+        connection.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.fault(11)
+async def test_a_reset_at_each_byte_of_an_answer(connect: Connect) -> None:
+    data = answer(0, "group")
+    for cut in range(len(data)):
+        connection, transport = connect()
+        future = ask(connection)
+        transport.feed(data[:cut])
+        connection.connection_lost(ConnectionResetError("reset"))
+        with pytest.raises(DisconnectedError, match="reset") as caught:
+            await future
+        assert caught.value.api == "ListGroups"
+        assert caught.value.broker == 1
+        assert connection.closed
+
+
+@pytest.mark.fault(19)
+@pytest.mark.parametrize("number", [1, 2, -1, 2**31 - 1])
+async def test_an_answer_with_another_number_closes(connect: Connect, number: int) -> None:
+    connection, transport = connect()
+    futures = [ask(connection), ask(connection)]
+    transport.feed(answer(number))
+    for future in futures:
+        with pytest.raises(DisconnectedError) as caught:
+            await future
+        assert isinstance(caught.value.__cause__, ProtocolError)
+    assert connection.closed
+    assert transport.closing
+
+
+@pytest.mark.fault(19)
+async def test_an_answer_that_nobody_asked_for_closes(connect: Connect) -> None:
+    connection, transport = connect()
+    transport.feed(answer(0))
+    assert isinstance(connection.reason, ProtocolError)
+    assert transport.closing
+
+
+@pytest.mark.fault(30)
+@pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1, (1 << 20) + 1])
+async def test_hostile_lengths(connect: Connect, length: int) -> None:
+    connection, transport = connect(limit=1 << 20)
+    future = ask(connection)
+    transport.feed(struct.pack(">i", length) + b"x" * 100)
+    with pytest.raises(DisconnectedError) as caught:
+        await future
+    assert isinstance(caught.value.__cause__, ProtocolError)
+
+
+@pytest.mark.fault(30)
+async def test_a_frame_cut_short_by_its_length(connect: Connect) -> None:
+    connection, transport = connect()
+    future = ask(connection)
+    whole = answer(0, "group")[4:]
+    transport.feed(frame(whole[:-3]))
+    with pytest.raises(DisconnectedError):
+        await future
+    assert isinstance(connection.reason, ProtocolError)
+
+
+@pytest.mark.fault(31)
+@settings(max_examples=200, deadline=None)
+@given(body=st.binary(max_size=60))
+def test_any_bytes_end_in_an_answer_or_a_closed_connection(body: bytes) -> None:
+    async def main() -> None:
+        connection = BrokerConnection(1, "memory", 9092, client_id="test")
+        transport = MemoryTransport(connection)
+        connection.ready({16: (0, 99)}, 1 << 20)
+        future = ask(connection)
+        transport.feed(frame(struct.pack(">i", 0) + body))
+        assert future.done()
+        assert future.exception() is None or isinstance(future.exception(), DisconnectedError)
+        connection.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.fault(13)
+async def test_a_late_answer_closes_the_connection(connect: Connect) -> None:
+    connection, transport = connect()
+    late, other = ask(connection, timeout_s=0.01), ask(connection, timeout_s=30)
+    with pytest.raises(ApiTimeoutError) as caught:
+        await late
+    assert caught.value.api == "ListGroups"
+    with pytest.raises(DisconnectedError, match="no answer"):
+        await other
+    assert transport.closing
+
+
+async def test_one_timer_for_many_requests(connect: Connect) -> None:
+    connection, transport = connect()
+    for _ in range(100):
+        ask(connection)
+    timer = connection._timer
+    for number in range(100):
+        transport.feed(answer(number))
+    assert connection._timer is timer
+    connection.close()
+
+
+async def test_a_cancelled_wait_leaves_the_order_intact(connect: Connect) -> None:
+    connection, transport = connect()
+    first, second = ask(connection), ask(connection)
+    first.cancel()
+    transport.feed(answer(0, "first") + answer(1, "second"))
+    assert (await second).groups[0].group_id == "second"
+    connection.close()
+
+
+@pytest.mark.fault(49)
+def test_throttle_time_holds_back_what_follows(connect: Connect) -> None:
+    async def main() -> None:
+        connection, transport = connect()
+        first = ask(connection)
+        transport.feed(answer(0, throttle_ms=3000))
+        await first
+        written = len(transport.sent)
+        second, third = ask(connection), ask(connection)
+        await asyncio.sleep(2.9)
+        assert len(transport.sent) == written
+        assert connection.in_flight == 2
+        await asyncio.sleep(0.2)
+        assert len(transport.sent) > written
+        transport.feed(answer(1) + answer(2))
+        await asyncio.gather(second, third)
+        connection.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+@pytest.mark.fault(49)
+async def test_a_request_that_expires_while_throttled_leaves_the_connection_open(
+    connect: Connect,
+) -> None:
+    connection, transport = connect()
+    first = ask(connection)
+    transport.feed(answer(0, throttle_ms=60_000))
+    await first
+    with pytest.raises(ApiTimeoutError, match="throttle"):
+        await ask(connection, timeout_s=0.01)
+    assert not connection.closed
+    connection.close()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_requests_expire_when_hardly_any_time_is_left(connect: Connect, loop: str) -> None:
+    """A timer of under half a millisecond has no time of its own in uvloop."""
+
+    async def main() -> None:
+        connection, _ = connect()
+        requests = [ask(connection, timeout_s) for timeout_s in (0.0003, 0.0)]
+        for request in requests:
+            with pytest.raises((ApiTimeoutError, DisconnectedError)):
+                await request
+        assert connection.closed
+
+    factory = None if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+
+
+async def test_writes_wait_while_the_transport_is_full(connect: Connect) -> None:
+    connection, transport = connect()
+    connection.pause_writing()
+    future = ask(connection)
+    assert transport.sent == b""
+    connection.resume_writing()
+    assert transport.sent != b""
+    transport.feed(answer(0))
+    await future
+    connection.close()
+
+
+async def test_a_transport_that_stays_full_closes_the_connection(connect: Connect) -> None:
+    connection, transport = connect()
+    connection.pause_writing()
+    with pytest.raises(ApiTimeoutError, match="taken in"):
+        await ask(connection, timeout_s=0.01)
+    assert transport.closing
+    assert isinstance(connection.reason, DisconnectedError)
+
+
+async def test_an_idle_connection_closes(connect: Connect) -> None:
+    connection, transport = connect(idle_s=0.01)
+    closed = asyncio.get_running_loop().create_future()
+    connection.on_close(lambda _, reason: closed.set_result(reason))
+    assert await closed is None
+    assert transport.closing
+
+
+async def test_requests_after_the_end_fail(connect: Connect) -> None:
+    connection, _ = connect()
+    connection.close()
+    connection.close()
+    with pytest.raises(DisconnectedError):
+        await ask(connection)
+
+
+async def test_a_version_that_the_broker_lacks(connect: Connect) -> None:
+    connection, _ = connect()
+    connection.ready({16: (90, 99)}, 1 << 20)
+    with pytest.raises(UnsupportedVersionError, match=r"90 to 99.*0 to 5") as caught:
+        await ask(connection)
+    assert caught.value.broker == 1
+    assert not connection.closed
+    connection.close()
+
+
+async def test_without_a_response_it_is_done_at_once(connect: Connect) -> None:
+    connection, transport = connect()
+    future = connection.send(ListGroupsRequest(), timeout_s=30, expect_response=False)
+    assert await future is None
+    second = ask(connection)
+    transport.feed(answer(1, "second"))
+    assert (await second).groups[0].group_id == "second"
+    connection.close()
+
+
+async def test_draining_closes_after_the_last_answer(connect: Connect) -> None:
+    connection, transport = connect()
+    future = ask(connection)
+    connection.close_when_idle()
+    assert not connection.closed
+    transport.feed(answer(0, "last"))
+    assert (await future).groups[0].group_id == "last"
+    assert connection.closed
+
+
+async def test_draining_closes_after_the_last_write(connect: Connect) -> None:
+    """Nothing is left to be answered then."""
+    connection, transport = connect()
+    connection.pause_writing()
+    future = connection.send(ListGroupsRequest(), timeout_s=30, expect_response=False)
+    connection.close_when_idle()
+    assert not connection.closed
+    connection.resume_writing()
+    assert await future is None
+    assert transport.sent != b""
+    assert connection.closed
+
+
+async def test_a_callback_that_was_taken_back_is_not_called(connect: Connect) -> None:
+    connection, _ = connect()
+    closed: list[str] = []
+    take_back = connection.on_close(lambda *_: closed.append("one"))
+    connection.on_close(lambda *_: closed.append("other"))
+    take_back()
+    take_back()
+    connection.close()
+    assert closed == ["other"]

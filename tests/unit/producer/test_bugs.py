@@ -1,0 +1,105 @@
+"""A bug in what the loop calls back fails the producer, loudly; nothing waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokclient import Client, Producer, State
+from aiokclient.errors import KafkaError, NotEnoughReplicasError, RecordTooLargeError
+from aiokclient.producer.batching.accumulator import Accumulator
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.sending.expiry import Expiry
+from aiokclient.producer.sending.leaders import Routing
+from aiokclient.producer.sending.responses import Outcomes
+from aiokclient.producer.sending.sender import Sender
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+
+class BugError(Exception):
+    pass
+
+
+CALLBACKS = [
+    (Sender, "pump"),
+    (Sender, "_answered"),
+    (Sender, "_transmit"),
+    (Sender, "_listen"),
+    (Sender, "_lost"),
+    (Outcomes, "_unblock"),
+    (Outcomes, "_taken_apart"),
+    (Accumulator, "_lingered"),
+    (Accumulator, "_compressed"),
+    (Accumulator, "succeed"),
+    (Expiry, "_ring"),
+    (Routing, "_learn"),
+    (Routing, "_designate"),
+    (PartitionQueue, "next"),
+    (PartitionQueue, "remove"),
+]
+
+
+def provoke(cluster: EmbeddedCluster, name: str) -> None:
+    """Make that happen which calls it."""
+    if name == "_unblock":
+        cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError)
+    elif name == "_taken_apart":
+        cluster.fail(ApiKey.PRODUCE, RecordTooLargeError, topic="t")
+    elif name == "_lost":
+        cluster.drop(ApiKey.PRODUCE)
+    elif name in ("_ring", "_listen"):
+        cluster.pause(1)
+
+
+async def until_it_breaks(producer: Producer[Any, Any], name: str) -> list[Any]:
+    deliveries = [*producer.send_many("t", [bytes(700)] * 200), producer.send("u", b"v")]
+    async with asyncio.timeout(30):
+        while name == "_lingered" and not deliveries[-1].done():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)  # awaiting it would be demand
+        results = await producer.gather(deliveries, return_exceptions=True)
+    return [result for result in results if isinstance(result, KafkaError)]
+
+
+@pytest.mark.parametrize(("owner", "name"), CALLBACKS)
+async def test_it_fails_the_producer(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    def bug(*_: Any, **__: Any) -> None:
+        raise BugError("a bug")
+
+    with EmbeddedCluster(topics=["t", "u"]) as cluster:
+        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            bystander = await Producer(client=client)
+            producer: Any = await Producer(
+                client=client,
+                delivery_timeout_ms=5_000 if name == "_ring" else 20_000,
+                request_timeout_ms=20_000,
+                max_block_ms=20_000,
+                compression_type="gzip" if name == "_compressed" else "none",
+            )
+            if name not in ("_designate", "_learn"):
+                await producer.gather([producer.send(topic, b"v") for topic in "tu"])
+            while producer._engine.accumulator._linger_timer is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)  # it would call what it was set with
+            provoke(cluster, name)
+            monkeypatch.setattr(owner, name, bug)
+            errors = await until_it_breaks(producer, name)
+            monkeypatch.undo()
+            assert errors
+            assert {type(error.__cause__) for error in errors} == {BugError}
+            assert producer.state is State.FAILED
+            assert "BugError" in producer.health().reasons[0]
+            for call in (lambda: producer.send("t", b"v"), lambda: producer.send_many("t", [b""])):
+                with pytest.raises(BugError):
+                    call()
+            for wait in (producer.drain, producer.flush, lambda: producer.send_all("t", [b"v"])):
+                with pytest.raises(BugError):
+                    await wait()
+            assert "died" in caplog.text
+            await producer.__aexit__(None, None, None)  # it was raised above
+            cluster.resume(1)
+            cluster.reset()
+            assert (await bystander.send("u", b"v")).topic == "u", "others live on"

@@ -1,0 +1,148 @@
+"""Who may hold how much: the rules, and a model of them under any sequence of events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokclient.producer.batching.buffer_pool import Account, Memory, Place
+
+LIMIT = 1000
+
+
+def fill(memory: Memory, account: Account, size: int) -> Place:
+    place = memory.place(account, size)
+    if place is not Place.NOWHERE:
+        memory.take(account, size, place is Place.PARKING)
+    return place
+
+
+def holder(memory: Memory, unsendable: bool = False) -> Account:
+    account = Account()
+    memory.set_unsendable(account, unsendable)
+    return account
+
+
+def test_a_partition_that_can_be_sent_has_the_buffer_then_the_parking() -> None:
+    memory = Memory(LIMIT)
+    one, other = holder(memory), holder(memory)
+    assert fill(memory, one, 900) is Place.BUFFER
+    assert fill(memory, other, 101) is Place.PARKING
+    assert fill(memory, one, 100) is Place.BUFFER
+    assert fill(memory, one, 899) is Place.PARKING
+    assert fill(memory, other, 1) is Place.NOWHERE
+
+
+def test_what_is_parked_keeps_its_turn() -> None:
+    memory = Memory(LIMIT)
+    account = holder(memory)
+    memory.take(account, 10, parked=True)
+    assert memory.place(account, 1) is Place.PARKING
+
+
+def test_one_that_cannot_be_sent_has_a_quarter_all_together_half() -> None:
+    memory = Memory(LIMIT)
+    dead = [holder(memory, unsendable=True) for _ in range(3)]
+    for account in dead[:2]:
+        assert fill(memory, account, 251) is Place.NOWHERE
+        assert fill(memory, account, 250) is Place.BUFFER
+        assert fill(memory, account, 250) is Place.PARKING
+        assert fill(memory, account, 1) is Place.NOWHERE
+    assert fill(memory, dead[2], 1) is Place.NOWHERE
+    alive = holder(memory)
+    assert fill(memory, alive, 500) is Place.BUFFER
+    assert fill(memory, alive, 500) is Place.PARKING
+    assert fill(memory, alive, 1) is Place.NOWHERE
+
+
+def test_what_a_dying_broker_held_starves_nobody() -> None:
+    memory = Memory(LIMIT)
+    dying, alive = holder(memory), holder(memory)
+    memory.take(dying, 1000, parked=False)
+    memory.take(dying, 1000, parked=True)
+    assert fill(memory, alive, 1) is Place.NOWHERE
+    memory.set_unsendable(dying, True)
+    assert fill(memory, dying, 1) is Place.NOWHERE
+    assert fill(memory, alive, 500) is Place.BUFFER
+    assert fill(memory, alive, 500) is Place.PARKING
+    memory.set_unsendable(dying, False)
+    assert fill(memory, alive, 1) is Place.NOWHERE
+
+
+@pytest.mark.parametrize(("in_use", "size", "then"), [(749, 1, True), (750, 1, False)])
+def test_moving_in_below_three_quarters(in_use: int, size: int, then: bool) -> None:
+    memory = Memory(LIMIT)
+    other, account = holder(memory), holder(memory)
+    memory.take(other, in_use, parked=False)
+    assert memory.may_move_in(account, size) is then
+
+
+def test_moving_in_for_one_that_cannot_be_sent() -> None:
+    memory = Memory(LIMIT)
+    account = holder(memory, unsendable=True)
+    assert memory.may_move_in(account, 250)
+    assert not memory.may_move_in(account, 251)
+    memory.take(account, 190, parked=False)
+    assert not memory.may_move_in(account, 1), "three quarters of its quarter are in use"
+
+
+def test_a_batch_larger_than_the_buffer_moves_in_when_that_is_empty() -> None:
+    memory = Memory(LIMIT)
+    assert memory.may_move_in(holder(memory), LIMIT + 1)
+
+
+@dataclass
+class Model:
+    memory: Memory = field(default_factory=lambda: Memory(LIMIT))
+
+    def __post_init__(self) -> None:
+        self.accounts = [holder(self.memory) for _ in range(4)]
+        self.taken: list[tuple[Account, int, bool]] = []
+
+    def step(self, index: int, size: int, kind: str) -> None:
+        account = self.accounts[index]
+        if kind == "send":
+            before = self.room_of_others(account)
+            place = fill(self.memory, account, size)
+            if place is not Place.NOWHERE:
+                self.taken.append((account, size, place is Place.PARKING))
+            elif not account.unsendable:
+                assert size > before
+        elif kind == "flip":
+            self.memory.set_unsendable(account, not account.unsendable)
+        elif self.taken:
+            self.memory.give(*self.taken.pop(size % len(self.taken)))
+        self.check()
+
+    def room_of_others(self, account: Account) -> int:
+        pool = self.memory.parking
+        return (
+            pool.limit
+            - sum(held.parked for held in self.accounts if not held.unsendable)
+            - min(pool.half, sum(held.parked for held in self.accounts if held.unsendable))
+        )
+
+    def check(self) -> None:
+        for pool, name in ((self.memory.buffer, "buffered"), (self.memory.parking, "parked")):
+            dead = sum(getattr(each, name) for each in self.accounts if each.unsendable)
+            alive = sum(getattr(each, name) for each in self.accounts if not each.unsendable)
+            assert (pool.total - pool.unsendable, pool.unsendable) == (alive, dead)
+            # Beyond the limit only by what unsendable partitions held before.
+            assert pool.total <= pool.limit + pool.half
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), st.integers(1, 400), st.sampled_from(["send", "flip", "give"])
+        ),
+        max_size=80,
+    )
+)
+def test_the_sums_are_right_and_bounded(steps: list[tuple[int, int, str]]) -> None:
+    model = Model()
+    for index, size, kind in steps:
+        model.step(index, size, kind)

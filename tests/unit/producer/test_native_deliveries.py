@@ -1,0 +1,382 @@
+"""Deliveries in native code beside those in Python: equal in all they answer, and in memory.
+
+All other tests of deliveries run against one of the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokclient.clock import SystemClock
+from aiokclient.errors import KafkaError
+from aiokclient.producer import _deliveries_py, _delivery_py, _state_py, state
+from aiokclient.producer.delivery.deliveries import Deliveries, Run, gather
+from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.types import RecordMetadata
+
+if state.IMPLEMENTATION != "native":
+    pytest.skip("nothing native is in use", allow_module_level=True)
+from aiokclient.producer import _delivery_cy, _state_cy
+
+PURE = SimpleNamespace(
+    **{name: getattr(_state_py, name) for name in ("BatchState", "QueueState", "TopicState")},
+    Delivery=_delivery_py.Delivery,
+    DeliveryBatch=_delivery_py.DeliveryBatch,
+)
+NATIVE: Any = SimpleNamespace(
+    **{name: getattr(_state_cy, name) for name in ("BatchState", "QueueState", "TopicState")},
+    Delivery=_delivery_cy.Delivery,
+    DeliveryBatch=_state_cy.DeliveryBatch,
+)
+FIELDS = ("topic", "partition", "offset", "timestamp", "done", "result", "exception")
+
+
+class Hooks:
+    """What a batch asks of its producer, noted."""
+
+    def __init__(self, loop: Any = None) -> None:
+        self.loop = loop
+        self.thread = threading.get_ident()
+        self.calling: dict[Any, None] = {}
+        self.asked: list[Any] = []
+
+    def demand(self, batch: Any) -> None:
+        self.asked.append("demand")
+
+    def retrieved(self, batch: Any, count: int) -> None:
+        self.asked.append(count)
+
+
+def outcome(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except Exception as error:
+        return type(error), str(error)
+
+
+def driven(awaited: Any) -> Any:
+    """What an await comes to, or that it waits."""
+    steps = awaited.__await__()
+    try:
+        next(steps)
+    except StopIteration as end:
+        return end.value
+    except Exception as error:
+        return type(error), str(error)
+    steps.close()
+    return "waits"
+
+
+class World:
+    """Some batches and deliveries of one implementation."""
+
+    def __init__(self, kind: Any, hooks: Hooks) -> None:
+        self.kind = kind
+        self.hooks = hooks
+        self.batches: list[Any] = []
+        self.called: list[Any] = []
+        for number in range(3):
+            batch = kind.DeliveryBatch("t", number if number else None, hooks)
+            batch.count = 12
+            self.batches.append(batch)
+        self.deliveries = [kind.Delivery(b, i, 100 + i) for b in self.batches for i in range(6)]
+
+    def apply(self, step: tuple[Any, ...]) -> Any:
+        name, batch, number, other = step
+        found = self.batches[batch]
+        delivery = self.deliveries[6 * batch + number]
+        if name in ("succeed", "fail") and not found.done and found.partition is not None:
+            if name == "succeed":
+                return found.succeed(10 * number - 1, other * 5 - 1)
+            return found.fail(KafkaError(f"no {number}"))
+        if name == "forward" and batch < other and found.moved + number <= 6 and not found.done:
+            if self.batches[other].done:
+                return None
+            return number and found.forward(number, self.batches[other], number)
+        if name == "emptied" and found.moved == 6 and not found.done:
+            return found.emptied()
+        if name == "retrieve":
+            return str(found.retrieve_run(number, 6 - number))
+        if name == "callback":
+            return delivery.add_done_callback(lambda d: self.called.append(hash(d) and number))
+        if name == "await":
+            return outcome(lambda: driven(delivery))
+        return None
+
+    def look(self) -> Any:
+        seen: list[Any] = [list(self.hooks.asked), list(self.called)]
+        for batch in self.batches:
+            names = ("done", "moved", "demanded", "unretrieved", "base_offset", "append_time")
+            seen.append([getattr(batch, name) for name in names])
+            seen.append([batch.is_retrieved(i) for i in range(6)])
+            seen.append([self.batches.index(target) for target in batch.targets])
+            seen.append(bool(batch._waiters))
+        for delivery in self.deliveries:
+            batch, index = delivery.located()
+            seen.append((self.batches.index(batch), index, repr(delivery)))
+            for name in FIELDS[:5]:
+                value = outcome(lambda d=delivery, n=name: getattr(d, n))
+                seen.append(outcome(value) if callable(value) else value)
+        return seen
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["succeed", "fail", "forward", "emptied", "retrieve", "callback", "await", "await"]
+        ),
+        st.integers(0, 2),
+        st.integers(0, 5),
+        st.integers(0, 2),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(STEPS)
+def test_both_answer_alike(steps: list[tuple[Any, ...]]) -> None:
+    async def go(kind: Any) -> list[Any]:
+        hooks = Hooks(asyncio.get_running_loop())
+        world = World(kind, hooks)
+        seen = []
+        for step in steps:
+            seen.append(world.apply(step))
+            await asyncio.sleep(0)
+            seen.append(world.look())
+        for name in FIELDS[5:]:
+            seen += [outcome(getattr(d, name)) for d in world.deliveries]
+        return seen
+
+    seen_native, seen_pure = asyncio.run(go(NATIVE)), asyncio.run(go(PURE))
+    assert plain(seen_native) == plain(seen_pure)
+
+
+def plain(seen: Any) -> Any:
+    """Errors compare by what they say."""
+    if isinstance(seen, list):
+        return [plain(one) for one in seen]
+    return str(seen) if isinstance(seen, Exception) else seen
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5)), max_size=20), STEPS, st.booleans())
+def test_gathers_give_the_same(
+    chosen: list[tuple[int, int]], steps: list[tuple[Any, ...]], as_runs: bool
+) -> None:
+    async def go(gathering: Any) -> Any:
+        hooks = Hooks(asyncio.get_running_loop())
+        world = World(NATIVE, hooks)
+        several: Any = [world.deliveries[6 * batch + number] for batch, number in chosen]
+        if as_runs:
+            several = Deliveries(Run(world.batches[b], i, min(2, 6 - i), 7) for b, i in chosen)
+            assert list(several) == list(_deliveries_py.DeliveryRuns(several.runs))
+        task = asyncio.ensure_future(gathering(several, SystemClock(), return_exceptions=True))
+        await asyncio.sleep(0)
+        for step in steps:
+            world.apply(step)
+        for number, batch in enumerate(world.batches[1:]):
+            if not batch.done:
+                batch.succeed(number)
+        if not world.batches[0].done:
+            world.batches[0].forward(6 - world.batches[0].moved, world.batches[2], 0)
+            world.batches[0].emptied()
+        return plain(await task), world.batches[0].unretrieved, world.batches[1].unretrieved
+
+    assert asyncio.run(go(gather)) == asyncio.run(go(_deliveries_py.gather))
+
+
+@given(
+    st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(-9, 9), max_size=4), st.booleans()
+)
+def test_sequences_of_deliveries(sizes: list[int], at: list[int], merged: bool) -> None:
+    hooks = SimpleNamespace(loop=None)
+    batches = [NATIVE.DeliveryBatch("t", 1, hooks) for _ in range(2)]
+    runs = [Run(batches[i % 2], i, size, i) for i, size in enumerate(sizes)]
+    ours, theirs = Deliveries(runs), _deliveries_py.DeliveryRuns(runs)
+    assert list(ours) == list(theirs) == list(ours[:])
+    assert (len(ours), repr(ours), list(ours.runs)) == (len(theirs), repr(theirs), theirs.runs)
+    for i in at:
+        assert outcome(lambda i=i: ours[i]) == outcome(lambda i=i: theirs[i])
+        assert outcome(lambda i=i: ours[i::2]) == outcome(lambda i=i: theirs[i::2])
+    assert list(reversed(ours)) == list(theirs)[::-1]
+    assert all(delivery in ours for delivery in theirs)
+
+
+def test_the_state_of_both_is_alike() -> None:
+    for kind in (NATIVE, PURE):
+        builder = RecordBatchBuilder(limit=200)
+        batch = kind.BatchState("t", 1, SimpleNamespace(loop=None), builder)
+        first = [getattr(batch, name) for name in ("left", "reserved", "stamp", "stamps")]
+        assert first == [0, 0, -1, []]
+        assert batch.explicit is None
+        assert batch.add(5, b"k", b"v", ()) == 0
+        batch.note(0, 5)
+        batch.note(3, 9)
+        batch.reserved = 100
+        assert batch.room() == 100 - builder.size == batch.left
+        assert [batch.timestamp_of(i) for i in (0, 2, 3, 9)] == [5, 5, 9, 9]
+        batch.explicit = [-1, 4]
+        assert [batch.partition_of(i) for i in range(3)] == [None, 4, 1]
+        queue, topic = kind.QueueState(), kind.TopicState("t")
+        assert (queue.open, queue.unsendable) == (None, False)
+        assert (topic.name, topic.queues, topic.known) == ("t", [], False)
+        assert (topic.sticky, topic.sticky_left) == (None, 0)
+
+
+def test_what_is_made_without_its_fields_does_no_harm() -> None:
+    for name in ("Delivery", "DeliveryBatch", "BatchState", "QueueState", "TopicState"):
+        made: Any = getattr(NATIVE, name).__new__(getattr(NATIVE, name))
+        for attribute in dir(made):
+            asked = outcome(lambda made=made, a=attribute: getattr(made, a, None))
+            if callable(asked) and attribute != "changed" and not attribute.startswith("__"):
+                outcome(asked)
+        for ask in (repr, hash, lambda made: made == made, lambda made: made.__await__()):
+            outcome(lambda ask=ask, made=made: ask(made))
+    empty: Any = Deliveries.__new__(Deliveries)
+    assert list(empty) == []
+    with pytest.raises(TypeError, match="gather takes deliveries"):
+        asyncio.run(
+            gather(
+                [NATIVE.Delivery.__new__(NATIVE.Delivery)], SystemClock(), return_exceptions=False
+            )
+        )
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "delivery", object(), asyncio.sleep])
+async def test_what_is_no_delivery_is_refused(wrong: Any) -> None:
+    batch = NATIVE.DeliveryBatch("t", 1, Hooks())
+    batch.succeed(1)
+    for gathering in (gather, _deliveries_py.gather):
+        with pytest.raises(TypeError, match=f"gather takes deliveries, not {type(wrong).__name__}"):
+            await gathering(
+                [NATIVE.Delivery(batch, 0, 0), wrong], SystemClock(), return_exceptions=True
+            )
+
+
+def work(rounds: int) -> None:
+    """All that deliveries do, with and without failures."""
+
+    async def go() -> None:
+        hooks = Hooks(asyncio.get_running_loop())
+        for number in range(rounds):
+            world = World(NATIVE, hooks)
+            several = Deliveries(Run(batch, 0, 6, 7) for batch in world.batches)
+            waiting = [asyncio.ensure_future(d) for d in world.deliveries[::4]]
+            gathers = [
+                asyncio.ensure_future(gather(each, SystemClock(), return_exceptions=True))
+                for each in (several, world.deliveries)
+            ]
+            for delivery in world.deliveries:
+                delivery.add_done_callback(world.called.append)
+            dropped = several[3].__await__()
+            next(dropped)
+            del dropped
+            await asyncio.sleep(0)
+            waiting[0].cancel()
+            world.batches[0].forward(4, world.batches[1], 2)
+            world.batches[0].forward(2, world.batches[2], 0)
+            world.batches[0].emptied()
+            world.batches[1].succeed(number)
+            world.batches[2].fail(KafkaError("no"))
+            await asyncio.gather(*waiting, *gathers, return_exceptions=True)
+            for delivery in [*world.deliveries, *several]:
+                for name in FIELDS:
+                    outcome(lambda d=delivery, n=name: getattr(d, n))
+                outcome(delivery.result)
+                driven(delivery)
+            world.called.clear()
+            hooks.asked.clear()
+
+    asyncio.run(go())
+
+
+def blocks() -> int:
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def grown(rounds: int) -> int:
+    before = blocks()
+    work(rounds)
+    return blocks() - before
+
+
+def test_nothing_leaks() -> None:
+    """A leak would be there each time; lists of spare memory, and Python's own, grow at first."""
+    work(200)
+    assert any(grown(200) < 100 for _ in range(8))
+
+
+async def ended() -> None:
+    batch = NATIVE.DeliveryBatch("", 0, Hooks())
+    batch.succeed(0)
+    await NATIVE.Delivery(batch, 0, 0)
+
+
+def test_no_reference_is_lost() -> None:
+    hooks = Hooks()
+    topic, error = "".join(["a", " topic"]), KafkaError("no")
+    metadata: Any = RecordMetadata
+    # What is kept of those that are gone refers to the type, and has its limit: it is reached here.
+    del [metadata(topic, 1, 2, 3) for _ in range(20_000)][:]
+
+    def count() -> list[int]:
+        for _ in range(50):
+            batches = [NATIVE.DeliveryBatch(topic, 1, hooks) for _ in range(2)]
+            several = [NATIVE.Delivery(batch, i, 1 << 40) for batch in batches for i in range(3)]
+            batches[0].count = batches[1].count = 3
+            batches[0].succeed(1 << 40)
+            batches[1].fail(error)
+            for delivery in several:
+                outcome(delivery.result)
+                outcome(delivery.exception)
+                driven(delivery)
+            asyncio.run(gather(several, SystemClock(), return_exceptions=True))
+            assert list(metadata._make([topic, 1, 2, 3])) == [topic, 1, 2, 3]
+        del batches, several, delivery
+        error.with_traceback(None)
+        asyncio.run(ended())  # An exception is kept for the next await, with its last traceback.
+        gc.collect()
+        return [sys.getrefcount(thing) for thing in (topic, error, hooks, metadata)]
+
+    assert count() == count()
+
+
+def test_memory_is_used_right() -> None:
+    """Under an allocator that notices what is written past the end, or used after it was freed."""
+    code = f"""
+import runpy
+from hypothesis import settings
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
+names = runpy.run_path({__file__!r})
+names["work"](60)
+names["test_both_answer_alike"]()
+names["test_sequences_of_deliveries"]()
+names["test_what_is_made_without_its_fields_does_no_harm"]()
+"""
+    env = {**os.environ, "PYTHONMALLOC": "debug", "AIOKCLIENT_PURE": "0"}
+    subprocess.run([sys.executable, "-X", "dev", "-c", code], env=env, check=True, timeout=100)
+
+
+def test_which_one_it_is() -> None:
+    code = "from aiokclient.producer import state; print(state.IMPLEMENTATION)"
+    for setting, expected in (("1", "pure"), ("0", "native"), ("", "native")):
+        env = {**os.environ, "AIOKCLIENT_PURE": setting}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == expected

@@ -1,0 +1,241 @@
+"""Sends in native code beside those in Python: the same records, refusals and deliveries."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import sys
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aiokclient import Producer, ProducerRecord
+from aiokclient.producer import _send_py, state
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.testing import EmbeddedCluster
+
+if state.IMPLEMENTATION != "native":
+    pytest.skip("nothing native is in use", allow_module_level=True)
+from aiokclient.producer import _send_cy
+
+TOPICS = ("one", "three")
+
+
+class StillClock:
+    """Time stands still, and chance is the same for all."""
+
+    def __init__(self) -> None:
+        self.rng = random.Random(7)
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def time_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class InPython(Producer[Any, Any]):
+    """A producer whose sends do not go through native code."""
+
+    send = _send_py.SendPath.send  # type: ignore[assignment]
+    send_many = _send_py.SendPath.send_many  # type: ignore[assignment]
+
+
+class Text(bytes):
+    pass
+
+
+BYTES = st.one_of(
+    st.none(),
+    st.binary(max_size=20),
+    st.sampled_from([b"x" * 300, b"y" * 5000, bytearray(b"z"), Text(b"t"), "text", 5]),
+)
+NUMBERS = st.sampled_from([None, None, None, 0, 1, 2, 3, -1, True, "0", 1 << 70])
+TIMES = st.sampled_from([None, None, 0, 5, 1 << 40, (1 << 63) - 1, -1, 1 << 63, 1.5, True])
+HEADERS = st.sampled_from([(), (), [], [("h", b"v")], [("h", None)], [("h", "v")], [(b"h", b"v")]])
+ARGUMENTS = st.tuples(
+    st.sampled_from([*TOPICS, "bad name", "", None]), BYTES, BYTES, NUMBERS, TIMES, HEADERS
+)
+RECORDS = st.builds(ProducerRecord, st.sampled_from(TOPICS), BYTES, BYTES, NUMBERS, TIMES, HEADERS)
+ITEMS = st.one_of(
+    st.lists(st.one_of(st.none(), st.binary(max_size=9)), max_size=9),
+    st.lists(st.tuples(BYTES, BYTES), max_size=9),
+    st.lists(st.one_of(BYTES, st.tuples(BYTES, BYTES), RECORDS), max_size=5),
+    st.just([(b"k%d" % i, b"v" * 90) for i in range(40)]),
+)
+CALLS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), ARGUMENTS),
+        st.tuples(st.just("send_many"), st.tuples(st.sampled_from(TOPICS), ITEMS)),
+    ),
+    max_size=8,
+)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=1) as cluster:
+        yield cluster
+
+
+async def sent(kind: Any, cluster: EmbeddedCluster, calls: Any, options: Any, prefix: str) -> Any:
+    """What became of the calls: deliveries or errors, and the records that are there."""
+    for name, partitions in zip(TOPICS, (1, 3), strict=True):
+        cluster.create_topic(prefix + name, partitions)
+    answers: list[Any] = []
+    async with kind(
+        bootstrap_servers=cluster.bootstrap_servers,
+        clock=StillClock(),
+        partitioner_adaptive_partitioning_enable=False,
+        linger_ms=1000,
+        on_delivery_error=lambda _: None,
+        max_request_size=4000,
+        batch_size=700,
+        **options,
+    ) as producer:
+        for name in TOPICS:
+            await producer.prepare(prefix + name)
+        for how, arguments in calls:
+            topic, *rest = arguments
+            topic = prefix + topic if topic in TOPICS else topic
+            if how == "send_many":
+                rest = [[renamed(item, prefix) for item in rest[0]]]
+            try:
+                answer = getattr(producer, how)(topic, *rest)
+            except Exception as error:
+                answers.append((type(error), str(error).replace(prefix, "")))
+            else:
+                answers.append([answer] if how == "send" else list(answer))
+        pending = [one for answer in answers if isinstance(answer, list) for one in answer]
+        results = await producer.gather(pending, return_exceptions=True)
+        assert producer.full is False
+    seen = [[*map(str, answer)] if isinstance(answer, list) else answer for answer in answers]
+    records = [
+        [(r.partition, r.key, r.value, r.timestamp, r.headers) for r in cluster.records(prefix + n)]
+        for n in TOPICS
+    ]
+    return str([seen, results, records]).replace(prefix, "")
+
+
+def renamed(item: Any, prefix: str) -> Any:
+    return item._replace(topic=prefix + item.topic) if isinstance(item, ProducerRecord) else item
+
+
+numbers = iter(range(1 << 30))
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(calls=CALLS, choice=st.sampled_from(["", "ignore", "function", "serializer"]))
+def test_both_send_alike(servers: EmbeddedCluster, calls: Any, choice: str) -> None:
+    options: dict[str, Any] = {
+        "": {},
+        "ignore": {"partitioner_ignore_keys": True},
+        "function": {"partitioner": lambda key, partitions, available: len(partitions) - 1},
+        "serializer": {"value_serializer": lambda value: str(value).encode()},
+    }[choice]
+    found = [
+        asyncio.run(sent(kind, servers, calls, options, f"t{next(numbers)}-"))
+        for kind in (Producer, InPython)
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.fixture
+async def producer(servers: EmbeddedCluster) -> AsyncIterator[Producer]:
+    topic = f"own-{next(numbers)}"
+    servers.create_topic(topic, 3)
+    async with Producer(bootstrap_servers=servers.bootstrap_servers, linger_ms=0) as producer:
+        await producer.prepare(topic)
+        producer.own = topic  # type: ignore[attr-defined]
+        yield producer
+
+
+async def test_a_sequence_that_changes_while_it_is_sent(producer: Any) -> None:
+    """A finalizer may run anywhere."""
+    values: list[Any] = []
+
+    class Late:
+        def __del__(self) -> None:
+            values.clear()
+
+    for _ in range(20):
+        values += [(b"k%d" % i, b"v" * 50) for i in range(500)]
+        late: Any = Late()
+        late.self = late
+        del late
+        gc.collect(0)
+        deliveries = producer.send_many(producer.own, values)
+        assert len(await producer.gather(deliveries)) == len(deliveries)
+
+
+async def test_a_list_of_deliveries_that_shrinks_while_it_is_gathered(producer: Any) -> None:
+    deliveries = [producer.send(producer.own, b"v", b"%d" % i) for i in range(50)]
+    gathering = asyncio.ensure_future(producer.gather(deliveries))
+    await asyncio.sleep(0)
+    del deliveries[10:]
+    assert len(await gathering) == 10
+    await producer.flush()
+
+
+def test_an_unfinished_producer_does_no_harm() -> None:
+    path: Any = _send_cy.SendPath.__new__(_send_cy.SendPath)
+    for call in (lambda: path.send("t", b"v"), lambda: path.send_many("t", [b"v"])):
+        with pytest.raises(AttributeError):
+            call()
+        path._usable = True
+        with pytest.raises((AttributeError, TypeError, SystemError)):
+            call()
+        path._usable = False
+    assert path.full is False
+
+
+async def test_nothing_leaks(producer: Any) -> None:
+    topic = producer.own
+    key, value, items = b"k" * 40, b"v" * 50, [b"w" * 30, None]
+    record = ProducerRecord(topic, value, key, 1, 1_700_000_000_123)
+
+    async def work() -> list[int]:
+        for _ in range(40):
+            deliveries = [producer.send(topic, value, key, i % 3) for i in range(30)]
+            deliveries += producer.send_many(topic, items)
+            deliveries += producer.send_many(topic, [(key, value), (None, None)] * 30)
+            deliveries += producer.send_many(topic, [record] * 5)
+            for wrong in ([(key, "text")], [(key, value), ProducerRecord(topic, value, key, 9)]):
+                with pytest.raises(Exception, match=r"encoded|no partition"):
+                    producer.send_many(topic, [*items, *wrong])
+            assert len(await producer.gather(deliveries)) == len(deliveries)
+        del deliveries
+        for partition in range(3):  # each alone: what is kept for requests of one batch is there
+            await producer.send(topic, partition=partition)
+        producer.metrics()  # Counts the batches, whose topics it refers to until then.
+        gc.collect()
+        batches = sum(type(thing) is ProducerBatch for thing in gc.get_objects())
+        return [*map(sys.getrefcount, (key, value, *items[:1], record, topic)), batches]
+
+    await work()
+    assert await work() == await work()
+
+
+async def test_a_producer_that_is_done_with_is_collected(servers: EmbeddedCluster) -> None:
+    """Its last delivery refers to it, by a way that the garbage collector has to see."""
+    kept, gone = [], []
+    for _ in range(2):
+        async with Producer(bootstrap_servers=servers.bootstrap_servers) as producer:
+            topic = f"own-{next(numbers)}"
+            servers.create_topic(topic)
+            kept.append(producer.send(topic, b"v"))
+            gone.append(weakref.ref(producer))
+            await kept[-1]
+    assert (await kept[0]).offset == 0, "a delivery outlives its producer"
+    del producer
+    kept.clear()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]

@@ -1,0 +1,385 @@
+"""The table of sequences, and a partition's queue against a broker that keeps the rules."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.sequences import (
+    CODES,
+    MAX_EPOCH,
+    TRANSITIONS,
+    Event,
+    Numbers,
+    PartitionSequences,
+    State,
+    advance,
+)
+from aiokclient.producer.batching.topic import Topic
+
+IMPOSSIBLE = {
+    # Nothing is under way while the numbers are void, and calm is only asked for after trouble.
+    (State.FLOWING, Event.CALM_IN_ORDER),
+    (State.FLOWING, Event.CALM_WITH_GAP),
+    (State.FLOWING, Event.RESTARTED),
+    (State.CALMING, Event.RESTARTED),
+    (State.RESTARTING, Event.WRITTEN),
+    (State.RESTARTING, Event.RETURNED),
+    (State.RESTARTING, Event.REFUSED),
+    (State.RESTARTING, Event.FOREIGN),
+    (State.RESTARTING, Event.CALM_IN_ORDER),
+    (State.RESTARTING, Event.CALM_WITH_GAP),
+}
+
+
+@pytest.mark.parametrize("pair", list(itertools.product(State, Event)), ids=str)
+def test_every_pair_is_in_the_table_or_impossible(pair: tuple[State, Event]) -> None:
+    assert (pair in TRANSITIONS) is (pair not in IMPOSSIBLE)
+
+
+@pytest.mark.parametrize("kind", [State, Event])
+def test_states_and_events_are_hashed_without_a_python_function(kind: type) -> None:
+    """They are looked up for each batch."""
+    assert kind.__hash__ is object.__hash__
+
+
+def test_the_codes_about_sequences() -> None:
+    out_of_order, duplicate, unknown_producer_id = 45, 46, 59
+    invalid_producer_epoch, producer_fenced = 47, 90
+    assert {
+        out_of_order: Event.REFUSED,
+        unknown_producer_id: Event.FOREIGN,
+        invalid_producer_epoch: Event.FOREIGN,
+        producer_fenced: Event.FOREIGN,
+        duplicate: Event.WRITTEN,
+    } == CODES
+
+
+def test_numbers_wrap_as_in_java() -> None:
+    assert advance(2**31 - 1, 1) == 0
+    assert advance(2**31 - 3, 5) == 2
+    sequences = PartitionSequences()
+    sequences.adopt(7, 0)
+    sequences.next = sequences.acknowledged = 2**31 - 2
+    first, second = sequences.assign(3), sequences.assign(1)
+    assert (first.sequence, second.sequence) == (2**31 - 2, 1)
+    sequences.written(second, 1)
+    sequences.written(first, 3)
+    assert sequences.acknowledged == 2
+
+
+def test_the_first_batch_travels_alone() -> None:
+    sequences = PartitionSequences()
+    assert not sequences.single, "without numbers there is nothing to prove"
+    sequences.adopt(7, 0)
+    assert sequences.single
+    sequences.written(sequences.assign(1), 1)
+    assert not sequences.single
+    sequences.step(Event.RETURNED)
+    assert sequences.calm(left=True, head_refused=False) is State.FLOWING
+    assert sequences.single
+
+
+@pytest.mark.parametrize(
+    ("left", "head_refused", "acknowledged", "then"),
+    [
+        (True, False, 0, State.FLOWING),
+        (True, True, 0, State.RESTARTING),
+        (False, False, 5, State.FLOWING),
+        (False, False, 4, State.RESTARTING),
+    ],
+)
+def test_calm(left: bool, head_refused: bool, acknowledged: int, then: State) -> None:
+    sequences = PartitionSequences()
+    sequences.adopt(7, 3)
+    sequences.assign(5)
+    sequences.acknowledged = acknowledged
+    sequences.step(Event.LOST)
+    assert sequences.calm(left=left, head_refused=head_refused) is then
+
+
+def test_a_restart_is_the_next_epoch_from_zero() -> None:
+    sequences = PartitionSequences()
+    sequences.adopt(7, MAX_EPOCH - 1)
+    sequences.assign(5)
+    sequences.step(Event.LOST)
+    sequences.calm(left=False, head_refused=False)
+    assert not sequences.exhausted
+    sequences.restart()
+    assert sequences.state is State.FLOWING
+    assert sequences.assign(1) == Numbers(7, MAX_EPOCH, 0)
+    assert sequences.exhausted
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_explains_is_false_when_an_unproven_leader_refuses_the_next_sequence(
+    by_name: bool,
+) -> None:
+    sequences = PartitionSequences()
+    sequences.adopt(7, 0)
+    first, lost, third = sequences.assign(1), sequences.assign(1), sequences.assign(1)
+    assert not sequences.explains(first, by_name=by_name), "every leader takes sequence 0"
+    sequences.written(first, 1)
+    assert sequences.explains(lost, by_name=by_name), "the log was cut on this connection"
+    sequences.trusted = False
+    assert sequences.explains(lost, by_name=by_name) is not by_name
+    assert sequences.explains(third, by_name=by_name), "the one before is missing"
+
+
+def test_written_voids_the_state_when_offsets_go_back() -> None:
+    sequences = PartitionSequences()
+    sequences.adopt(7, 0)
+    sequences.written(sequences.assign(2), 2, 10)
+    sequences.written(sequences.assign(1), 1, -1)
+    sequences.written(sequences.assign(1), 1, 13)
+    assert not sequences.void
+    sequences.written(sequences.assign(1), 1, 0)
+    assert sequences.void
+    sequences.adopt(8, 0)
+    assert not sequences.void
+
+
+class Batch:
+    """What a queue asks of a batch."""
+
+    due, demanded, parked, ready = True, False, False, True
+
+    def __init__(self, name: int, count: int) -> None:
+        self.name, self.count = name, count
+        self.numbers: Numbers | None = None
+        self.sending = self.refused = self.uncertain = self.undecidable = False
+        self.by_name = False
+        self.whole = None
+        self.attempt = 0
+
+
+class Leader:
+    """A broker's rules for the batches of one producer, and the log that comes of them."""
+
+    def __init__(self) -> None:
+        self.log: list[int] = []
+        self.epoch = -1
+        self.last: deque[tuple[int, int]] = deque(maxlen=5)
+
+    def append(self, name: int, numbers: Numbers, count: int) -> str:
+        end = advance(numbers.sequence, count)
+        if numbers.epoch < self.epoch:
+            return "fenced"
+        if numbers.epoch == self.epoch and (numbers.sequence, end) in self.last:
+            return "written"
+        fresh = self.epoch < 0
+        expected = 0 if numbers.epoch > self.epoch else self.last[-1][1]
+        if not fresh and numbers.sequence != expected:
+            return "refused"
+        if numbers.epoch > self.epoch:
+            self.last.clear()
+        self.epoch = numbers.epoch
+        self.last.append((numbers.sequence, end))
+        self.log.append(name)
+        return "written"
+
+    def forget(self) -> None:
+        self.epoch = -1
+        self.last.clear()
+
+
+class Model:
+    """A queue, a leader, and requests between them that arrive in order or are lost."""
+
+    def __init__(self) -> None:
+        self.queue = PartitionQueue(Topic("t", 16384), 0)
+        self.queue.sequences.adopt(1, 0)
+        self.leader = Leader()
+        self.wire: deque[tuple[Any, int, Numbers]] = deque()
+        self.stragglers: list[tuple[int, Numbers, int]] = []
+        self.names = itertools.count()
+        self.acknowledged: list[int] = []
+        self.expired: list[int] = []
+
+    def add(self, count: int) -> None:
+        batch: Any = Batch(next(self.names), count)
+        self.queue.closed.append(batch)
+
+    def send(self) -> None:
+        batch: Any = self.queue.next(False, 5)
+        if batch is None:
+            return
+        sequences = self.queue.sequences
+        if sequences.state is State.RESTARTING:
+            sequences.restart()
+        if batch.numbers is None:
+            batch.numbers = sequences.assign(batch.count)
+        self.queue.leave(batch)
+        self.wire.append((batch, batch.attempt, batch.numbers))
+
+    def arrive(self, *, error: bool = False) -> None:
+        """The next request reaches the leader, which answers; or refuses it for now."""
+        if not self.wire:
+            return
+        batch, attempt, numbers = self.wire.popleft()
+        answer = "error" if error else self.leader.append(batch.name, numbers, batch.count)
+        if batch.attempt != attempt or batch.name in self.expired:
+            return
+        if answer == "written":
+            self.queue.remove(batch, written=True)
+            self.acknowledged.append(batch.name)
+        else:
+            assert answer != "fenced", "numbers of an epoch that was given up"
+            self.queue.come_back(batch, refused=answer == "refused")
+
+    def disconnect(self, written: int, straggling: bool) -> None:
+        """The connection breaks; so many requests are written before, others maybe much later."""
+        broken, self.wire = self.wire, deque()
+        for index, (batch, attempt, numbers) in enumerate(broken):
+            if index < written:
+                self.leader.append(batch.name, numbers, batch.count)
+            elif straggling:
+                self.stragglers.append((batch.name, numbers, batch.count))
+            if batch.attempt == attempt and batch.name not in self.expired:
+                self.queue.come_back(batch)
+
+    def straggle(self) -> None:
+        for name, numbers, count in self.stragglers:
+            self.leader.append(name, numbers, count)
+        self.stragglers.clear()
+
+    def expire(self) -> None:
+        batch: Any = self.queue.oldest()
+        if batch is not None:
+            batch.attempt += 1
+            self.expired.append(batch.name)
+            self.queue.remove(batch)
+
+    def finish(self) -> None:
+        for _ in range(1000):
+            self.send()
+            self.arrive()
+        assert self.queue.oldest() is None, self.queue.sequences.state
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 3)),
+        st.tuples(st.just("send")),
+        st.tuples(st.just("arrive")),
+        st.tuples(st.just("error")),
+        st.tuples(st.just("disconnect"), st.integers(0, 5), st.booleans()),
+        st.tuples(st.just("abandon")),
+        st.tuples(st.just("expire")),
+    ),
+    max_size=60,
+)
+
+
+@pytest.mark.fault(2, 3, 8)
+@settings(max_examples=600, deadline=None)
+@given(ACTIONS, st.booleans())
+def test_nothing_acknowledged_is_lost_twice_or_out_of_order(
+    actions: list[tuple[Any, ...]], straggle: bool
+) -> None:
+    model = Model()
+    for kind, *arguments in actions:
+        match kind:
+            case "add":
+                model.add(*arguments)
+                model.send()
+            case "error":
+                model.arrive(error=True)
+            case "abandon":
+                model.queue.abandon()
+            case _:
+                getattr(model, kind)(*arguments)
+    model.finish()
+    if straggle:
+        model.straggle()
+    log = model.leader.log
+    assert len(set(log)) == len(log), f"twice: {log}"
+    assert set(model.acknowledged) <= set(log), f"lost: {set(model.acknowledged) - set(log)}"
+    acknowledged = [name for name in log if name in set(model.acknowledged)]
+    assert acknowledged == sorted(acknowledged), f"order: {log}"
+    assert {*model.acknowledged, *model.expired} >= set(range(next(model.names)))
+
+
+def in_flight(model: Model) -> list[tuple[int, Numbers]]:
+    return [(batch.name, numbers) for batch, _, numbers in model.wire]
+
+
+def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> None:
+    """Metadata was wrong about another topic of the name: what was sent lands once."""
+    model = Model()
+    queue = model.queue
+    queue.rename("true")
+    for count in (2, 1, 3):
+        model.add(count)
+        model.send()
+        model.arrive()
+    model.add(1)
+    model.send()
+    before = in_flight(model)
+    queue.incarnate("wrong")
+    assert queue.changing, "it waits for what is in flight"
+    model.disconnect(1, False)
+    assert queue.incarnation == "wrong"
+    assert queue.sequences.producer_id == -1
+    queue.sequences.adopt(2, 0)
+    model.add(1)
+    model.send()
+    assert in_flight(model) == [(3, Numbers(2, 0, 0))]
+    model.arrive(error=True)
+    queue.incarnate("true")
+    model.send()
+    assert in_flight(model) == before
+    model.finish()
+    assert model.leader.log == [0, 1, 2, 3, 4]
+
+
+def test_a_queue_stays_where_it_is_when_the_topic_changes_back_in_time() -> None:
+    model = Model()
+    queue = model.queue
+    queue.rename("true")
+    model.add(1)
+    model.send()
+    queue.incarnate("wrong")
+    queue.incarnate("true")
+    model.finish()
+    assert queue.incarnation == "true"
+    assert queue.sequences.producer_id == 1
+    assert model.leader.log == [0]
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_batch_is_undecidable_when_its_request_named_a_recreated_topic(by_name: bool) -> None:
+    model = Model()
+    queue = model.queue
+    queue.rename("old")
+    model.add(1)
+    model.send()
+    (batch,) = queue.sent
+    batch.by_name, batch.uncertain = by_name, True
+    queue.incarnate("new")
+    model.disconnect(0, False)
+    assert batch.undecidable is by_name
+    assert batch.numbers is None
+
+
+@pytest.mark.fault(9)
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=8), st.integers(0, 8))
+def test_a_leader_that_forgets_the_producer(counts: list[int], when: int) -> None:
+    model = Model()
+    for index, count in enumerate(counts):
+        model.add(count)
+        model.send()
+        if index == when:
+            model.leader.forget()
+        if index % 2:
+            model.arrive()
+    model.finish()
+    assert model.leader.log == list(range(len(counts)))
+    assert model.acknowledged == model.leader.log

@@ -1,0 +1,68 @@
+"""Patterns of topics' names, matched in linear time."""
+
+import random
+import re
+
+import pytest
+
+from aiokclient.testing.broker.groups.regex import LONGEST, check_pattern, matches
+
+PATTERNS = [
+    "a",
+    "",
+    "a|",
+    "a*",
+    "(a|b)*c",
+    "^orders-.*$",
+    "[a-c]+x?",
+    "(ab){2,3}",
+    "(ab){2,}c",
+    "a?b?c?",
+    "(a*)*b",
+    "(|a)+b",
+    "(a{0,2}){0,2}",
+    "[^ab]+",
+    r"\w+\d",
+    r"[\w.-]+",
+    r"\bab\b.*",
+    r".*\B1",
+    "(?i)AB.*",
+    "(?i)[^a]b",
+    "(?i:a)b",
+    "a+?b*?",
+    ".{2,5}",
+    "(?P<name>a|bc)+",
+    r"ab\Z",
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_matches_what_python_matches(pattern: str) -> None:
+    rng = random.Random(pattern)
+    for _ in range(500):
+        name = "".join(rng.choice("abcABx1.-") for _ in range(rng.randrange(7)))
+        assert matches(pattern, name) == (re.fullmatch(pattern, name) is not None), name
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+b", "(a|a)*b", "(.*)*x(.*)*y.*.*.*.*z", "(a?){200}a{200}b"]
+)
+def test_an_answer_comes_when_python_would_try_for_ever(pattern: str) -> None:
+    assert not matches(pattern, "a" * 249)
+    assert not matches(pattern, "b" + "a" * 248)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "([",
+        "(" * 5_000 + ")" * 5_000,
+        "(a{900}){900}",
+        "a{2,99999999999999999999}",
+        "a" * LONGEST * 2,
+    ],
+)
+def test_a_pattern_that_cannot_be_used_is_an_error(pattern: str) -> None:
+    with pytest.raises(re.error):
+        check_pattern(pattern)

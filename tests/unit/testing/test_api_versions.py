@@ -1,0 +1,86 @@
+"""ApiVersions: what is announced, the way down from a version too high, KIP-1242."""
+
+import pytest
+
+from aiokclient.errors import InvalidRequestError, RebootstrapRequiredError, UnsupportedVersionError
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing.broker.handlers import announced, handler_of
+
+
+def asked(version: int = 5, **fields):
+    return messages.ApiVersionsRequest(
+        client_software_name="test", client_software_version="1", **fields
+    ), version
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_announces_what_it_answers(cluster, wire, version):
+    response = wire.to(1).request(*asked(version))
+    spans = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+    assert spans == announced()
+    assert spans[ApiKey.FETCH] == (4, 18)
+    assert spans[ApiKey.PRODUCE] == (0, 13)
+    assert spans[ApiKey.INIT_PRODUCER_ID] == (0, 5)
+
+
+@pytest.mark.parametrize("api", announced())
+def test_each_handler_says_what_it_does(api):
+    module = __import__(handler_of(api).__module__, fromlist=["__doc__"])
+    assert len(module.__doc__) > 80
+
+
+def test_a_version_too_high_is_answered_in_version_0(wire):
+    connection = wire.to(1)
+    # The request of a version that nobody knows yet: its header is one of version 1 or later.
+    connection.socket.sendall(bytes.fromhex("0000000b 0012 0063 00000000 ffff 00"))
+    size = int.from_bytes(connection._read(4), "big")
+    body = connection._read(size)[4:]
+    response = messages.ApiVersionsResponse.decode(body, 0)
+    assert response.error_code == UnsupportedVersionError.code
+    (only,) = response.api_keys
+    assert (only.api_key, only.min_version, only.max_version) == (18, 0, 5)
+    assert connection.request(*asked(only.max_version)).error_code == 0
+
+
+def test_the_client_must_name_itself(wire):
+    request = messages.ApiVersionsRequest(client_software_name="", client_software_version="1")
+    assert wire.to(1).request(request, 3).error_code == InvalidRequestError.code
+    assert wire.to(1).request(request, 2).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("right", "node", "code"),
+    [
+        (None, -1, 0),
+        (True, 1, 0),
+        (True, -1, InvalidRequestError.code),
+        (False, -1, InvalidRequestError.code),
+        (None, 1, InvalidRequestError.code),
+        (None, 2, InvalidRequestError.code),
+        (True, 2, RebootstrapRequiredError.code),
+        (False, 1, RebootstrapRequiredError.code),
+    ],
+)
+def test_identity_is_checked(cluster, wire, right, node, code):
+    cluster_id = None if right is None else cluster.cluster_id if right else "another"
+    connection = wire.to(1)
+    response = connection.request(*asked(5, cluster_id=cluster_id, node_id=node))
+    assert response.error_code == code
+    assert bool(response.api_keys) == (code == 0)
+    assert connection.request(*asked(4)).error_code == 0
+
+
+def test_an_older_broker(cluster, wire):
+    cluster.limit_versions({ApiKey.FETCH: (4, 11), ApiKey.DESCRIBE_CLUSTER: None}, broker=1)
+    cluster.limit_versions({ApiKey.API_VERSIONS: (0, 2)})
+    connection = wire.to(1)
+    response = connection.request(*asked(2))
+    spans = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+    assert spans[ApiKey.FETCH] == (4, 11)
+    assert ApiKey.DESCRIBE_CLUSTER not in spans
+    connection.send(wire.fetch_request("orders"), 12)
+    assert connection.closed()
+    other = wire.to(2).request(*asked(2))
+    assert {each.api_key: each.max_version for each in other.api_keys}[ApiKey.FETCH] == 18
+    cluster.reset()
+    assert len(wire.to(1).request(*asked(5)).api_keys) == len(announced())

@@ -1,0 +1,382 @@
+"""What a test can do to the cluster: faults, brokers, leaders, records."""
+
+import threading
+
+import pytest
+
+from aiokclient import errors
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.protocol.api import request_class
+from aiokclient.protocol.messages import offset_fetch
+from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing.broker.handlers import announced
+from aiokclient.types import ProducerRecord
+
+METADATA = messages.MetadataRequest(topics=[])
+GROUPS = {
+    ApiKey.OFFSET_FETCH: ("groups", [offset_fetch.OffsetFetchRequestGroup(group_id="g")]),
+    ApiKey.DESCRIBE_GROUPS: ("groups", ["g"]),
+    ApiKey.DELETE_GROUPS: ("groups_names", ["g"]),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids", ["g"]),
+}
+
+
+def error_codes(value):
+    """All error codes in a response."""
+    if isinstance(value, list):
+        return [code for each in value for code in error_codes(each)]
+    found = [value.error_code] if hasattr(value, "error_code") else []
+    for field in getattr(value, "_fields", ()):
+        inner = getattr(value, field.name)
+        if isinstance(inner, list) or hasattr(inner, "_fields"):
+            found += error_codes(inner)
+    return found
+
+
+def sample(api):
+    """A request of an API about the topic orders, or about nothing in particular."""
+    request = request_class(api)()
+    fields = {field.name: field for field in request._fields}
+    topics = next((each for each in ("topics", "topic_data", "resources") if each in fields), None)
+    if api == ApiKey.PRODUCE:
+        request.acks = 1
+    if api == ApiKey.API_VERSIONS:
+        request.client_software_name = request.client_software_version = "x"
+    elif api == ApiKey.FIND_COORDINATOR:
+        request.coordinator_keys = ["group"]
+    elif api in GROUPS:
+        setattr(request, *GROUPS[api])
+    elif topics is not None:
+        (item,) = [fields[topics].element()]
+        name = next(each for each in ("name", "topic", "resource_name") if hasattr(item, each))
+        setattr(item, name, "orders")
+        for partitions in ("partitions", "partition_data"):
+            if hasattr(item, partitions):
+                inner = next(each for each in item._fields if each.name == partitions)
+                getattr(item, partitions).append(inner.element())
+        setattr(request, topics, [item])
+    return request
+
+
+class TestFail:
+    @pytest.mark.parametrize("api", announced())
+    def test_every_api(self, cluster, wire, api):
+        request, error = sample(api), errors.ThrottlingQuotaExceededError
+        version = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}.get(api, request.max_version)
+        if api == ApiKey.INIT_PRODUCER_ID:
+            version = 5
+        with cluster.fail(api, error) as fault:
+            response = wire.leader().request(request, version)
+            assert error.code in error_codes(response), response
+        assert fault.hits == 1
+        assert error.code not in error_codes(wire.leader().request(request, version))
+
+    def test_so_many_times(self, cluster, wire):
+        leader, batch = wire.leader(), wire.batch(b"v")
+        fault = cluster.fail(ApiKey.PRODUCE, errors.NotLeaderOrFollowerError, times=2)
+        codes = [leader.produce("orders", batch).error_code for _ in range(3)]
+        assert codes == [6, 6, 0]
+        assert fault.hits == 2
+        assert len(cluster.records("orders", 0)) == 1
+
+    def test_a_refused_produce_names_the_leader(self, cluster, wire):
+        with cluster.fail(ApiKey.PRODUCE, errors.NotLeaderOrFollowerError):
+            answer = wire.leader().produce("orders", wire.batch(b"v"))
+        assert answer.current_leader.leader_id == cluster.leader("orders", 0)
+
+    def test_one_partition_of_a_request_alone(self, cluster, wire):
+        cluster.move_leader("orders", 1, to=1)
+        connection = wire.to(1)
+        request = wire.fetch_request("orders", partitions=[0, 1])
+        with cluster.fail(ApiKey.FETCH, 74, topic="orders", partition=1):
+            partitions = connection.request(request, 12).responses[0].partitions
+            assert [each.error_code for each in partitions] == [0, 74]
+        with cluster.fail(ApiKey.FETCH, 74, topic="another"):
+            partitions = connection.request(request, 12).responses[0].partitions
+            assert [each.error_code for each in partitions] == [0, 0]
+
+    def test_one_broker_and_some_requests(self, cluster, wire):
+        def large(request):
+            return len(request.topic_data[0].partition_data[0].records) > 1000
+
+        small, big = wire.batch(b"v"), wire.batch(bytes(2000))
+        cluster.fail(ApiKey.PRODUCE, errors.RecordTooLargeError, broker=1, where=large)
+        assert wire.leader().produce("orders", small).error_code == 0
+        assert wire.leader().produce("orders", big).error_code == 10
+        assert wire.leader("orders", 1).produce("orders", big, 1).error_code == 0
+
+    def test_errors_of_a_fetch_session(self, cluster, wire):
+        request = wire.fetch_request("orders", session=(0, 0))
+        with cluster.fail(ApiKey.FETCH, errors.FetchSessionIdNotFoundError):
+            response = wire.leader().request(request, 12)
+        assert (response.error_code, response.responses) == (70, [])
+
+    def test_an_error_without_a_code(self, cluster):
+        with pytest.raises(ValueError, match="no error code"):
+            cluster.fail(ApiKey.FETCH, errors.ProtocolError)
+
+    def test_reset_ends_all(self, cluster, wire):
+        cluster.fail(ApiKey.PRODUCE, errors.NotLeaderOrFollowerError)
+        cluster.stop(2)
+        cluster.pause(3)
+        cluster.reset()
+        assert cluster.requests == []
+        assert wire.leader().produce("orders", wire.batch(b"v")).error_code == 0
+        assert [wire.to(node).request(METADATA).controller_id for node in (1, 2, 3)] == [1, 1, 1]
+
+    def test_reset_forgets_what_was_sent_and_is_not_read_yet(self, cluster, wire):
+        """The last request of a client that has gone is not counted for who comes after it."""
+        busy, go_on = threading.Event(), threading.Event()
+
+        def hold(request, response):
+            busy.set()
+            assert go_on.wait(20)
+            return response
+
+        held, gone = wire.to(1), wire.to(2)
+        with cluster.alter(ApiKey.METADATA, hold, broker=1):
+            held.send(METADATA)
+            assert busy.wait(20)
+            gone.send(METADATA)
+            gone.socket.close()
+            threading.Timer(0.05, go_on.set).start()
+            cluster.reset()
+        wire.to(3).request(METADATA)
+        assert [each.broker for each in cluster.requests] == [3]
+
+
+class TestDropDelayThrottle:
+    def test_dropped_before(self, cluster, wire):
+        with cluster.drop(ApiKey.PRODUCE) as fault, pytest.raises(EOFError):
+            wire.leader().produce("orders", wire.batch(b"v"))
+        assert fault.hits == 1
+        assert cluster.offsets("orders", 0) == (0, 0)
+        assert [each.api for each in cluster.requests] == [ApiKey.PRODUCE]
+
+    def test_dropped_after(self, cluster, wire):
+        batch = wire.batch(b"v", producer=(1, 0, 0))
+        with cluster.drop(ApiKey.PRODUCE, when="after", times=1):
+            with pytest.raises(EOFError):
+                wire.leader().produce("orders", batch)
+            assert cluster.offsets("orders", 0) == (0, 1)
+            assert wire.leader().produce("orders", batch).base_offset == 0
+
+    def test_when_is_before_or_after(self, cluster):
+        with pytest.raises(ValueError, match="before"):
+            cluster.drop(ApiKey.PRODUCE, when="later")
+
+    def test_delays(self, cluster, wire):
+        leader = wire.leader()
+        with cluster.delay(ApiKey.PRODUCE, 3600):
+            leader.produce("orders", wire.batch(b"v"), wait=False)
+            cluster.wait_for(lambda: cluster.requests)
+            assert cluster.offsets("orders", 0) == (0, 0)
+        leader = wire.leader()
+        with cluster.delay(ApiKey.PRODUCE, 3600, when="after"):
+            leader.produce("orders", wire.batch(b"v"), wait=False)
+            cluster.wait_for(lambda: cluster.offsets("orders", 0) == (0, 1))
+            assert leader.silent()
+        leader = wire.leader()
+        with cluster.delay(ApiKey.PRODUCE, 0.01):
+            assert leader.produce("orders", wire.batch(b"v")).error_code == 0
+
+    def test_throttled(self, cluster, wire):
+        connection = wire.leader()
+        with cluster.throttle(ApiKey.METADATA, 3600, times=1):
+            assert connection.request(METADATA).throttle_time_ms == 3_600_000
+        connection.send(METADATA)
+        assert wire.leader().request(METADATA).throttle_time_ms == 0
+        assert connection.silent()
+        assert len(cluster.requests) == 2
+
+    def test_altered(self, cluster, wire):
+        def twice(request, response):
+            response.brokers += response.brokers
+            return response
+
+        with cluster.alter(ApiKey.METADATA, twice):
+            nodes = [each.node_id for each in wire.leader().request(METADATA).brokers]
+        assert nodes == [1, 2, 3, 1, 2, 3]
+        connection = wire.leader()
+        with cluster.alter(ApiKey.METADATA, lambda request, response: None):
+            connection.send(METADATA, expect=False)
+            connection.send(messages.ApiVersionsRequest(), 0)
+            assert connection.receive().api_keys
+
+
+class TestBrokers:
+    def test_stop_and_start(self, cluster, wire):
+        before, address = wire.to(1), cluster.address(1)
+        cluster.stop(1)
+        assert before.closed()
+        with pytest.raises(ConnectionRefusedError):
+            wire.at(address)
+        assert cluster.leader("orders", 0) == 2
+        assert (cluster.leader_epoch("orders", 0), cluster.isr("orders", 0)) == (1, [2, 3])
+        cluster.stop(1)
+        cluster.start(1)
+        cluster.start(1)
+        assert cluster.address(1) == address
+        assert wire.to(1).request(METADATA).brokers
+        # It follows; leadership does not come back by itself.
+        assert (cluster.leader("orders", 0), cluster.isr("orders", 0)) == (2, [1, 2, 3])
+
+    def test_failover_takes_its_time(self, cluster, wire):
+        seen = []
+
+        def stop():
+            cluster.stop(1, failover_after=0.02)
+            seen.append(cluster.leader("orders", 0))
+
+        # In one turn of the cluster's loop: nothing comes between.
+        cluster._runner.call(stop)
+        assert seen == [1]
+        cluster.wait_for(lambda: cluster.leader("orders", 0) == 2)
+
+    def test_the_last_replica(self, cluster, wire):
+        wire.leader().produce("orders", wire.batch(b"a"))
+        for broker in (1, 2, 3):
+            cluster.stop(broker)
+        assert (cluster.leader("orders", 0), cluster.isr("orders", 0)) == (-1, [3])
+        cluster.start(1)
+        assert cluster.leader("orders", 0) == -1
+        cluster.start(3)
+        assert cluster.leader("orders", 0) == 3
+        assert cluster.isr("orders", 0) == [1, 3]
+        assert len(cluster.records("orders", 0)) == 1
+
+    def test_an_unclean_election_loses_what_only_the_dead_had(self, cluster, wire):
+        cluster.stop(2)
+        cluster.stop(3)
+        wire.leader().produce("orders", wire.batch(b"a"))
+        cluster.stop(1)
+        cluster.start(2)
+        assert cluster.leader("orders", 0) == -1
+        cluster.move_leader("orders", 0, to=2)
+        assert cluster.isr("orders", 0) == [2]
+        assert cluster.records("orders", 0) == []
+
+    def test_paused(self, cluster, wire):
+        waiting = wire.to(1)
+        waiting.send(wire.fetch_request("orders", wait_ms=60_000), 12)
+        cluster.wait_for(lambda: cluster.requests)
+        cluster.pause(1)
+        connection = wire.to(1)
+        connection.send(METADATA)
+        cluster.produce("orders", [b"v"])
+        assert wire.to(2).request(METADATA).brokers
+        assert connection.silent()
+        assert waiting.silent()
+        cluster.resume(1)
+        assert connection.receive().brokers
+        assert waiting.receive().responses
+
+    def test_disconnected(self, cluster, wire):
+        first, second = wire.to(1), wire.to(2)
+        for each in (first, second):
+            each.request(METADATA)
+        assert cluster.connections() == 2
+        cluster.disconnect(1)
+        assert first.closed()
+        assert second.request(METADATA).brokers
+        assert wire.to(1).request(METADATA).brokers
+
+    def test_leaders_move(self, cluster):
+        assert cluster.move_leader("orders", 0) == 2
+        assert cluster.move_leader("orders", 0, to=3) == cluster.leader("orders", 0) == 3
+        assert cluster.leader_epoch("orders", 0) == 2
+        assert cluster.move_leader("orders", 0, to=3) == 3
+        assert cluster.leader_epoch("orders", 0) == 2
+        cluster.stop(2)
+        with pytest.raises(ValueError, match="no such broker is up"):
+            cluster.move_leader("orders", 0, to=2)
+
+    def test_names_that_are_not_there(self, cluster):
+        with pytest.raises(ValueError, match="no broker 9"):
+            cluster.stop(9)
+        with pytest.raises(ValueError, match="no topic 'x'"):
+            cluster.leader("x")
+        with pytest.raises(ValueError, match="no partition 5"):
+            cluster.leader("orders", 5)
+
+
+class TestData:
+    def test_produce_and_records(self, cluster):
+        header = [("h", b"1")]
+        placed = cluster.produce(
+            "orders",
+            [b"a", (b"k", None), ProducerRecord("orders", b"c", b"k", 2, 77, header)],
+            timestamp=5,
+            compression="zstd",
+        )
+        assert [(each.partition, each.offset) for each in placed] == [(0, 0), (0, 1), (2, 0)]
+        assert [(r.value, r.key, r.timestamp) for r in cluster.records("orders", 0)] == [
+            (b"a", None, 5),
+            (None, b"k", 5),
+        ]
+        (record,) = cluster.records("orders", 2)
+        assert (record.value, record.timestamp, list(record.headers)) == (b"c", 77, header)
+        assert len(cluster.records("orders")) == 3
+        assert [each.offset for each in cluster.records("orders", 0, start=1)] == [1]
+
+    def test_what_is_refused(self, cluster):
+        cluster.produce("orders", [b"a"], producer_id=1, base_sequence=0)
+        with pytest.raises(ValueError, match="OUT_OF_ORDER"):
+            cluster.produce("orders", [b"a"], producer_id=1, base_sequence=5)
+        with pytest.raises(ValueError, match="already exists"):
+            cluster.create_topic("orders")
+
+    def test_partitions_are_added(self, cluster):
+        cluster.add_partitions("orders", 5)
+        cluster.add_partitions("orders", 4)
+        assert cluster.topics == {"orders": 5}
+
+    def test_retention_by_size(self, wire_to):
+        configs = {"segment.bytes": 10_000, "retention.bytes": 50_000}
+        with EmbeddedCluster(1, retention_bytes=1 << 20) as cluster:
+            cluster.create_topic("small", configs=configs)
+            for _ in range(200):
+                cluster.produce("small", [bytes(1000)])
+            start, end = cluster.offsets("small")
+            assert end == 200
+            assert 40 <= end - start <= 60
+            assert [r.offset for r in cluster.records("small", 0)] == list(range(start, end))
+            answer = wire_to(cluster).to(1).fetch("small", offset=0)
+            assert answer.error_code == errors.OffsetOutOfRangeError.code
+
+
+class TestWaiting:
+    def test_from_a_thread(self, cluster, wire):
+        timer = threading.Timer(0.01, lambda: cluster.produce("orders", [b"v"]))
+        timer.start()
+        assert cluster.wait_for(lambda: cluster.records("orders", 0))[0].value == b"v"
+        timer.join()
+
+    def test_too_long(self, cluster):
+        with pytest.raises(errors.KafkaTimeoutError):
+            cluster.wait_for(lambda: False, 0.01)
+
+    async def test_in_a_loop(self, cluster):
+        with pytest.raises(errors.IllegalStateError, match="until"):
+            cluster.wait_for(lambda: True)
+        timer = threading.Timer(0.01, lambda: cluster.produce("orders", [b"v"]))
+        timer.start()
+        assert await cluster.until(lambda: cluster.offsets("orders", 0) == (0, 1))
+        timer.join()
+        with pytest.raises(errors.KafkaTimeoutError):
+            await cluster.until(lambda: False, 0.01)
+
+
+def test_a_bug_of_the_cluster_is_loud(wire_to, caplog):
+    def broken(request, response):
+        raise RuntimeError("broken on purpose")
+
+    def use():
+        with EmbeddedCluster(1, {"orders": 1}) as cluster:
+            cluster.alter(ApiKey.METADATA, broken)
+            with pytest.raises(EOFError):
+                wire_to(cluster).to(1).request(METADATA)
+
+    with pytest.raises(RuntimeError, match="this is a bug of it"):
+        use()
+    assert "broken on purpose" in caplog.text

@@ -1,0 +1,145 @@
+"""The assignors of brokers: balance, stickiness, subscriptions, whatever comes."""
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokclient.testing.broker.groups.server_assignors import (
+    SERVER_ASSIGNORS,
+    Place,
+    Subscriber,
+    assign_range,
+    assign_uniform,
+)
+
+TOPICS = [uuid.UUID(int=each + 1) for each in range(5)]
+
+
+def counts(result):
+    return sorted(len(each) for each in result.values())
+
+
+def check(members, sizes, result):
+    """Everything that somebody wants has one owner, who wants it."""
+    assert result.keys() == members.keys()
+    owners = {}
+    for member, places in result.items():
+        for place in places:
+            assert place.topic_id in members[member].topics
+            assert place not in owners
+            owners[place] = member
+    wanted = {
+        Place(topic, index)
+        for topic, size in sizes.items()
+        if any(topic in each.topics for each in members.values())
+        for index in range(size)
+    }
+    assert owners.keys() == wanted
+
+
+sizes = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), max_size=5)
+topic_sets = st.frozensets(st.sampled_from(TOPICS), max_size=5)
+
+
+@st.composite
+def groups(draw, alike=False):
+    number = draw(st.integers(1, 7))
+    same = draw(topic_sets)
+    return {f"m{index}": Subscriber(same if alike else draw(topic_sets)) for index in range(number)}
+
+
+def with_targets(members, result):
+    return {
+        name: each._replace(target=result.get(name, frozenset())) for name, each in members.items()
+    }
+
+
+@pytest.mark.parametrize("name", SERVER_ASSIGNORS)
+@given(members=groups(), sizes=sizes)
+def test_everything_has_one_owner(name, members, sizes):
+    check(members, sizes, SERVER_ASSIGNORS[name](members, sizes))
+
+
+@given(members=groups(alike=True), sizes=sizes)
+def test_uniform_is_even_where_all_want_the_same(members, sizes):
+    result = assign_uniform(members, sizes)
+    assert max(counts(result)) - min(counts(result)) <= 1
+
+
+@given(members=groups(), sizes=sizes)
+def test_uniform_leaves_nothing_that_a_single_move_would_mend(members, sizes):
+    result = assign_uniform(members, sizes)
+    for member, places in result.items():
+        for other, each in members.items():
+            if any(place.topic_id in each.topics for place in places):
+                assert len(places) <= len(result[other]) + 1, (member, other)
+
+
+def test_uniform_finds_chains_of_moves():
+    """The least loaded wants nothing of the most loaded; the one between does."""
+    a, b = TOPICS[:2]
+    members = {
+        "1": Subscriber(frozenset([a]), frozenset([Place(a, 0), Place(a, 1)])),
+        "2": Subscriber(frozenset([a, b]), frozenset([Place(b, 0)])),
+        "3": Subscriber(frozenset([b])),
+    }
+    assert counts(assign_uniform(members, {a: 2, b: 1})) == [1, 1, 1]
+
+
+@given(members=groups(alike=True), sizes=sizes, data=st.data())
+def test_uniform_moves_no_more_than_it_must(members, sizes, data):
+    """One member goes: the others keep all they had. One comes: only what it gets has moved."""
+    before = assign_uniform(members, sizes)
+    members = with_targets(members, before)
+    gone = data.draw(st.sampled_from(sorted(members)))
+    rest = {name: each for name, each in members.items() if name != gone}
+    for name, places in assign_uniform(rest, sizes).items():
+        assert before[name] <= places
+    new = {**members, "new": Subscriber(members[gone].topics)}
+    after = assign_uniform(new, sizes)
+    check(new, sizes, after)
+    for name in members:
+        assert after[name] <= before[name]
+
+
+@given(members=groups(), sizes=sizes)
+def test_uniform_is_stable(members, sizes):
+    before = assign_uniform(members, sizes)
+    assert assign_uniform(with_targets(members, before), sizes) == before
+
+
+@given(members=groups(), sizes=sizes, bigger=sizes)
+def test_targets_that_do_not_fit_any_more(members, sizes, bigger):
+    """Topics have gone, shrunk under another id, or are not subscribed to."""
+    members = with_targets(members, assign_uniform(members, bigger))
+    check(members, sizes, assign_uniform(members, sizes))
+
+
+@given(members=groups(alike=True), size=st.integers(1, 12))
+def test_range_gives_the_same_numbers_of_topics_of_one_size(members, size):
+    topics = next(iter(members.values())).topics
+    for places in assign_range(members, dict.fromkeys(TOPICS, size)).values():
+        numbers = {
+            topic: sorted(index for each, index in places if each == topic) for topic in topics
+        }
+        assert len({tuple(each) for each in numbers.values()}) <= 1
+        for each in numbers.values():
+            assert each == list(range(each[0], each[0] + len(each))) if each else True
+
+
+def test_range_takes_static_members_first():
+    a = TOPICS[0]
+    members = {
+        "a": Subscriber(frozenset([a])),
+        "z": Subscriber(frozenset([a]), instance_id="2"),
+        "y": Subscriber(frozenset([a]), instance_id="1"),
+    }
+    result = assign_range(members, {a: 4})
+    assert [len(result[each]) for each in "yza"] == [2, 1, 1]
+    assert result["y"] == {Place(a, 0), Place(a, 1)}
+
+
+def test_nobody():
+    assert assign_uniform({}, {TOPICS[0]: 3}) == assign_range({}, {TOPICS[0]: 3}) == {}
