@@ -1,23 +1,32 @@
-"""What to do about an error: `decide(error, scope, ...)`. Pure; nothing else decides it.
+"""What to do about an error. Nothing else in this library decides it; this module does no IO.
 
-The answer comes from the category of the error's class (KIP-1050): what is retriable is sent
-again until the time is up, what is abortable ends the transaction, a configuration error fails
-the call alone, and everything else, an uncategorised or unknown code included, means that the
-state behind it is not to be trusted any more. Where the same code means something else in some
-place, `PLACES` says so, one row for each. A row wins over the category.
+- `classify(error, scope)` returns the category of an error: the decision while time is left.
+- `Retry` counts the attempts of one operation, and knows its deadline and its backoff. Whatever
+  tries something again holds one.
+- `decide(error, scope, attempt, remaining_s, rng)` is the same as a function, for records of state
+  that count their attempts themselves, of which there may be very many (batches, partitions).
 
-A state machine may know a code as an event of its own (a sequence number out of order, an
-offset out of range, a member id to join with). It looks there first and asks here for the rest.
+The decision follows from the category of the error's class (KIP-1050). A retriable error is retried
+until the time is up. An abortable error ends the transaction. A configuration error fails the call
+alone. Any other error, including one with an uncategorized or unknown code, means that the state
+it concerns cannot be trusted any longer. Where a scope treats a code differently, `OVERRIDES` has a
+row for it, which takes precedence over the category.
+
+A state machine may take a code as an event of its own (a sequence number out of order, an offset
+out of range, a member id to join with). It looks the code up in its own table first, and calls this
+module for all others.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import ssl
 from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from aiokclient.clock import Clock
 from aiokclient.errors import (
     AbortableError,
     ApiTimeoutError,
@@ -67,30 +76,46 @@ from aiokclient.errors import (
     UsageError,
 )
 
-__all__ = ["DEFAULT_BACKOFF", "Action", "Backoff", "Decision", "Scope", "decide"]
+__all__ = [
+    "DEFAULT_BACKOFF",
+    "OVERRIDES",
+    "Action",
+    "Backoff",
+    "Decision",
+    "Retry",
+    "Scope",
+    "classify",
+    "decide",
+]
 
 
 class Decision(Enum):
     """What the caller does next."""
 
     RETRY = "retry"
-    """The same again, after the delay."""
+    """Try the same again after the delay."""
     REFRESH_AND_RETRY = "refresh"
-    """Look the cluster or the coordinator up anew; the same again, after the delay."""
+    """Look up the cluster or the coordinator again, and try the same again after the delay."""
     ABORT = "abort"
-    """Fail this. The transaction has to be aborted, after which its producer goes on."""
+    """Fail this call. The transaction must be aborted; its producer stays usable."""
     RECOVER = "recover"
-    """Fail this, and do not go on with the state behind it.
+    """Fail this call, and discard the state that it was based on.
 
-    An idempotent producer takes a new epoch, a group member joins anew; what cannot start anew by
-    itself, as a transactional producer, fails. An admin call has no such state and just fails.
+    An idempotent producer takes a new epoch, and a group member rejoins. A client that cannot start
+    over on its own, such as a transactional producer, fails. An admin call has no such state, and
+    only fails.
     """
     FAIL = "fail"
-    """Fail this call or these records. The client goes on with everything else."""
+    """Fail this call or these records. Everything else in the client continues."""
+
+    @property
+    def again(self) -> bool:
+        """Whether to try again."""
+        return self in _AGAIN
 
 
 RETRY, REFRESH, ABORT, RECOVER, FAIL = Decision
-AGAIN = frozenset({RETRY, REFRESH})
+_AGAIN = frozenset({RETRY, REFRESH})
 
 
 class Scope(Enum):
@@ -128,7 +153,7 @@ IN_TRANSACTION = frozenset({Scope.PRODUCE_TXN, Scope.TRANSACTION, Scope.TXN_OFFS
 SETTING_UP = frozenset({Scope.CONNECTION, Scope.API_VERSIONS, Scope.SASL})
 ON_DEMAND = frozenset({Scope.ADMIN, Scope.CLIENT})
 
-PLACES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
+OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
     Scope.METADATA: {
         # A broker that failed over this is not the only one that can answer.
         UnknownServerError: REFRESH,
@@ -215,11 +240,11 @@ PLACES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         ThrottlingQuotaExceededError: FAIL,
     },
 }
-"""Where a code asks for something else than its category says."""
+"""What an error means in a scope, where that differs from its category."""
 
 _BY_CODE = {
     (scope, error.code): decision
-    for scope, row in PLACES.items()
+    for scope, row in OVERRIDES.items()
     for error, decision in row.items()
 }
 
@@ -232,8 +257,8 @@ class Action(NamedTuple):
 
     @property
     def again(self) -> bool:
-        """It is to be tried again, after the delay."""
-        return self.decision in AGAIN
+        """Whether to try again, after the delay."""
+        return self.decision.again
 
 
 class Backoff(NamedTuple):
@@ -245,13 +270,73 @@ class Backoff(NamedTuple):
     jitter: float = 0.2
 
     def delay(self, attempt: int, rng: random.Random) -> float:
-        """The wait after failure number `attempt`, counted from 0."""
+        """Return the seconds to wait after failure number `attempt`, counted from 0."""
         # The exponent is bounded so that an endless retry does not overflow the float.
         term = min(self.initial_s * self.multiplier ** min(attempt, 64), self.maximum_s)
         return min(term * rng.uniform(1 - self.jitter, 1 + self.jitter), self.maximum_s)
 
 
 DEFAULT_BACKOFF = Backoff()
+
+
+class Retry:
+    """The attempts of one operation: their number, the delay between them, and the time left.
+
+    An operation that succeeds and starts over, such as a connection that is made again, calls
+    `succeeded` and keeps the object.
+    """
+
+    __slots__ = ("_clock", "attempt", "backoff", "deadline")
+
+    def __init__(self, deadline: float, backoff: Backoff, clock: Clock) -> None:
+        """`deadline` is on the monotonic clock, and `math.inf` where there is none."""
+        self.deadline = deadline
+        self.backoff = backoff
+        self.attempt = 0
+        """Number of failed attempts since the start or the last success."""
+        self._clock = clock
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the deadline; negative after it."""
+        return math.inf if self.deadline == math.inf else self.deadline - self._clock.monotonic()
+
+    def decide(self, error: BaseException, scope: Scope) -> Action:
+        """Return what to do about an error of the current attempt.
+
+        An attempt that has several errors, one per partition for example, asks for each, and calls
+        `next_attempt` once.
+        """
+        return decide(error, scope, self.attempt, self.remaining_s, self._clock.rng, self.backoff)
+
+    def failed(self, error: BaseException, scope: Scope) -> Action:
+        """Count the current attempt as failed, and return what to do about its error."""
+        action = self.decide(error, scope)
+        self.next_attempt()
+        return action
+
+    def pause_s(self) -> float:
+        """Count the current attempt as failed, and return the backoff, whatever the error."""
+        delay_s = self.backoff.delay(self.attempt, self._clock.rng)
+        self.next_attempt()
+        return delay_s
+
+    def next_attempt(self) -> None:
+        """Count the current attempt as failed."""
+        self.attempt += 1
+
+    def succeeded(self) -> None:
+        """Start over with the shortest delay."""
+        self.attempt = 0
+
+
+def classify(error: BaseException, scope: Scope) -> Decision:
+    """Return the category of an error in a scope: what to do about it while time is left."""
+    if not isinstance(error, KafkaError):
+        return _of_foreign(error)
+    if error.code is not None:
+        return _BY_CODE.get((scope, error.code)) or _of_category(error)
+    return _of_local(error, scope)
 
 
 def decide(
@@ -262,26 +347,18 @@ def decide(
     rng: random.Random,
     backoff: Backoff = DEFAULT_BACKOFF,
 ) -> Action:
-    """What to do about `error`, after `attempt` failures before it.
+    """Return what to do about `error`, after `attempt` earlier failures.
 
-    `remaining_s` is the time that the whole operation still has. When it is over, a retriable
-    error fails the operation, and within a transaction that has to be aborted then: what was
-    asked for may have happened or not.
+    `remaining_s` is the time left for the whole operation. Once it has passed, a retriable error
+    fails the operation. Within a transaction it aborts the transaction, since the operation may
+    have taken effect or not.
     """
-    decision = _of_place(error, scope)
-    if decision not in AGAIN:
+    decision = classify(error, scope)
+    if not decision.again:
         return Action(decision, 0.0)
     if remaining_s <= 0:
         return Action(ABORT if scope in IN_TRANSACTION else FAIL, 0.0)
     return Action(decision, min(backoff.delay(attempt, rng), remaining_s))
-
-
-def _of_place(error: BaseException, scope: Scope) -> Decision:
-    if not isinstance(error, KafkaError):
-        return _of_foreign(error)
-    if error.code is not None:
-        return _BY_CODE.get((scope, error.code)) or _of_category(error)
-    return _of_local(error, scope)
 
 
 def _of_category(error: KafkaError) -> Decision:
@@ -297,7 +374,7 @@ def _of_category(error: KafkaError) -> Decision:
 
 
 def _of_local(error: KafkaError, scope: Scope) -> Decision:
-    """Errors of this library. A request that timed out took its connection with it."""
+    """Errors that no broker sent. A request that timed out has closed its connection."""
     if isinstance(error, ProtocolError):
         return FAIL if scope in SETTING_UP or scope in ON_DEMAND else REFRESH
     if isinstance(error, ApiTimeoutError):
@@ -310,8 +387,8 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
 
 
 def _of_foreign(error: BaseException) -> Decision:
-    """Errors that are not this library's. A cancellation is never retried."""
+    """Errors of other libraries. A cancellation is never retried."""
     if isinstance(error, ssl.SSLCertVerificationError) or not isinstance(error, Exception):
         return FAIL
-    # TimeoutError and the failures of name resolution are OSErrors, too.
+    # TimeoutError and failures of name resolution are OSErrors as well.
     return REFRESH if isinstance(error, OSError | EOFError) else RECOVER

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import itertools
+import math
 import random
 import socket
 import ssl
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from aiokclient import errors, policy
 from aiokclient.errors import ERRORS_BY_CODE, error_for
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Decision, Retry, Scope, classify, decide
 
 IN_TRANSACTION = (Scope.PRODUCE_TXN, Scope.TRANSACTION, Scope.TXN_OFFSET_COMMIT)
 RETRIES = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
@@ -85,7 +86,7 @@ def test_flipping_any_decision_of_the_policy_is_noticed(monkeypatch: pytest.Monk
                     assert deviations({row: expected}) == [row]
 
 
-def test_every_row_of_places_says_something_else_than_the_category(
+def test_every_row_of_overrides_says_something_else_than_the_category(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No row is there for nothing: without it, exactly its pair is decided differently."""
@@ -189,3 +190,76 @@ def test_what_is_not_retried_waits_for_nothing() -> None:
 
 def test_what_is_retried_says_so() -> None:
     assert decide(errors.NetworkError(), Scope.PRODUCE, 0, 9, random.Random(7)).again
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_classify_returns_what_is_decided_while_time_is_left(scope: Scope) -> None:
+    for code in ERRORS_BY_CODE:
+        error = error_for(code)
+        assert error is not None
+        assert classify(error, scope) is TABLE[scope, code]
+
+
+def test_only_the_two_retries_are_tried_again() -> None:
+    assert tuple(decision for decision in Decision if decision.again) == RETRIES
+
+
+class ManualClock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.rng = random.Random(1)
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ms(self) -> int:
+        return 0
+
+
+def retry(deadline: float = 110.0) -> tuple[Retry, ManualClock]:
+    clock = ManualClock()
+    return Retry(deadline, Backoff(1.0, 100.0, jitter=0.0), clock), clock
+
+
+def test_retry_waits_longer_after_each_failure_and_starts_over_after_a_success() -> None:
+    attempts, _ = retry(math.inf)
+    delays = [attempts.failed(errors.NetworkError(), Scope.FETCH).delay_s for _ in range(3)]
+    assert delays == [1.0, 2.0, 4.0]
+    attempts.succeeded()
+    assert attempts.failed(errors.NetworkError(), Scope.FETCH).delay_s == 1.0
+
+
+def test_retry_counts_an_attempt_with_several_errors_once() -> None:
+    attempts, _ = retry()
+    assert attempts.decide(errors.NetworkError(), Scope.FETCH).delay_s == 1.0
+    assert attempts.decide(errors.NetworkError(), Scope.FETCH).delay_s == 1.0
+    attempts.next_attempt()
+    assert attempts.attempt == 1
+    assert attempts.decide(errors.NetworkError(), Scope.FETCH).delay_s == 2.0
+
+
+def test_retry_ends_at_its_deadline() -> None:
+    attempts, clock = retry()
+    assert attempts.remaining_s == 10.0
+    clock.now = 109.5
+    assert attempts.failed(errors.NetworkError(), Scope.FETCH) == (
+        Decision.REFRESH_AND_RETRY,
+        0.5,
+    )
+    clock.now = 110.0
+    assert attempts.failed(errors.NetworkError(), Scope.FETCH) == (Decision.FAIL, 0.0)
+
+
+def test_retry_without_a_deadline_never_runs_out_of_time() -> None:
+    attempts, clock = retry(math.inf)
+    clock.now = 1e12
+    assert attempts.remaining_s == math.inf
+    assert attempts.failed(errors.NetworkError(), Scope.FETCH).again
+
+
+def test_retry_pauses_by_its_backoff_whatever_the_error() -> None:
+    attempts, _ = retry()
+    assert [attempts.pause_s() for _ in range(3)] == [1.0, 2.0, 4.0]
+    assert attempts.attempt == 3
