@@ -1,0 +1,283 @@
+"""The glossary is complete and kept: its names exist, and no identifier uses a retired word."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+FOLDERS = ("aiokclient", "tests")
+SUFFIXES = {".py", ".pyx", ".pxd"}
+
+LEGITIMATE: dict[str, str] = {}
+"""Identifiers that contain a retired word in a meaning of its own, with the reason."""
+
+REMAINING = frozenset(
+    {
+        "behind: aiokclient/consumer",
+        "behind: aiokclient/testing",
+        "behind: tests/behavior",
+        "behind: tests/unit",
+        "books: tests/faults",
+        "books: tests/harness",
+        "books: tests/unit",
+        "calm: aiokclient/group",
+        "calm: aiokclient/producer",
+        "calm: tests/unit",
+        "desk: aiokclient/group",
+        "effort: aiokclient/consumer",
+        "effort: tests/unit",
+        "exchange: aiokclient/producer",
+        "give up: aiokclient/consumer",
+        "give way: aiokclient/consumer",
+        "give way: tests/unit",
+        "given up: aiokclient/consumer",
+        "gives way: tests/behavior",
+        "gives way: tests/unit",
+        "giving way: tests/behavior",
+        "giving way: tests/unit",
+        "hand out: aiokclient/consumer",
+        "hand out: aiokclient/testing",
+        "handed out: tests/behavior",
+        "handed out: tests/unit",
+        "heart: aiokclient/group",
+        "in hand: aiokclient/consumer",
+        "in hand: tests/behavior",
+        "in hand: tests/faults",
+        "in hand: tests/unit",
+        "life: aiokclient/group",
+        "link: aiokclient/group",
+        "numbers: aiokclient/producer",
+        "orders: aiokclient/consumer",
+        "outcomes: aiokclient/producer",
+        "park: aiokclient/consumer",
+        "park: aiokclient/group",
+        "park: aiokclient/testing",
+        "parked: aiokclient/consumer",
+        "parked: aiokclient/group",
+        "parked: aiokclient/producer",
+        "parked: aiokclient/testing",
+        "parked: tests/behavior",
+        "parked: tests/faults",
+        "parked: tests/unit",
+        "parking: aiokclient/group",
+        "parking: aiokclient/producer",
+        "parking: tests/behavior",
+        "parking: tests/unit",
+        "parks: aiokclient/group",
+        "parks: tests/behavior",
+        "parks: tests/harness",
+        "place: aiokclient",
+        "place: aiokclient/cluster",
+        "place: aiokclient/consumer",
+        "place: aiokclient/errors",
+        "place: aiokclient/network",
+        "place: aiokclient/producer",
+        "place: aiokclient/protocol",
+        "place: aiokclient/record",
+        "place: aiokclient/testing",
+        "place: tests",
+        "place: tests/behavior",
+        "place: tests/harness",
+        "place: tests/unit",
+        "places: aiokclient/cluster",
+        "places: aiokclient/consumer",
+        "places: aiokclient/testing",
+        "places: tests",
+        "places: tests/behavior",
+        "places: tests/faults",
+        "places: tests/harness",
+        "places: tests/unit",
+        "rendezvous: aiokclient/group",
+        "shared out: aiokclient/consumer",
+        "shared out: tests/harness",
+        "shared out: tests/unit",
+        "somebody: tests/faults",
+        "somebody: tests/unit",
+        "starts: aiokclient/consumer",
+        "taken apart: aiokclient/producer",
+        "turns: aiokclient/producer",
+        "turnstile: aiokclient/consumer",
+        "under way: aiokclient/producer",
+        "under way: tests/unit",
+        "whoever: tests/unit",
+    }
+)
+"""Retired terms that are still used, with their folders. Remove entries that are no longer needed,
+and add none."""
+
+
+class Retired(NamedTuple):
+    """A retired term, as its words, and the folder in which it is retired."""
+
+    words: tuple[str, ...]
+    folder: str
+
+
+class Identifier(NamedTuple):
+    """A name that a source file defines."""
+
+    name: str
+    path: str
+    line: int
+
+
+def tables() -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield each section's heading with the rows of its table, without the table's head."""
+    for section in GLOSSARY.split("\n## ")[1:]:
+        heading, _, text = section.partition("\n")
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        yield (
+            heading,
+            [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]],
+        )
+
+
+TABLES = dict(tables())
+RETIRED = [
+    Retired(tuple(term.split()), folder)
+    for terms, _, folder in TABLES["Retired words"]
+    for term in terms.split(", ")
+    if folder != "-"
+]
+
+
+@cache
+def sources() -> list[Path]:
+    return sorted(
+        path
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in SUFFIXES and "__pycache__" not in path.parts
+    )
+
+
+def words(name: str) -> tuple[str, ...]:
+    """Return the words of an identifier in snake case or camel case, in lower case."""
+    return tuple(word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name))
+
+
+def defined(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the names that a file defines, with their lines."""
+    yield path.stem, 1
+    text = path.read_text()
+    if path.suffix != ".py":
+        for match in re.finditer(r"^\s*(?:cdef |cpdef |async )*(?:class|def)\s+(\w+)", text, re.M):
+            yield match[1], text.count("\n", 0, match.start(1)) + 1
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+
+
+@cache
+def identifiers() -> list[tuple[Identifier, tuple[str, ...]]]:
+    return [
+        (Identifier(name, path.relative_to(ROOT).as_posix(), line), words(name))
+        for path in sources()
+        for name, line in defined(path)
+        if name not in LEGITIMATE
+    ]
+
+
+def contains(outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:
+    """Return whether the words of `inner` stand side by side in `outer`."""
+    return any(outer[i : i + len(inner)] == inner for i in range(len(outer) - len(inner) + 1))
+
+
+def folder_of(path: str) -> str:
+    """Return the folder by which `REMAINING` names a file: two levels at most."""
+    return "/".join(path.split("/")[:-1][:2])
+
+
+@cache
+def uses() -> dict[str, dict[str, list[Identifier]]]:
+    """Return the identifiers that use a retired term, by term and folder."""
+    found: dict[str, dict[str, list[Identifier]]] = {}
+    for identifier, parts in identifiers():
+        for term, folder in RETIRED:
+            if term[0] not in parts or not contains(parts, term):
+                continue
+            if folder == "all" or identifier.path.startswith(f"{folder}/"):
+                by_folder = found.setdefault(" ".join(term), {})
+                by_folder.setdefault(folder_of(identifier.path), []).append(identifier)
+    return found
+
+
+def test_no_identifier_uses_a_retired_word() -> None:
+    wrong = [
+        f"{each.path}:{each.line}: {each.name} (retired: {term!r}, see docs/glossary.md)"
+        for term, by_folder in uses().items()
+        for folder, found in by_folder.items()
+        if f"{term}: {folder}" not in REMAINING
+        for each in found
+    ]
+    assert wrong == []
+
+
+def test_the_remaining_exceptions_are_needed() -> None:
+    used = {f"{term}: {folder}" for term, by_folder in uses().items() for folder in by_folder}
+    assert sorted(REMAINING - used) == [], "no longer used: remove these from REMAINING"
+
+
+def test_the_legitimate_uses_are_needed() -> None:
+    names = {name for path in sources() for name, _ in defined(path)}
+    assert sorted(LEGITIMATE.keys() - names) == []
+
+
+def test_each_term_is_listed_once_and_in_one_meaning() -> None:
+    terms = [
+        term
+        for heading, rows in TABLES.items()
+        if heading != "Retired words"
+        for row in rows
+        for term in row[0].split(", ")
+    ]
+    assert sorted({term for term in terms if terms.count(term) > 1}) == []
+    retired = {term for row in TABLES["Retired words"] for term in row[0].split(", ")}
+    assert retired.isdisjoint(terms)
+
+
+@pytest.mark.parametrize("heading", [heading for heading in TABLES if heading != "Retired words"])
+def test_the_names_of_the_glossary_are_in_the_code(heading: str) -> None:
+    files = [path for path in sources() if "aiokclient" in path.relative_to(ROOT).parts[:1]]
+    stems = {path.relative_to(ROOT / "aiokclient").with_suffix("").as_posix() for path in files}
+    text = "\n".join(path.read_text() for path in files)
+    missing = [
+        name
+        for row in TABLES[heading]
+        for name in re.findall(r"`([^`]+)`", row[3])
+        if name not in stems and not re.search(rf"\b{re.escape(name)}", text)
+    ]
+    assert missing == []
+
+
+def test_every_row_of_the_glossary_is_complete() -> None:
+    for heading, rows in TABLES.items():
+        width = 3 if heading == "Retired words" else 4
+        assert [row for row in rows if len(row) != width or not all(row)] == [], heading
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("in_hand", ("in", "hand")),
+        ("InHand", ("in", "hand")),
+        ("_PLACES", ("places",)),
+        ("ACLBinding", ("acl", "binding")),
+        ("test_a_kip848_member", ("test", "a", "kip", "member")),
+    ],
+)
+def test_identifiers_are_split_into_words(name: str, expected: tuple[str, ...]) -> None:
+    assert words(name) == expected
