@@ -18,7 +18,7 @@ from aiokclient.consumer.fetching.buffer import FetchBuffer
 from aiokclient.consumer.fetching.list_offsets import Offsets
 from aiokclient.consumer.fetching.manager import Fetchers
 from aiokclient.consumer.fetching.position_resolver import Locator
-from aiokclient.consumer.membership.coordinator import Grouped
+from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.meters import ConsumerGauges
 from aiokclient.consumer.state.partition import Phase, Withheld
 from aiokclient.consumer.state.subscription import SubscriptionState
@@ -90,10 +90,10 @@ class Engine:
             report=report,
             spawn=spawn,
         )
-        self.group: Grouped | None = None
+        self.group: ConsumerCoordinator | None = None
         self._follower: TopicFollower | None = None
         if config.group_id is not None:
-            self.group = Grouped(
+            self.group = ConsumerCoordinator(
                 cluster, config, subscription, self.reader, spawn, callbacks, supervisor.check
             )
         else:

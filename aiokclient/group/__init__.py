@@ -8,7 +8,7 @@ from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.generation_mailbox import GroupProtocol
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
 from aiokclient.group.member import GroupMember
-from aiokclient.group.member_lifecycle import MemberHandler, MemberLife
+from aiokclient.group.member_lifecycle import MemberHandler, MemberLifecycle
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.group.states import MemberState
 
@@ -24,6 +24,6 @@ __all__ = [
     "GroupSettings",
     "MemberHandler",
     "MemberInfo",
-    "MemberLife",
+    "MemberLifecycle",
     "MemberState",
 ]

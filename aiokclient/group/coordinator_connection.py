@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import UnsupportedVersionError
-from aiokclient.group import requests as wire
+from aiokclient.group import requests
 from aiokclient.group.handler import GroupSettings
 from aiokclient.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
@@ -24,16 +24,16 @@ from aiokclient.types import GroupMetadata
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
 
-__all__ = ["Link"]
+__all__ = ["CoordinatorConnection"]
 
 RESYNC = "group.resync"
 """The feature by which the embedded cluster says so; Kafka has none."""
 
 MARGIN_S = 5.0
-"""How much longer than a rebalance may take the answer to a parked request is waited for."""
+"""How much longer than a rebalance may take the answer to a waiting request is waited for."""
 
 
-class Link:
+class CoordinatorConnection:
     """`owner` owns the connection of heartbeats and commits; that for parking is the link's."""
 
     def __init__(self, cluster: ClusterClient, settings: GroupSettings, *, owner: Hashable) -> None:
@@ -47,20 +47,20 @@ class Link:
     async def join(self, request: Any) -> Any:
         """Return the response to JoinGroup, for which the coordinator may wait a whole rebalance.
 
-        As `_park`.
+        As `_send_long`.
         """
         timeout_s = self._settings.rebalance_timeout_ms / 1000 + MARGIN_S
-        return await self._park(request, max(timeout_s, self._request_s))
+        return await self._send_long(request, max(timeout_s, self._request_s))
 
     async def sync(self, request: Any) -> Any:
         """Return the response to SyncGroup, for which only the leader's assignment is awaited.
 
         It is sent again after the request timeout: a response that is lost on an open connection
-        must not cost more than that. As `_park`.
+        must not cost more than that. As `_send_long`.
         """
-        return await self._park(request, self._request_s)
+        return await self._send_long(request, self._request_s)
 
-    async def _park(self, request: Any, timeout_s: float) -> Any:
+    async def _send_long(self, request: Any, timeout_s: float) -> Any:
         """Return the coordinator's response; send the request again while that may help.
 
         Raises what the policy does not retry. Cancelled, it closes the connection.
@@ -73,7 +73,7 @@ class Link:
                 timeout=math.inf,
                 attempt_timeout=timeout_s,
                 scope=Scope.GROUP,
-                check=wire.unexpected,
+                check=requests.unexpected,
                 purpose=Purpose.JOIN,
                 owner=self,
             )
@@ -81,7 +81,7 @@ class Link:
             return answer
         finally:
             if not answered:
-                self.end_parking()
+                self.close_join_connection()
 
     @property
     def resyncs(self) -> bool:
@@ -92,13 +92,13 @@ class Link:
         connection = self._cluster.connected(known, Purpose.GROUP, self._owner)
         return connection is not None and connection.features.get(RESYNC, 0) > 0
 
-    def parks_elsewhere(self) -> bool:
-        """Whether a request is parked at a broker that is not the coordinator any more. Plain."""
+    def waits_at_former_coordinator(self) -> bool:
+        """Whether a request is waiting at a broker that is not the coordinator any more. Plain."""
         known = self._cluster.coordinators.cached("group", self._settings.group_id)
-        parked_at = self.parked_at()
-        return known is not None and bool(parked_at) and known not in parked_at
+        holding = self.brokers_holding_requests()
+        return known is not None and bool(holding) and known not in holding
 
-    def parked_at(self) -> list[int]:
+    def brokers_holding_requests(self) -> list[int]:
         """The brokers that have not answered a JoinGroup or SyncGroup yet. Plain."""
         return [
             node_id
@@ -113,11 +113,11 @@ class Link:
         for batched in (True, False):
             try:
                 await self._cluster.request(
-                    wire.leave(member, reason, batched=batched),
+                    requests.leave(member, reason, batched=batched),
                     self._target,
                     timeout=min(self._settings.session_timeout_ms, request_ms) / 1000,
                     scope=Scope.GROUP,
-                    check=wire.left,
+                    check=requests.left,
                     purpose=Purpose.GROUP,
                     owner=self._owner,
                 )
@@ -130,11 +130,11 @@ class Link:
                 self._log.write(logging.INFO, "leave", text, error, extra=extra)
                 return
 
-    def end_parking(self) -> None:
+    def close_join_connection(self) -> None:
         """Closes the connection for parking. Plain."""
         self._cluster.release(self)
 
     def release(self) -> None:
         """Closes both connections. Plain."""
-        self.end_parking()
+        self.close_join_connection()
         self._cluster.release(self._owner)

@@ -17,11 +17,11 @@ import anyio
 
 from aiokclient.background import Callbacks
 from aiokclient.errors import FencedInstanceIdError
-from aiokclient.group.coordinator_connection import Link
+from aiokclient.group.coordinator_connection import CoordinatorConnection
 from aiokclient.group.handler import GroupHandler, GroupSettings
-from aiokclient.group.heartbeats import Heart
-from aiokclient.group.join import Rendezvous
-from aiokclient.group.states import TABLE, Effect, Event, MemberState, Row
+from aiokclient.group.heartbeats import Heartbeats
+from aiokclient.group.join import GroupJoin
+from aiokclient.group.states import TABLE, MemberEffect, MemberEvent, MemberState, Transition
 from aiokclient.network.pool import Spawn
 from aiokclient.policy import Backoff
 from aiokclient.types import GroupMetadata
@@ -76,29 +76,29 @@ class GroupEngine:
         self._log = cluster.log("group", settings.group_id)
         self._handler = handler
         self._report = report
-        self._heart = Heart(
+        self._heartbeats = Heartbeats(
             cluster,
             settings,
             owner=self,
-            told=self._told,
+            on_answer=self._on_heartbeat,
             report=report,
-            changed=lambda: confirmed_changed(self._heart.confirmed),
+            changed=lambda: confirmed_changed(self._heartbeats.confirmed),
             callbacks=callbacks,
         )
-        spawn(self._heart.run, name="heartbeats")
+        spawn(self._heartbeats.run, name="heartbeats")
         config = cluster.config
         first_s, longest_s = config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
         self._backoff = Backoff(first_s, longest_s)
         self._attempt = self._repeated = 0
         self._synced_at = math.inf
         self._not_before = 0.0
-        self._link = Link(cluster, settings, owner=self)
-        self._rendezvous = Rendezvous(
+        self._connection = CoordinatorConnection(cluster, settings, owner=self)
+        self._group_join = GroupJoin(
             cluster,
             settings,
             handler,
-            link=self._link,
-            heart=self._heart,
+            connection=self._connection,
+            heartbeats=self._heartbeats,
             report=report,
             rejoin=self.rejoin,
             callbacks=callbacks,
@@ -106,10 +106,10 @@ class GroupEngine:
         self._wanted_in = True
         self._rejoin_reason: str | None = None
         self._asked = False
-        self._assigns_anew = False
+        self._reassigns = False
         self._out_reason = ""
-        self._leaver = self._rendezvous.nobody
-        self._posted: list[tuple[GroupMetadata | None, Event]] = []
+        self._leaving_member = self._group_join.no_member
+        self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
         self._step: anyio.CancelScope | None = None
         self._changed = asyncio.Event()
         self._closing = False
@@ -121,8 +121,8 @@ class GroupEngine:
     @property
     def metadata(self) -> GroupMetadata:
         """Who this member is, in which generation: what its commits carry. Plain."""
-        member = self._rendezvous.generation.metadata
-        return member if member.generation_id >= 0 else self._rendezvous.nobody
+        member = self._group_join.generation.metadata
+        return member if member.generation_id >= 0 else self._group_join.no_member
 
     @property
     def joins(self) -> bool:
@@ -132,29 +132,29 @@ class GroupEngine:
     @property
     def confirmed(self) -> bool:
         """The coordinator is sure to count this member in; computed at each look. Plain."""
-        return self._heart.confirmed
+        return self._heartbeats.confirmed
 
     @property
     def last_answer_at(self) -> float:
         """When the last request was sent that the coordinator answered, on the loop's clock."""
-        return self._heart.last_answer_at
+        return self._heartbeats.last_answer_at
 
     def rejoin(self, reason: str) -> None:
         """Has the group make a new generation, once the present one has begun. Plain."""
         self._rejoin_reason = self._rejoin_reason or reason
         self._asked = True
-        self._post(Event.REBALANCE, only_in=MemberState.STABLE)
+        self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def reassign(self, reason: str) -> None:
         """On the leader: has `assign` run again, as what it goes by has changed. Plain.
 
         In the same generation where the coordinator can do that, else it is `rejoin`.
         """
-        if not (self._rendezvous.generation.is_leader and self._link.resyncs):
+        if not (self._group_join.generation.is_leader and self._connection.resyncs):
             return self.rejoin(reason)
         self._rejoin_reason = self._rejoin_reason or reason
-        self._assigns_anew = True
-        self._post(Event.REBALANCE, only_in=MemberState.STABLE)
+        self._reassigns = True
+        self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def pause(self, reason: str) -> None:
         """Leaves the group now and stays out until `resume`. Plain.
@@ -164,7 +164,7 @@ class GroupEngine:
         """
         self._wanted_in = False
         self._out_reason = reason
-        self._post(Event.PAUSED)
+        self._post(MemberEvent.PAUSED)
 
     def resume(self) -> None:
         """Joins again after `pause`, or after the group has refused this member. Plain."""
@@ -189,13 +189,13 @@ class GroupEngine:
         except Exception:
             # The handler's: it fails whoever stands on this, and the group need not wait for it.
             member = self._member
-            self._rendezvous.be(self._rendezvous.nobody)
+            self._group_join.reset(self._group_join.no_member)
             with anyio.move_on_after(LEAVING_S):
                 await self._depart(member, "the member has failed")
             raise
         finally:
-            self._rendezvous.be(self._rendezvous.nobody)
-            self._link.release()
+            self._group_join.reset(self._group_join.no_member)
+            self._connection.release()
             self._running = False
             self._ended.set()
 
@@ -214,10 +214,10 @@ class GroupEngine:
                 return await self._go(event, row)
         ended = await self._carry_out(STEPS[self.state](self))
         if ended is not None:
-            row = TABLE.get((self.state, ended)) or TABLE[self.state, Event.FAULT]
+            row = TABLE.get((self.state, ended)) or TABLE[self.state, MemberEvent.FAULT]
             await self._go(ended, row)
 
-    async def _carry_out(self, step: Coroutine[Any, Any, Event]) -> Event | None:
+    async def _carry_out(self, step: Coroutine[Any, Any, MemberEvent]) -> MemberEvent | None:
         """The step's event; None if something that was posted has cut it short."""
         with anyio.CancelScope() as self._step:
             try:
@@ -226,7 +226,7 @@ class GroupEngine:
                 self._step = None
         return None
 
-    async def _go(self, event: Event, row: Row) -> None:
+    async def _go(self, event: MemberEvent, row: Transition) -> None:
         before, self.state = self.state, row.state
         if asyncio.get_running_loop().time() >= self._synced_at + STEADY_S:
             self._attempt = self._repeated = 0
@@ -243,17 +243,17 @@ class GroupEngine:
         elif self.rebalancing_since is None:
             self.rebalancing_since = asyncio.get_running_loop().time()
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
-            self._leaver = self._member
-            self._rendezvous.be(self._rendezvous.nobody)
+            self._leaving_member = self._member
+            self._group_join.reset(self._group_join.no_member)
         reason = REASONS.get(event, event.value)
         if row.state is MemberState.BEGINNING:
             self._cluster.metrics.counter("group.generations", group=self._id).add()
-        if Effect.LOSE in row.effects:
+        if MemberEffect.LOSE in row.effects:
             self._rejoin_reason = reason
             self._cluster.metrics.counter("group.losses", group=self._id).add()
-        if event is Event.REFUSED:
+        if event is MemberEvent.REFUSED:
             self._wanted_in, self._out_reason = False, reason
-        if event is Event.FENCED:
+        if event is MemberEvent.FENCED:
             self._report(FencedInstanceIdError(resource=f"group {self._id}"))
         for effect in EFFECTS:
             if effect in row.effects:
@@ -261,7 +261,7 @@ class GroupEngine:
 
     def _post(
         self,
-        event: Event,
+        event: MemberEvent,
         member: GroupMetadata | None = None,
         only_in: MemberState | None = None,
     ) -> None:
@@ -271,7 +271,7 @@ class GroupEngine:
         self._posted.append((member, event))
         if self._step is None:
             return
-        if event is Event.PAUSED and self._asks_for_id():
+        if event is MemberEvent.PAUSED and self._asks_for_id():
             # The id is needed to leave: rebalances wait for who was given one and does not join.
             self._step.deadline = asyncio.get_running_loop().time() + ID_S
         else:
@@ -283,23 +283,23 @@ class GroupEngine:
             self.state is MemberState.JOINING
             and not self._member.member_id
             and self._member.group_instance_id is None
-            and bool(self._link.parked_at())
+            and bool(self._connection.brokers_holding_requests())
         )
 
-    def _told(self, member: GroupMetadata, event: Event | None) -> None:
+    def _on_heartbeat(self, member: GroupMetadata, event: MemberEvent | None) -> None:
         """What a heartbeat was answered."""
-        parked = self.state in (MemberState.JOINING, MemberState.SYNCING)
-        if parked and self._link.parks_elsewhere():
-            self._post(Event.MOVED)
+        waiting = self.state in (MemberState.JOINING, MemberState.SYNCING)
+        if waiting and self._connection.waits_at_former_coordinator():
+            self._post(MemberEvent.MOVED)
         elif event is None or self.state is MemberState.JOINING:
             # The generation that it was sent for may be over by now: JoinGroup tells.
             return
-        elif event is not Event.REBALANCE:
+        elif event is not MemberEvent.REBALANCE:
             self._post(event, member)
-        elif not parked:
+        elif not waiting:
             timeout_s = self.settings.rebalance_timeout_ms / 1000
             self.rebalance_deadline = min(
-                self.rebalance_deadline, self._heart.last_calm_at + timeout_s
+                self.rebalance_deadline, self._heartbeats.last_stable_at + timeout_s
             )
             self._rejoin_reason = self._rejoin_reason or "the group rebalances"
             self._post(event, member)
@@ -311,18 +311,18 @@ class GroupEngine:
     @property
     def _member(self) -> GroupMetadata:
         """Who this member is; in no generation, it may have an id all the same."""
-        return self._rendezvous.generation.metadata
+        return self._group_join.generation.metadata
 
     # -- effects ----------------------------------------------------------------------------
 
     async def _forget_generation(self, reason: str) -> None:
-        self._rendezvous.be(self._member._replace(generation_id=-1))
+        self._group_join.reset(self._member._replace(generation_id=-1))
 
     async def _forget_id(self, reason: str) -> None:
-        self._rendezvous.be(self._rendezvous.nobody)
+        self._group_join.reset(self._group_join.no_member)
 
     async def _take_id(self, reason: str) -> None:
-        self._heart.beat_for(self._member)
+        self._heartbeats.send_for(self._member)
 
     async def _lose(self, reason: str) -> None:
         await self._handler.lost(reason)
@@ -340,44 +340,44 @@ class GroupEngine:
 
     # -- steps ------------------------------------------------------------------------------
 
-    async def _wait_out(self) -> Event:
+    async def _wait_out(self) -> MemberEvent:
         while not self._wanted_in:
             self._changed.clear()
             await self._changed.wait()
         self._rejoin_reason, self._asked = None, False
-        return Event.RESUMED
+        return MemberEvent.RESUMED
 
-    async def _join(self) -> Event:
+    async def _join(self) -> MemberEvent:
         await asyncio.sleep(self._not_before - asyncio.get_running_loop().time())
         reason, asked = self._rejoin_reason, self._asked
         self._rejoin_reason, self._asked = None, False
         event = None
         try:
-            event = await self._rendezvous.join(reason or "the member starts", again=asked)
+            event = await self._group_join.join(reason or "the member starts", again=asked)
         finally:
-            if event is not Event.JOINED:
+            if event is not MemberEvent.JOINED:
                 # The next JoinGroup asks for the same.
                 self._rejoin_reason = self._rejoin_reason or reason
                 self._asked = self._asked or asked
         return event
 
-    async def _sync(self) -> Event:
-        event = await self._rendezvous.sync()
-        if event in (Event.SYNCED, Event.UNASSIGNED):
+    async def _sync(self) -> MemberEvent:
+        event = await self._group_join.sync()
+        if event in (MemberEvent.SYNCED, MemberEvent.UNASSIGNED):
             self._synced_at = asyncio.get_running_loop().time()
             self.rebalance_deadline = math.inf
         return event
 
-    async def _begin(self) -> Event:
-        await self._handler.began(self._rendezvous.generation)
-        return Event.BEGAN
+    async def _begin(self) -> MemberEvent:
+        await self._handler.began(self._group_join.generation)
+        return MemberEvent.BEGAN
 
-    async def _stay(self) -> Event:
+    async def _stay(self) -> MemberEvent:
         if self._rejoin_reason is None:
             await anyio.sleep_forever()
-        return Event.REBALANCE
+        return MemberEvent.REBALANCE
 
-    async def _prepare(self) -> Event:
+    async def _prepare(self) -> MemberEvent:
         if self.rebalance_deadline == math.inf:
             timeout_s = self.settings.rebalance_timeout_ms / 1000
             self.rebalance_deadline = asyncio.get_running_loop().time() + timeout_s
@@ -388,29 +388,29 @@ class GroupEngine:
         except TimeoutError:
             if not bound.expired():
                 raise
-            return Event.LATE
-        if self._asked or not self._link.resyncs:
-            return Event.PREPARED
-        if self._rendezvous.generation.is_leader:
-            if not self._assigns_anew:
-                return Event.PREPARED
-            self._assigns_anew = False
-            self._rendezvous.assign_anew()
+            return MemberEvent.LATE
+        if self._asked or not self._connection.resyncs:
+            return MemberEvent.PREPARED
+        if self._group_join.generation.is_leader:
+            if not self._reassigns:
+                return MemberEvent.PREPARED
+            self._reassigns = False
+            self._group_join.request_assignment()
         self._rejoin_reason = None
-        return Event.RESYNCING
+        return MemberEvent.RESYNCING
 
-    async def _leave(self) -> Event:
-        member, self._leaver = self._leaver, self._rendezvous.nobody
+    async def _leave(self) -> MemberEvent:
+        member, self._leaving_member = self._leaving_member, self._group_join.no_member
         await self._depart(member, self._out_reason)
         await self._handler.lost(self._out_reason)
-        return Event.LEFT
+        return MemberEvent.LEFT
 
     async def _depart(self, member: GroupMetadata, reason: str) -> None:
         if member.member_id and member.group_instance_id is None:
-            await self._link.leave(member, reason)
+            await self._connection.leave(member, reason)
 
 
-STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, Event]]] = {
+STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, MemberEvent]]] = {
     MemberState.OUT: GroupEngine._wait_out,
     MemberState.JOINING: GroupEngine._join,
     MemberState.SYNCING: GroupEngine._sync,
@@ -420,19 +420,19 @@ STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, Event]]]
     MemberState.LEAVING: GroupEngine._leave,
 }
 
-EFFECTS: Mapping[Effect, Callable[[GroupEngine, str], Coroutine[Any, Any, None]]] = {
-    Effect.TAKE_ID: GroupEngine._take_id,
-    Effect.FORGET_GENERATION: GroupEngine._forget_generation,
-    Effect.FORGET_ID: GroupEngine._forget_id,
-    Effect.LOSE: GroupEngine._lose,
-    Effect.BACK_OFF: GroupEngine._back_off,
-    Effect.BACK_OFF_REPEATED: GroupEngine._back_off_repeated,
+EFFECTS: Mapping[MemberEffect, Callable[[GroupEngine, str], Coroutine[Any, Any, None]]] = {
+    MemberEffect.TAKE_ID: GroupEngine._take_id,
+    MemberEffect.FORGET_GENERATION: GroupEngine._forget_generation,
+    MemberEffect.FORGET_ID: GroupEngine._forget_id,
+    MemberEffect.LOSE: GroupEngine._lose,
+    MemberEffect.BACK_OFF: GroupEngine._back_off,
+    MemberEffect.BACK_OFF_REPEATED: GroupEngine._back_off_repeated,
 }
 
-REASONS: Mapping[Event, str] = {
-    Event.UNKNOWN_MEMBER: "the coordinator does not know this member any more",
-    Event.OLD_GENERATION: "the group has gone on to a generation without this member",
-    Event.FENCED: "another member has taken the group instance id",
-    Event.LATE: "what was to be given up was not given up within the rebalance timeout",
-    Event.REFUSED: "the group refuses this member",
+REASONS: Mapping[MemberEvent, str] = {
+    MemberEvent.UNKNOWN_MEMBER: "the coordinator does not know this member any more",
+    MemberEvent.OLD_GENERATION: "the group has gone on to a generation without this member",
+    MemberEvent.FENCED: "another member has taken the group instance id",
+    MemberEvent.LATE: "what was to be given up was not given up within the rebalance timeout",
+    MemberEvent.REFUSED: "the group refuses this member",
 }

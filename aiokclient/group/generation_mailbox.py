@@ -12,7 +12,7 @@ from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.handler import Generation, MemberInfo
 
-__all__ = ["Desk", "GroupProtocol"]
+__all__ = ["GenerationMailbox", "GroupProtocol"]
 
 
 class GroupProtocol(Protocol):
@@ -40,7 +40,7 @@ class GroupProtocol(Protocol):
         ...
 
 
-class Desk:
+class GenerationMailbox:
     """Holds the present generation, or the last error, until somebody takes it.
 
     It is the handler of the engine.
@@ -50,7 +50,7 @@ class Desk:
         self.protocol_type = protocol_type
         self.closed = False
         self.error: Exception | None = None
-        """What nobody has been told yet."""
+        """The last error, until `take` has raised it."""
         self.last_error: Exception | None = None
         self.on_lost: Callable[[], None] = lambda: None
         """Called when this member has, or may have, lost its part. Plain."""
@@ -151,7 +151,7 @@ class Desk:
         return None
 
     def _is_free(self) -> bool:
-        """Whether nobody works in the present generation, and nobody is about to."""
+        """Return whether no task works in the present generation, or is about to."""
         return self._current is None and self._taken is not None and self._taken.is_over_early
 
 

@@ -1,9 +1,9 @@
 """Heartbeats, and until when the coordinator is sure to count this member in.
 
 A heartbeat is sent `heartbeat_interval_ms` after the one before it, on the connection that the
-member shares with its commits only; so neither a parked JoinGroup nor the throttling of other
+member shares with its commits only; so neither a waiting JoinGroup nor the throttling of other
 connections delays it. They go on while the member joins: an answer shows that the coordinator
-lives, and that it is still the one to which the request is parked.
+lives, and that it is still the one to which the request is waiting.
 
 The coordinator restarts the session with each heartbeat that it receives, so that it cannot end
 before `session_timeout_ms` after an answered one was *sent*. That is what `confirmed` goes by: a
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError
-from aiokclient.group import requests as wire
+from aiokclient.group import requests
 from aiokclient.group.handler import GroupSettings
-from aiokclient.group.states import CODES, Event
+from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Decision, Scope, decide
 from aiokclient.types import GroupMetadata
@@ -31,13 +31,13 @@ from aiokclient.types import GroupMetadata
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
 
-__all__ = ["Heart"]
+__all__ = ["Heartbeats"]
 
 PATIENCE = 0.5
 """Part of the session timeout after which an unanswered heartbeat is sent on a new connection."""
 
 
-class Heart:
+class Heartbeats:
     """Beats while it has a member; `told(member, event)` hears what the answers mean.
 
     `report(error)` gets what the program has to see, `changed()` is called when `confirmed` has.
@@ -49,7 +49,7 @@ class Heart:
         settings: GroupSettings,
         *,
         owner: Hashable,
-        told: Callable[[GroupMetadata, Event | None], None],
+        on_answer: Callable[[GroupMetadata, MemberEvent | None], None],
         report: Callable[[Exception], None],
         changed: Callable[[], None],
         callbacks: Callbacks,
@@ -57,12 +57,12 @@ class Heart:
         self.member = GroupMetadata(settings.group_id)
         self.last_answer_at = -math.inf
         """When the last request was sent that showed that the coordinator counts us in."""
-        self.last_calm_at = -math.inf
+        self.last_stable_at = -math.inf
         """The same, of those that showed that no rebalance was going on."""
         self._cluster = cluster
         self._settings = settings
         self._owner = owner
-        self._told = told
+        self._on_answer = on_answer
         self._report = report
         self._changed = changed
         self._callbacks = callbacks
@@ -79,35 +79,36 @@ class Heart:
             return False
         return self._cluster.clock.monotonic() < self.last_answer_at + self._session_s
 
-    def beat_for(self, member: GroupMetadata, sent_at: float | None = None) -> None:
-        """From now on heartbeats are this member's, one at once; nobody has no member id. Plain.
+    def send_for(self, member: GroupMetadata, sent_at: float | None = None) -> None:
+        """Send the heartbeats of this member from now on, the first at once. Synchronous.
 
-        With `sent_at` the coordinator has taken it into its generation by a request of that time.
+        None are sent while it has no member id. With `sent_at`, a request that was sent at that
+        time has shown that the coordinator has taken the member into its generation.
         """
         if sent_at is None or member.member_id != self.member.member_id:
-            self.last_answer_at = self.last_calm_at = -math.inf
+            self.last_answer_at = self.last_stable_at = -math.inf
         self.member = member
         self._due.set()
         if sent_at is None:
-            self._look()
+            self._update_confirmed()
         else:
             self.answered(sent_at)
 
-    def answered(self, sent_at: float, *, calm: bool = True) -> None:
+    def answered(self, sent_at: float, *, stable: bool = True) -> None:
         """The coordinator has answered a request that was sent then. Plain."""
         self.last_answer_at = max(self.last_answer_at, sent_at)
-        if calm:
-            self.last_calm_at = max(self.last_calm_at, sent_at)
-        self._look()
+        if stable:
+            self.last_stable_at = max(self.last_stable_at, sent_at)
+        self._update_confirmed()
 
-    def _look(self) -> None:
+    def _update_confirmed(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         confirmed = self.confirmed
         if confirmed:
             when = self.last_answer_at + self._session_s
-            self._timer = self._callbacks.at(when, self._look)
+            self._timer = self._callbacks.at(when, self._update_confirmed)
         if confirmed is not self._was_confirmed:
             self._was_confirmed = confirmed
             self._changed()
@@ -121,27 +122,27 @@ class Heart:
                 await self._due.wait()
                 continue
             sent_at, member = clock.monotonic(), self.member
-            await self._beat(member, sent_at)
+            await self._send(member, sent_at)
             if member == self.member:
-                await self._rest(sent_at + self._interval_s)
+                await self._pause(sent_at + self._interval_s)
 
-    async def _rest(self, until: float) -> None:
+    async def _pause(self, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
                 await self._due.wait()
         except TimeoutError:
             return
 
-    async def _beat(self, member: GroupMetadata, sent_at: float) -> None:
+    async def _send(self, member: GroupMetadata, sent_at: float) -> None:
         try:
             response = await self._cluster.request(
-                wire.heartbeat(member),
+                requests.heartbeat(member),
                 Coordinator("group", member.group_id),
                 # An attempt tells when the heartbeat was sent only if it is the only one.
                 timeout=self._session_s,
                 attempt_timeout=self._session_s * PATIENCE,
                 scope=Scope.GROUP,
-                check=wire.unexpected,
+                check=requests.unexpected,
                 purpose=Purpose.GROUP,
                 owner=self._owner,
             )
@@ -152,9 +153,9 @@ class Heart:
         if member != self.member:
             return
         event = CODES.get(response.error_code)
-        if event in (None, Event.REBALANCE):
-            self.answered(sent_at, calm=event is None)
-        self._told(member, event)
+        if event in (None, MemberEvent.REBALANCE):
+            self.answered(sent_at, stable=event is None)
+        self._on_answer(member, event)
 
     def _is_final(self, error: KafkaError) -> bool:
         """Whether it is for the program to mend; all else may pass."""

@@ -1,8 +1,8 @@
 """How a member gets into a generation: JoinGroup, on the leader assigning, SyncGroup.
 
 A coordinator gives a generation that it has again to a follower that joins with what it joined
-with before. A follower that asks for a new one therefore offers one protocol more, of a name that
-nobody else has and that can never be chosen.
+with before. A follower that asks for a new one therefore offers one more protocol, with a name that
+is unique and that can never be chosen.
 
 A failed assignment is told to all members (`failure`), and the leader asks for a new generation
 after a while, longer each time.
@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import Callbacks
 from aiokclient.errors import AssignmentFailedError, KafkaError
-from aiokclient.group import requests as wire
+from aiokclient.group import requests
 from aiokclient.group.failure import failure_in, failure_payload
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
 from aiokclient.group.refusal import explain
-from aiokclient.group.states import CODES, Event
+from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.group.coordinator_connection import Link
-    from aiokclient.group.heartbeats import Heart
+    from aiokclient.group.coordinator_connection import CoordinatorConnection
+    from aiokclient.group.heartbeats import Heartbeats
     from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-__all__ = ["Rendezvous"]
+__all__ = ["GroupJoin"]
 
 AGAIN = "again-"
 """How the name of a protocol begins that is only there to be new."""
@@ -42,7 +42,7 @@ FAILED_ASSIGNMENTS = 10
 each costs the whole group a rebalance."""
 
 
-class Rendezvous:
+class GroupJoin:
     """Knows the generation that the member is in, or who it is outside of one.
 
     `rejoin(reason)` is called when it is time to try a failed assignment again.
@@ -54,19 +54,21 @@ class Rendezvous:
         settings: GroupSettings,
         handler: GroupHandler,
         *,
-        link: Link,
-        heart: Heart,
+        connection: CoordinatorConnection,
+        heartbeats: Heartbeats,
         report: Callable[[Exception], None],
         rejoin: Callable[[str], None],
         callbacks: Callbacks,
     ) -> None:
-        self.nobody = GroupMetadata(settings.group_id, group_instance_id=settings.group_instance_id)
-        self.generation = Generation(self.nobody, "", "", b"")
+        self.no_member = GroupMetadata(
+            settings.group_id, group_instance_id=settings.group_instance_id
+        )
+        self.generation = Generation(self.no_member, "", "", b"")
         self._cluster = cluster
         self._settings = settings
         self._handler = handler
-        self._link = link
-        self._heart = heart
+        self._connection = connection
+        self._heartbeats = heartbeats
         self._report = report
         self._rejoin = rejoin
         self._callbacks = callbacks
@@ -79,25 +81,25 @@ class Rendezvous:
         self._offered: list[tuple[str, bytes]] = []
         self._assignments: dict[str, bytes] | None = None
 
-    def be(self, member: GroupMetadata) -> None:
+    def reset(self, member: GroupMetadata) -> None:
         """Outside of a generation, under this member id or none. Plain."""
         self.generation = Generation(member, "", "", b"")
         self._assignments = None
         self._cancel_retry()
-        self._heart.beat_for(member)
+        self._heartbeats.send_for(member)
 
-    def assign_anew(self) -> None:
+    def request_assignment(self) -> None:
         """The next `sync` of the leader assigns again, in the generation that there is. Plain."""
         self._assignments = None
 
     # -- joining ----------------------------------------------------------------------------
 
-    async def join(self, reason: str, *, again: bool) -> Event:
+    async def join(self, reason: str, *, again: bool) -> MemberEvent:
         """JoinGroup; with `again` so that a generation comes of it that there was not before."""
         protocols = list(self._handler.protocols())
         if again and not self.generation.is_leader and protocols == self._offered:
             protocols.append((f"{AGAIN}{self._cluster.clock.rng.getrandbits(64):x}", b""))
-        request = wire.join(
+        request = requests.join(
             self._settings,
             self.generation.metadata.member_id,
             self._handler.protocol_type,
@@ -105,22 +107,22 @@ class Rendezvous:
             reason,
         )
         sent_at = self._cluster.clock.monotonic()
-        answer = await self._park(self._link.join, request)
-        if isinstance(answer, Event):
+        answer = await self._send_long(self._connection.join, request)
+        if isinstance(answer, MemberEvent):
             return answer
         event = CODES.get(answer.error_code)
-        if event is Event.MEMBER_ID_REQUIRED:
-            member = self.nobody._replace(member_id=answer.member_id)
+        if event is MemberEvent.MEMBER_ID_REQUIRED:
+            member = self.no_member._replace(member_id=answer.member_id)
             self.generation = Generation(member, "", "", b"")
         return event or self._joined(answer, sent_at, request)
 
     def _joined(
         self, answer: JoinGroupResponse, sent_at: float, request: JoinGroupRequest
-    ) -> Event:
-        error = wire.mismatch(answer, self._handler.protocol_type, None)
+    ) -> MemberEvent:
+        error = requests.mismatch(answer, self._handler.protocol_type, None)
         if error is not None:
             return self._refused(error)
-        member = self.nobody._replace(
+        member = self.no_member._replace(
             generation_id=answer.generation_id, member_id=answer.member_id
         )
         members = tuple(
@@ -132,49 +134,51 @@ class Rendezvous:
         leads = self.generation.is_leader and not answer.skip_assignment
         self._assignments = None if leads else {}
         self._cancel_retry()
-        self._heart.beat_for(member, sent_at)
-        return Event.JOINED
+        self._heartbeats.send_for(member, sent_at)
+        return MemberEvent.JOINED
 
     # -- assigning and fetching what was assigned -------------------------------------------
 
-    async def sync(self) -> Event:
+    async def sync(self) -> MemberEvent:
         """SyncGroup, on the leader after `assign`."""
         generation, protocol_type = self.generation, self._handler.protocol_type
         if self._assignments is None:
             self._assignments = await self._assign(generation)
         sent_at = self._cluster.clock.monotonic()
-        answer = await self._park(
-            self._link.sync,
-            wire.sync(generation.metadata, protocol_type, generation.protocol, self._assignments),
+        answer = await self._send_long(
+            self._connection.sync,
+            requests.sync(
+                generation.metadata, protocol_type, generation.protocol, self._assignments
+            ),
         )
-        if isinstance(answer, Event):
+        if isinstance(answer, MemberEvent):
             return answer
         event = CODES.get(answer.error_code)
         if event is not None:
             return event
-        error = wire.mismatch(answer, protocol_type, generation.protocol)
+        error = requests.mismatch(answer, protocol_type, generation.protocol)
         if error is not None:
             return self._refused(error)
-        self._link.end_parking()
-        self._heart.answered(sent_at)
+        self._connection.close_join_connection()
+        self._heartbeats.answered(sent_at)
         return self._fetched(bytes(answer.assignment))
 
-    def _fetched(self, assignment: bytes) -> Event:
+    def _fetched(self, assignment: bytes) -> MemberEvent:
         failure = failure_in(self._handler.protocol_type, assignment)
         if failure is not None:
             # The leader has reported the error itself.
             if not self.generation.is_leader:
                 self._report(failure)
-            return Event.UNASSIGNED
+            return MemberEvent.UNASSIGNED
         self._failures = 0
         self.generation = self.generation._replace(assignment=assignment)
-        return Event.SYNCED
+        return MemberEvent.SYNCED
 
     async def _assign(self, generation: Generation) -> dict[str, bytes]:
         """What the leader sends; what it sends instead when the handler fails."""
         try:
             assigned = await self._assigned(generation)
-            return wire.checked(assigned, generation.members)
+            return requests.checked(assigned, generation.members)
         except Exception as error:
             # The handler's, whatever it is: the program sees it, and all members are told.
             self._report(error)
@@ -213,7 +217,7 @@ class Rendezvous:
 
     # -- failures of requests ---------------------------------------------------------------
 
-    async def _park(self, send: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
+    async def _send_long(self, send: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
         """The answer, or the event that stands for a failure."""
         try:
             return await send(request)
@@ -224,8 +228,8 @@ class Rendezvous:
                 return self._refused(error)
             text, extra = "Joining the group failed: %s", {"event": "group_join_failed"}
             self._log.write(logging.INFO, ("join", type(error)), text, error, extra=extra)
-            return Event.FAULT
+            return MemberEvent.FAULT
 
-    def _refused(self, error: KafkaError) -> Event:
+    def _refused(self, error: KafkaError) -> MemberEvent:
         self._report(error)
-        return Event.REFUSED
+        return MemberEvent.REFUSED

@@ -12,15 +12,15 @@ from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.generation import GroupGeneration
-from aiokclient.group.generation_mailbox import Desk, GroupProtocol
-from aiokclient.group.member_lifecycle import MemberLife
+from aiokclient.group.generation_mailbox import GenerationMailbox, GroupProtocol
+from aiokclient.group.member_lifecycle import MemberLifecycle
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.types import GroupMetadata, State
 
 __all__ = ["GroupMember"]
 
 
-class GroupMember(MemberLife):
+class GroupMember(MemberLifecycle):
     """One process of a group that shares something by Kafka's group protocol.
 
         async with GroupMember(
@@ -54,7 +54,7 @@ class GroupMember(MemberLife):
         every: dict[str, Any] = {**options, "group_id": group_id, "protocol_type": protocol_type}
         super().__init__(GroupMemberConfig.build(every, client=shared), client)
         self._protocols = checked(protocols)
-        self._desk: Desk | None = None
+        self._mailbox: GenerationMailbox | None = None
         self._reading = False
 
     @classmethod
@@ -73,13 +73,13 @@ class GroupMember(MemberLife):
         config = GroupMemberConfig.from_properties(source, **options)
         return cls(protocols=protocols, client=client, **config.given())
 
-    def _make_handler(self) -> Desk:
-        self._desk = Desk(self._config.protocol_type, self._protocols)
-        return self._desk
+    def _make_handler(self) -> GenerationMailbox:
+        self._mailbox = GenerationMailbox(self._config.protocol_type, self._protocols)
+        return self._mailbox
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
-        if self._desk is not None:
-            self._desk.closer = asyncio.current_task()
+        if self._mailbox is not None:
+            self._mailbox.closer = asyncio.current_task()
         await super()._close(graceful=graceful, timeout=timeout)
 
     # -- use
@@ -127,13 +127,13 @@ class GroupMember(MemberLife):
         self._check()
         if self._reading:
             raise IllegalStateError("another task waits for the next generation of this member")
-        engine, desk = self._running, self._desk
-        assert desk is not None
-        if desk.error is None:
+        engine, mailbox = self._running, self._mailbox
+        assert mailbox is not None
+        if mailbox.error is None:
             engine.resume()
         self._reading = True
         try:
-            generation = await desk.take(again=again)
+            generation = await mailbox.take(again=again)
         finally:
             self._reading = False
         if self._failure is not None:

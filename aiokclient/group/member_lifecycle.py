@@ -15,7 +15,7 @@ from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.group.options import GroupMemberConfig
 from aiokclient.group.states import MemberState
 
-__all__ = ["MemberHandler", "MemberLife"]
+__all__ = ["MemberHandler", "MemberLifecycle"]
 
 SHOWN_S = 3.0
 """A rebalance that has lasted so long is shown."""
@@ -46,8 +46,8 @@ class MemberHandler(GroupHandler, Protocol):
         ...
 
 
-class Membership:
-    """The task of a member, which does not keep the `MemberLife` alive."""
+class MembershipTask:
+    """The task of a member, which does not keep the `MemberLifecycle` alive."""
 
     def __init__(
         self, engine: GroupEngine, handler: MemberHandler, failed: Callable[[Exception], None]
@@ -70,7 +70,7 @@ class Membership:
             self._failed(error)
 
 
-class MemberLife(Lifecycle):
+class MemberLifecycle(Lifecycle):
     """A member that joins when it is started and leaves when it is closed."""
 
     closing_rank: ClassVar[int] = 0
@@ -81,7 +81,7 @@ class MemberLife(Lifecycle):
         super().__init__(config, client)
         self._handler: MemberHandler | None = None
         self._engine: GroupEngine | None = None
-        self._membership: Membership | None = None
+        self._membership: MembershipTask | None = None
 
     def _make_handler(self) -> MemberHandler:
         raise NotImplementedError
@@ -97,7 +97,7 @@ class MemberLife(Lifecycle):
             report=handler.report,
             confirmed_changed=handler.confirmed_changed,
         )
-        self._membership = Membership(self._engine, handler, self._anchor.call("_fail"))
+        self._membership = MembershipTask(self._engine, handler, self._anchor.call("_fail"))
         self._supervisor.spawn(self._membership.run, name="membership")
         watch = LoopWatch(self._cluster.metrics, self._config.group_id, self._config.client_id)
         self._supervisor.spawn(watch.run, name="watch over the loop")

@@ -21,7 +21,7 @@ answered is an event as what the two requests are answered is. An event is one o
   same request is sent again, to the coordinator as found anew, and the state stays. So SyncGroup
   survives a failover in its generation;
 - what the program asks for: pausing, resuming;
-- a disturbance: the coordinator has moved away from under a parked request (MOVED), a request
+- a disturbance: the coordinator has moved away from under a waiting request (MOVED), a request
   failed for a reason that starting over may mend (FAULT) or not (REFUSED), the program did not
   give up its part in time (LATE).
 
@@ -56,7 +56,7 @@ from aiokclient.errors import (
     UnknownMemberIdError,
 )
 
-__all__ = ["CODES", "TABLE", "Effect", "Event", "MemberState", "Row"]
+__all__ = ["CODES", "TABLE", "MemberEffect", "MemberEvent", "MemberState", "Transition"]
 
 
 class MemberState(Enum):
@@ -74,7 +74,7 @@ class MemberState(Enum):
     """Another has taken its instance id: nothing leads away from here."""
 
 
-class Event(Enum):
+class MemberEvent(Enum):
     """What may happen to a member."""
 
     RESUMED = "resumed"
@@ -102,7 +102,7 @@ class Event(Enum):
     LATE = "late"
 
 
-class Effect(Enum):
+class MemberEffect(Enum):
     """What is done on the way to the next state, in this order."""
 
     TAKE_ID = "take the member id that the coordinator gave"
@@ -113,58 +113,58 @@ class Effect(Enum):
     BACK_OFF_REPEATED = "the same, once it has happened several times in a row"
 
 
-class Row(NamedTuple):
+class Transition(NamedTuple):
     """The next state and what is done on the way there."""
 
     state: MemberState
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[MemberEffect, ...] = ()
 
 
-CODES: dict[int | None, Event] = {
-    MemberIdRequiredError.code: Event.MEMBER_ID_REQUIRED,
-    RebalanceInProgressError.code: Event.REBALANCE,
-    UnknownMemberIdError.code: Event.UNKNOWN_MEMBER,
-    IllegalGenerationError.code: Event.OLD_GENERATION,
-    FencedInstanceIdError.code: Event.FENCED,
+CODES: dict[int | None, MemberEvent] = {
+    MemberIdRequiredError.code: MemberEvent.MEMBER_ID_REQUIRED,
+    RebalanceInProgressError.code: MemberEvent.REBALANCE,
+    UnknownMemberIdError.code: MemberEvent.UNKNOWN_MEMBER,
+    IllegalGenerationError.code: MemberEvent.OLD_GENERATION,
+    FencedInstanceIdError.code: MemberEvent.FENCED,
 }
 """The codes that are events; what any other leads to is the policy's to say."""
 
-_S, _E, _F = MemberState, Event, Effect
+_S, _E, _F = MemberState, MemberEvent, MemberEffect
 
 _GONE = {
-    _E.UNKNOWN_MEMBER: Row(_S.JOINING, (_F.FORGET_ID, _F.LOSE, _F.BACK_OFF)),
-    _E.OLD_GENERATION: Row(_S.JOINING, (_F.FORGET_GENERATION, _F.LOSE, _F.BACK_OFF)),
-    _E.FENCED: Row(_S.FENCED, (_F.FORGET_ID, _F.LOSE)),
-    _E.PAUSED: Row(_S.LEAVING),
+    _E.UNKNOWN_MEMBER: Transition(_S.JOINING, (_F.FORGET_ID, _F.LOSE, _F.BACK_OFF)),
+    _E.OLD_GENERATION: Transition(_S.JOINING, (_F.FORGET_GENERATION, _F.LOSE, _F.BACK_OFF)),
+    _E.FENCED: Transition(_S.FENCED, (_F.FORGET_ID, _F.LOSE)),
+    _E.PAUSED: Transition(_S.LEAVING),
 }
 """In every state of a member: it is one no longer."""
 
-TABLE: dict[tuple[MemberState, Event], Row] = {
-    (_S.OUT, _E.RESUMED): Row(_S.JOINING),
-    (_S.OUT, _E.PAUSED): Row(_S.OUT),
+TABLE: dict[tuple[MemberState, MemberEvent], Transition] = {
+    (_S.OUT, _E.RESUMED): Transition(_S.JOINING),
+    (_S.OUT, _E.PAUSED): Transition(_S.OUT),
     **{(_S.JOINING, event): row for event, row in _GONE.items()},
-    (_S.JOINING, _E.MEMBER_ID_REQUIRED): Row(_S.JOINING, (_F.TAKE_ID, _F.BACK_OFF_REPEATED)),
-    (_S.JOINING, _E.JOINED): Row(_S.SYNCING),
-    (_S.JOINING, _E.REBALANCE): Row(_S.JOINING, (_F.BACK_OFF,)),
-    (_S.JOINING, _E.MOVED): Row(_S.JOINING),
-    (_S.JOINING, _E.FAULT): Row(_S.JOINING, (_F.BACK_OFF,)),
-    (_S.JOINING, _E.REFUSED): Row(_S.LEAVING, (_F.BACK_OFF_REPEATED,)),
+    (_S.JOINING, _E.MEMBER_ID_REQUIRED): Transition(_S.JOINING, (_F.TAKE_ID, _F.BACK_OFF_REPEATED)),
+    (_S.JOINING, _E.JOINED): Transition(_S.SYNCING),
+    (_S.JOINING, _E.REBALANCE): Transition(_S.JOINING, (_F.BACK_OFF,)),
+    (_S.JOINING, _E.MOVED): Transition(_S.JOINING),
+    (_S.JOINING, _E.FAULT): Transition(_S.JOINING, (_F.BACK_OFF,)),
+    (_S.JOINING, _E.REFUSED): Transition(_S.LEAVING, (_F.BACK_OFF_REPEATED,)),
     **{(_S.SYNCING, event): row for event, row in _GONE.items()},
-    (_S.SYNCING, _E.SYNCED): Row(_S.BEGINNING),
-    (_S.SYNCING, _E.UNASSIGNED): Row(_S.STABLE),
+    (_S.SYNCING, _E.SYNCED): Transition(_S.BEGINNING),
+    (_S.SYNCING, _E.UNASSIGNED): Transition(_S.STABLE),
     # Its part was given up before it joined, and a new one it has not got.
-    (_S.SYNCING, _E.REBALANCE): Row(_S.JOINING, (_F.BACK_OFF_REPEATED,)),
-    (_S.SYNCING, _E.MOVED): Row(_S.SYNCING),
-    (_S.SYNCING, _E.FAULT): Row(_S.JOINING, (_F.BACK_OFF,)),
-    (_S.SYNCING, _E.REFUSED): Row(_S.LEAVING, (_F.BACK_OFF_REPEATED,)),
+    (_S.SYNCING, _E.REBALANCE): Transition(_S.JOINING, (_F.BACK_OFF_REPEATED,)),
+    (_S.SYNCING, _E.MOVED): Transition(_S.SYNCING),
+    (_S.SYNCING, _E.FAULT): Transition(_S.JOINING, (_F.BACK_OFF,)),
+    (_S.SYNCING, _E.REFUSED): Transition(_S.LEAVING, (_F.BACK_OFF_REPEATED,)),
     **{(_S.BEGINNING, event): row for event, row in _GONE.items()},
-    (_S.BEGINNING, _E.BEGAN): Row(_S.STABLE),
+    (_S.BEGINNING, _E.BEGAN): Transition(_S.STABLE),
     **{(_S.STABLE, event): row for event, row in _GONE.items()},
-    (_S.STABLE, _E.REBALANCE): Row(_S.PREPARING, (_F.BACK_OFF_REPEATED,)),
+    (_S.STABLE, _E.REBALANCE): Transition(_S.PREPARING, (_F.BACK_OFF_REPEATED,)),
     **{(_S.PREPARING, event): row for event, row in _GONE.items()},
-    (_S.PREPARING, _E.PREPARED): Row(_S.JOINING),
-    (_S.PREPARING, _E.RESYNCING): Row(_S.SYNCING),
-    (_S.PREPARING, _E.LATE): Row(_S.JOINING, (_F.LOSE,)),
-    (_S.LEAVING, _E.LEFT): Row(_S.OUT),
+    (_S.PREPARING, _E.PREPARED): Transition(_S.JOINING),
+    (_S.PREPARING, _E.RESYNCING): Transition(_S.SYNCING),
+    (_S.PREPARING, _E.LATE): Transition(_S.JOINING, (_F.LOSE,)),
+    (_S.LEAVING, _E.LEFT): Transition(_S.OUT),
 }
 """(state, event) to what comes of it; what is not here changes nothing."""

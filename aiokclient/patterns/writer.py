@@ -12,7 +12,7 @@ import anyio
 from aiokclient.client import Client
 from aiokclient.cluster.lifecycle import ClientLike
 from aiokclient.errors import ClosedError, IllegalStateError, NotWriterError
-from aiokclient.group import Generation, GroupMemberConfig, MemberInfo, MemberLife
+from aiokclient.group import Generation, GroupMemberConfig, MemberInfo, MemberLifecycle
 from aiokclient.patterns.options import WriterOptions, split
 from aiokclient.producer import Producer
 
@@ -118,7 +118,7 @@ class Candidacy:
         return self._scope
 
 
-class Candidate(MemberLife):
+class Candidate(MemberLifecycle):
     """A member with a candidacy, which stops the producer as soon as it may not write any more."""
 
     def __init__(

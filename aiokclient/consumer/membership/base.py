@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiokclient.background import Callbacks
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
-    from aiokclient.consumer.membership.rewind.rewind import Rewinds
+    from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
     from aiokclient.consumer.state.subscribed_topics import KnownTopics
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.types import GroupMetadata
@@ -164,5 +164,5 @@ class MembershipParts:
     """Callbacks in the loop; one that raises fails the consumer."""
     owner: Hashable
     """Owns the connections: heartbeats and commits share one (Purpose.GROUP)."""
-    rewinds: Rewinds | None = None
+    rewinder: GroupRewinder | None = None
     """Orders to rewind the group, which only the classic protocol passes on."""

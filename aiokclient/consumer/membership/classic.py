@@ -201,8 +201,8 @@ class ClassicMembership:
         """What this member asks for, for each strategy."""
         topics = tuple(self._watch.asked_for())
         owned = tuple(self._reconciler.owned())
-        rewinds = self._parts.rewinds
-        wanted = {} if rewinds is None else rewinds.wanted
+        rewinder = self._parts.rewinder
+        wanted = {} if rewinder is None else rewinder.wanted
         offered = []
         for name in self._assignors:
             wish = MemberSubscription(
@@ -289,8 +289,8 @@ class ClassicMembership:
         await self._reconciler.assign([tp for tp in assigned if tp not in owned])
         if not revoked:
             await self._reconciler.conclude()
-        if self._parts.rewinds is not None:
-            self._parts.rewinds.carry_out(orders.read(generation.assignment))
+        if self._parts.rewinder is not None:
+            self._parts.rewinder.carry_out(orders.read(generation.assignment))
 
     async def lost(self, reason: str) -> None:
         """Nothing is this member's any more."""

@@ -17,14 +17,14 @@ import anyio
 from aiokclient.background import Callbacks
 from aiokclient.consumer.membership.base import Membership, MembershipParts
 from aiokclient.consumer.membership.classic import ClassicMembership
-from aiokclient.consumer.membership.initial_offsets import Starts
+from aiokclient.consumer.membership.initial_offsets import InitialOffsets
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
 from aiokclient.consumer.membership.offsets.commits import Commits
-from aiokclient.consumer.membership.poll_interval import PollWatch
+from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
 from aiokclient.consumer.membership.rebalance_watch import RebalanceWatch
-from aiokclient.consumer.membership.reconciler import Rebalancer
-from aiokclient.consumer.membership.rewind.rewind import Rewinds
+from aiokclient.consumer.membership.reconciler import PartitionReconciler
+from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
 from aiokclient.consumer.state.subscribed_topics import KnownTopics
 from aiokclient.consumer.state.wakeup import Signal
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.consumer.state.subscription import SubscriptionState
 
-__all__ = ["MEMBERSHIPS", "Grouped"]
+__all__ = ["MEMBERSHIPS", "ConsumerCoordinator"]
 
 MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {
     "classic": ClassicMembership,
@@ -52,7 +52,7 @@ COMMIT_SHARE: Final = 0.2
 """and for the commit before that. The rest is for what is in hand."""
 
 
-class Grouped:
+class ConsumerCoordinator:
     """Made when a consumer with a group starts, and ended with it."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Grouped:
         interval_s = config.max_poll_interval_ms / 1000
         time = cluster.clock.monotonic
         self._auto_commit = AutoCommit(config, subscription, self.commits, time)
-        self._starts = Starts(
+        self._initial_offsets = InitialOffsets(
             cluster,
             config,
             subscription,
@@ -94,7 +94,7 @@ class Grouped:
             commits_first=config.enable_auto_commit,
             report=self._report,
         )
-        self.rebalancer = Rebalancer(
+        self.rebalancer = PartitionReconciler(
             cluster,
             subscription,
             reader.in_hand,
@@ -105,7 +105,7 @@ class Grouped:
             overdue=self._overdue,
         )
         in_hand = reader.in_hand
-        self._rewinds = Rewinds(
+        self._rewinder = GroupRewinder(
             cluster, subscription, self.commits, in_hand, patience_s=interval_s, spawn=spawn
         )
         parts = MembershipParts(
@@ -119,10 +119,10 @@ class Grouped:
             spawn=spawn,
             callbacks=callbacks,
             owner=self,
-            rewinds=self._rewinds,
+            rewinder=self._rewinder,
         )
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
-        self._poll_watch = PollWatch(reader.turnstile, in_hand, interval_s, self._overdue)
+        self._poll_watch = PollIntervalWatch(reader.turnstile, in_hand, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
         self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
 
@@ -145,7 +145,7 @@ class Grouped:
         for run, name in (
             (self._follow, "subscription"),
             (self._live, "membership"),
-            (self._starts.run, "starts"),
+            (self._initial_offsets.run, "initial offsets"),
             (self._auto_commit.run, "automatic commits"),
             (self._poll_watch.run, "poll interval"),
             (self._loop_watch.run, "event loop"),
@@ -222,7 +222,7 @@ class Grouped:
         # A task that calls this amid its records would wait for itself.
         aside = reader.in_hand.set_aside() if reader.turnstile.is_reader() else nullcontext()
         with aside:
-            await self._rewinds.order(offsets, timeout, self.membership.rejoin)
+            await self._rewinder.order(offsets, timeout, self.membership.rejoin)
 
     # -- the subscription
 

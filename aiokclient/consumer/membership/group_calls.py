@@ -15,7 +15,7 @@ from aiokclient.types import GroupMetadata, OffsetAndMetadata, State, TopicParti
 
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import Engine
-    from aiokclient.consumer.membership.coordinator import Grouped
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.state.subscription import SubscriptionState
 
 __all__ = ["GroupCalls"]
@@ -142,7 +142,7 @@ class GroupCalls(Lifecycle):
             return False
         return self._engine.reader.turnstile.listener_calls.was_inside()
 
-    def _group(self, call: str) -> Grouped:
+    def _group(self, call: str) -> ConsumerCoordinator:
         self._check()
         assert self._engine is not None
         if self._engine.group is None:

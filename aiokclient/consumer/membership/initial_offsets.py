@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.errors import KafkaError
 
-__all__ = ["Starts", "first_commit", "speaks_for"]
+__all__ = ["InitialOffsets", "first_commit", "speaks_for"]
 
 FIRST: Final = f"{OWN}first of "
 """What the metadata of a first commit begins with; the number of partitions follows."""
 
 
-class Starts:
+class InitialOffsets:
     """Places the partitions that wait for it, in a task that runs until it is cancelled."""
 
     def __init__(

@@ -20,7 +20,7 @@ from aiokclient.types import TopicPartition
 __all__ = ["ListenerCalls", "tell"]
 
 
-class _Call:
+class _ListenerCall:
     """One call of a listener; `running` until it has returned."""
 
     __slots__ = ("of", "running", "task")
@@ -31,7 +31,7 @@ class _Call:
         self.task = asyncio.current_task()
 
 
-_calls: ContextVar[tuple[_Call, ...]] = ContextVar("aiokclient_listener_calls", default=())
+_calls: ContextVar[tuple[_ListenerCall, ...]] = ContextVar("aiokclient_listener_calls", default=())
 
 
 class ListenerCalls:
@@ -40,7 +40,7 @@ class ListenerCalls:
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Mark the current context, and the tasks started in it, as a call of the listener."""
-        call = _Call(self)
+        call = _ListenerCall(self)
         token = _calls.set((*_calls.get(), call))
         try:
             yield

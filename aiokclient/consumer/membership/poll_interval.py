@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from aiokclient.consumer.delivery.in_progress import InHand
     from aiokclient.consumer.delivery.read_lock import Turnstile
 
-__all__ = ["PollWatch"]
+__all__ = ["PollIntervalWatch"]
 
 
-class PollWatch:
+class PollIntervalWatch:
     """Calls `overdue(text)`, plain, once each time that the program is away for too long."""
 
     def __init__(

@@ -49,7 +49,7 @@ STABLE: Final = "Stable"
 SYNCING: Final = "CompletingRebalance"
 
 
-class Other(NamedTuple):
+class MemberSnapshot(NamedTuple):
     """A member: how to name it, what it owns, and what it is to have in addition, if known."""
 
     label: str
@@ -59,11 +59,11 @@ class Other(NamedTuple):
     """It has not taken up the present assignment."""
 
 
-class Described(NamedTuple):
+class GroupSnapshot(NamedTuple):
     """A group, as its coordinator describes it."""
 
     state: str
-    members: dict[str, Other]
+    members: dict[str, MemberSnapshot]
 
 
 class RebalanceWatch:
@@ -168,7 +168,7 @@ class RebalanceWatch:
     def _pause_s(self) -> float:
         return ASKING.delay(self._asked, self._cluster.clock.rng)
 
-    def _found(self, group: Described) -> None:
+    def _found(self, group: GroupSnapshot) -> None:
         me = self._membership.metadata.member_id
         others = {key: other for key, other in group.members.items() if key != me}
         self._waits = ""
@@ -188,16 +188,16 @@ class RebalanceWatch:
 
     # -- asking
 
-    async def _describe_classic(self) -> Described:
+    async def _describe_classic(self) -> GroupSnapshot:
         group = await self._ask(DescribeGroupsRequest(groups=[self._group_id]))
         members = {}
         for each in group.members:
             data = bytes(each.member_assignment)
             owned = decode_assignment(data).partitions if data else ()
-            members[each.member_id] = Other(_label(each, each.group_instance_id), owned)
-        return Described(group.group_state, members)
+            members[each.member_id] = MemberSnapshot(_label(each, each.group_instance_id), owned)
+        return GroupSnapshot(group.group_state, members)
 
-    async def _describe_newer(self) -> Described:
+    async def _describe_newer(self) -> GroupSnapshot:
         group = await self._ask(ConsumerGroupDescribeRequest(group_ids=[self._group_id]))
         members = {}
         for each in group.members:
@@ -205,8 +205,8 @@ class RebalanceWatch:
             missing = [tp for tp in wanted if tp not in owned]
             late = each.member_epoch < group.assignment_epoch
             label = _label(each, each.instance_id)
-            members[each.member_id] = Other(label, list(owned), missing, late)
-        return Described(group.group_state, members)
+            members[each.member_id] = MemberSnapshot(label, list(owned), missing, late)
+        return GroupSnapshot(group.group_state, members)
 
     async def _ask(self, request: Request[Any]) -> Any:
         response = await self._cluster.request(

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
     from aiokclient.consumer.state.subscription import SubscriptionState
 
-__all__ = ["Rebalancer"]
+__all__ = ["PartitionReconciler"]
 
 
 LOGGED = 20
 """Number of partitions that a line in the log names."""
 
 
-class Rebalancer:
+class PartitionReconciler:
     """The `Reconciler` of a consumer.
 
     `calls` marks the calls of the listener. `released(states, lost)` is called before partitions

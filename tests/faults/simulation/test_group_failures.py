@@ -105,15 +105,15 @@ def test_coordinator_failure_1_before_all_members_have_joined(persisted: bool) -
 
 def hold_body(life: Life) -> asyncio.Event:
     """From now on this member gives its part up only when that is set."""
-    gate, desk = asyncio.Event(), life.member._desk
-    assert desk is not None
-    end = desk.end
+    gate, mailbox = asyncio.Event(), life.member._mailbox
+    assert mailbox is not None
+    end = mailbox.end
 
     async def end_slowly() -> None:
         await end()
         await gate.wait()
 
-    desk.end = end_slowly  # type: ignore[method-assign]
+    mailbox.end = end_slowly  # type: ignore[method-assign]
     return gate
 
 

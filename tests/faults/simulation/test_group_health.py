@@ -292,7 +292,7 @@ def test_a_consumer_that_only_assigns_does_not_ask_about_its_group() -> None:
     simulate(scenario)
 
 
-@pytest.mark.parametrize("name", ["membership", "heartbeats", "positions", "starts"])
+@pytest.mark.parametrize("name", ["membership", "heartbeats", "positions", "initial offsets"])
 def test_a_background_task_that_is_cancelled_from_outside_fails_the_consumer(name: str) -> None:
     async def scenario(world: World) -> None:
         diary = Diary()

@@ -15,8 +15,8 @@ from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.manager import Fetchers
 from aiokclient.consumer.membership.topic_watch import TopicWatch
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.group.heartbeats import Heart
-from aiokclient.group.join import Rendezvous
+from aiokclient.group.heartbeats import Heartbeats
+from aiokclient.group.join import GroupJoin
 
 
 class BugError(Exception):
@@ -33,7 +33,7 @@ CALLBACKS = [
     (Fetchers, "_node"),
     (TopicWatch, "_observe"),
     (TopicWatch, "_report"),
-    (Heart, "_look"),
+    (Heartbeats, "_update_confirmed"),
     (Unpacker, "_finished"),
 ]
 
@@ -100,7 +100,9 @@ class Unwilling:
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Heart, "_look"), (Rendezvous, "_rejoin")])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Heartbeats, "_update_confirmed"), (GroupJoin, "_rejoin")]
+)
 def test_a_callback_that_raises_fails_the_member_of_a_group(
     owner: type, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +114,7 @@ def test_a_callback_that_raises_fails_the_member_of_a_group(
         await member.start()
         loop.set_exception_handler(lambda _, context: unhandled.append(context))
         if name == "_rejoin":
-            member._running._rendezvous._rejoin = bug
+            member._running._group_join._rejoin = bug
         else:
             monkeypatch.setattr(owner, name, bug)
         async with asyncio.timeout(100):

@@ -11,7 +11,7 @@ import pytest
 from kip848_member import Member, Owners, configure, shared_out, until
 
 from aiokclient import Consumer, Producer, TopicPartition
-from aiokclient.consumer.membership.kip848.states import State
+from aiokclient.consumer.membership.kip848.states import Kip848State
 from aiokclient.errors import (
     FencedInstanceIdError,
     InvalidRegularExpressionError,
@@ -151,7 +151,7 @@ async def test_a_partition_that_is_not_released(group: Group) -> None:
     first.reading.hold.clear()
     second = await group.join(topic)
     await first.reading.revoking.wait()
-    await second.until(lambda: second.membership.state is State.STABLE)
+    await second.until(lambda: second.membership.state is Kip848State.STABLE)
     beats = second.changes
     await second.until(lambda: second.changes > beats + 3)
     assert second.has == []
@@ -165,8 +165,8 @@ async def test_a_member_that_was_thrown_out(group: Group) -> None:
     topic = await group.servers.new_topic(4)
     first = await group.join(topic)
     await group.even(4)
-    await first.membership._link.send(
-        first.membership._heartbeats.last(first.membership._member_id), 5.0
+    await first.membership._connection.send(
+        first.membership._builder.last(first.membership._member_id), 5.0
     )
     await first.until(lambda: [what for what, _ in first.reading.log][-2:] == ["lose", "assign"])
     await group.even(4)
@@ -208,7 +208,7 @@ async def test_an_instance_that_another_took_over(group: Group) -> None:
     topic = await group.servers.new_topic(2)
     first = await group.join(topic, group_instance_id="i")
     await group.even(2)
-    link, beats = first.membership._link, first.membership._heartbeats
+    link, beats = first.membership._connection, first.membership._builder
     await link.send(beats.last(first.membership._member_id), 5.0)
     second = Member(
         {"bootstrap_servers": group.servers.bootstrap, "group_id": group.id}, Owners(), "second",

@@ -7,7 +7,7 @@ import pytest
 from kip848_member import shared_out
 from kip848_world import ALL, HEARTBEAT, Group, run
 
-from aiokclient.consumer.membership.kip848.states import State
+from aiokclient.consumer.membership.kip848.states import Kip848State
 from aiokclient.errors import (
     FencedInstanceIdError,
     GroupAuthorizationError,
@@ -67,7 +67,7 @@ def test_what_only_a_person_can_mend_fails_the_member(
                 await second.subscribe(topic)
                 await second.until(lambda: second.failure is not None)
                 assert isinstance(second.failure, error)
-                assert second.membership.state is State.FAILED
+                assert second.membership.state is Kip848State.FAILED
 
     run(scenario, configs=configs)
 

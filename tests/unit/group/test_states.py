@@ -3,7 +3,7 @@
 import pytest
 
 from aiokclient.errors import ERRORS_BY_CODE
-from aiokclient.group.states import CODES, TABLE, Effect, Event, MemberState
+from aiokclient.group.states import CODES, TABLE, MemberEffect, MemberEvent, MemberState
 
 ROWS = """
 out        resumed             joining
@@ -49,7 +49,7 @@ leaving    left                out
 """
 
 
-def rows() -> list[tuple[MemberState, Event, MemberState, tuple[Effect, ...]]]:
+def rows() -> list[tuple[MemberState, MemberEvent, MemberState, tuple[MemberEffect, ...]]]:
     found = []
     for line in ROWS.strip().splitlines():
         state, event, after, effects = (
@@ -62,9 +62,9 @@ def rows() -> list[tuple[MemberState, Event, MemberState, tuple[Effect, ...]]]:
         found.append(
             (
                 MemberState(state),
-                Event(event),
+                MemberEvent(event),
                 MemberState(after),
-                tuple(Effect[name] for name in names),
+                tuple(MemberEffect[name] for name in names),
             )
         )
     return found
@@ -74,7 +74,7 @@ def rows() -> list[tuple[MemberState, Event, MemberState, tuple[Effect, ...]]]:
     ("state", "event", "after", "effects"), rows(), ids=lambda v: getattr(v, "value", None)
 )
 def test_row(
-    state: MemberState, event: Event, after: MemberState, effects: tuple[Effect, ...]
+    state: MemberState, event: MemberEvent, after: MemberState, effects: tuple[MemberEffect, ...]
 ) -> None:
     row = TABLE[state, event]
     assert row.state is after
@@ -86,7 +86,7 @@ def test_what_is_not_here_changes_nothing() -> None:
 
 
 def test_effects_are_done_in_their_order() -> None:
-    order = list(Effect)
+    order = list(MemberEffect)
     for row in TABLE.values():
         assert list(row.effects) == sorted(row.effects, key=order.index)
 
@@ -104,27 +104,27 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 def test_a_member_can_be_paused_in_every_state_in_which_it_is_one() -> None:
     for state in set(MemberState) - {MemberState.OUT, MemberState.LEAVING, MemberState.FENCED}:
-        assert TABLE[state, Event.PAUSED].state is MemberState.LEAVING
+        assert TABLE[state, MemberEvent.PAUSED].state is MemberState.LEAVING
 
 
 def test_who_is_lost_is_told_so() -> None:
     """All rows that forget who the member is tell the handler, but for leaving, which does."""
     for row in TABLE.values():
-        if {Effect.FORGET_ID, Effect.FORGET_GENERATION} & set(row.effects):
-            assert Effect.LOSE in row.effects
+        if {MemberEffect.FORGET_ID, MemberEffect.FORGET_GENERATION} & set(row.effects):
+            assert MemberEffect.LOSE in row.effects
 
 
 @pytest.mark.parametrize(
     ("name", "event"),
     [
-        ("MEMBER_ID_REQUIRED", Event.MEMBER_ID_REQUIRED),
-        ("REBALANCE_IN_PROGRESS", Event.REBALANCE),
-        ("UNKNOWN_MEMBER_ID", Event.UNKNOWN_MEMBER),
-        ("ILLEGAL_GENERATION", Event.OLD_GENERATION),
-        ("FENCED_INSTANCE_ID", Event.FENCED),
+        ("MEMBER_ID_REQUIRED", MemberEvent.MEMBER_ID_REQUIRED),
+        ("REBALANCE_IN_PROGRESS", MemberEvent.REBALANCE),
+        ("UNKNOWN_MEMBER_ID", MemberEvent.UNKNOWN_MEMBER),
+        ("ILLEGAL_GENERATION", MemberEvent.OLD_GENERATION),
+        ("FENCED_INSTANCE_ID", MemberEvent.FENCED),
     ],
 )
-def test_codes_that_are_events(name: str, event: Event) -> None:
+def test_codes_that_are_events(name: str, event: MemberEvent) -> None:
     code = next(code for code, error in ERRORS_BY_CODE.items() if error.name == name)
     assert CODES[code] is event
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokclient.consumer.membership.kip848.heartbeat import Place, Places
+from aiokclient.consumer.membership.kip848.heartbeat import TopicIdPartition, TopicIdPartitions
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -16,22 +16,25 @@ if TYPE_CHECKING:
     from aiokclient.cluster.metadata import ClusterMetadata
     from aiokclient.consumer.state.subscribed_topics import KnownTopics
 
-__all__ = ["Holdings"]
+__all__ = ["PartitionAssignment"]
 
 
-class Holdings:
+class PartitionAssignment:
     """`target` is what the coordinator wants this member to have, `owned` what it has."""
 
     def __init__(self, cluster: ClusterClient, topics: KnownTopics, *, hide: bool) -> None:
-        self.target: Places = frozenset()
-        self.owned: dict[Place, TopicPartition] = {}
+        self.target: TopicIdPartitions = frozenset()
+        self.owned: dict[TopicIdPartition, TopicPartition] = {}
         self._cluster = cluster
         self._topics = topics
         self._hide = hide
         self._basis: tuple[object, ...] = ()
-        self._found: tuple[dict[Place, TopicPartition], list[Place]] = ({}, [])
+        self._found: tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]] = (
+            {},
+            [],
+        )
 
-    def told(self) -> Places:
+    def told(self) -> TopicIdPartitions:
         """What is owned, as the coordinator is told."""
         return frozenset(self.owned)
 
@@ -40,25 +43,27 @@ class Holdings:
         known, unknown = self._wanted()
         return bool(unknown) or known.keys() != self.owned.keys()
 
-    def to_give_up(self) -> dict[Place, TopicPartition]:
+    def to_give_up(self) -> dict[TopicIdPartition, TopicPartition]:
         """What is owned and not to be."""
         known, _ = self._wanted()
-        return {place: tp for place, tp in self.owned.items() if place not in known}
+        return {partition: tp for partition, tp in self.owned.items() if partition not in known}
 
-    def to_take(self) -> dict[Place, TopicPartition]:
+    def to_take(self) -> dict[TopicIdPartition, TopicPartition]:
         """What is to be owned and is not, of topics whose names are known."""
         known, _ = self._wanted()
         # A topic that was made anew has to be given up under its old id first.
         have = set(self.owned.values())
         return {
-            place: tp for place, tp in known.items() if place not in self.owned and tp not in have
+            partition: tp
+            for partition, tp in known.items()
+            if partition not in self.owned and tp not in have
         }
 
     def unknown(self) -> bool:
         """Whether there are ids without a name."""
         return bool(self._wanted()[1])
 
-    def _wanted(self) -> tuple[dict[Place, TopicPartition], list[Place]]:
+    def _wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
         """The target by name, and what of it has none.
 
         The brokers match internal topics with a pattern as any other. Here they are left out, as
@@ -74,19 +79,19 @@ class Holdings:
 
     def _look(
         self, metadata: ClusterMetadata, hide: bool
-    ) -> tuple[dict[Place, TopicPartition], list[Place]]:
-        known: dict[Place, TopicPartition] = {}
-        unknown: list[Place] = []
-        for place in sorted(self.target):
-            name = metadata.names.get(place.topic_id)
+    ) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
+        known: dict[TopicIdPartition, TopicPartition] = {}
+        unknown: list[TopicIdPartition] = []
+        for partition in sorted(self.target):
+            name = metadata.names.get(partition.topic_id)
             info = None if name is None else metadata.topic(name)
             if name is None or info is None:
                 # A topic that is deleted is owned until the coordinator says otherwise.
-                owned = self.owned.get(place)
+                owned = self.owned.get(partition)
                 if owned is None:
-                    unknown.append(place)
+                    unknown.append(partition)
                 else:
-                    known[place] = owned
+                    known[partition] = owned
             elif not (hide and info.internal):
-                known[place] = TopicPartition(name, place.partition)
+                known[partition] = TopicPartition(name, partition.partition)
         return known, unknown

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.network.connection import BrokerConnection
 
-__all__ = ["Link"]
+__all__ = ["HeartbeatConnection"]
 
 API = "ConsumerGroupHeartbeat"
 
@@ -35,7 +35,7 @@ ADVICE = (
 )
 
 
-class Link:
+class HeartbeatConnection:
     """`owner` owns the connection, and closes it; `group_id` says where it leads."""
 
     def __init__(self, cluster: ClusterClient, group_id: str, owner: Hashable) -> None:

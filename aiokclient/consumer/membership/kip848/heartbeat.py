@@ -22,13 +22,13 @@ __all__ = [
     "LEAVE",
     "LEAVE_FOR_A_WHILE",
     "REGEX_FROM",
-    "Heartbeats",
-    "Place",
-    "Places",
-    "Settings",
-    "Wanted",
+    "HeartbeatBuilder",
+    "TopicIdPartition",
+    "TopicIdPartitions",
+    "MemberSettings",
+    "HeartbeatSubscription",
     "expression",
-    "places_of",
+    "partitions_of",
 ]
 
 JOIN = 0
@@ -40,24 +40,24 @@ REGEX_FROM = 1
 FLAGS = {re.IGNORECASE: "i", re.DOTALL: "s", re.MULTILINE: "m"}
 
 
-class Place(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition by the id of its topic."""
 
     topic_id: UUID
     partition: int
 
 
-Places: TypeAlias = frozenset[Place]
+TopicIdPartitions: TypeAlias = frozenset[TopicIdPartition]
 
 
-class Wanted(NamedTuple):
+class HeartbeatSubscription(NamedTuple):
     """What a member subscribes to, as a heartbeat says it."""
 
     topics: tuple[str, ...] = ()
     regex: str = ""
 
 
-class Settings(NamedTuple):
+class MemberSettings(NamedTuple):
     """What a member says of itself."""
 
     group_id: str
@@ -67,24 +67,24 @@ class Settings(NamedTuple):
     assignor: str | None
 
 
-class Heartbeats:
+class HeartbeatBuilder:
     """Makes the heartbeats of one member, and remembers what they said."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MemberSettings) -> None:
         self._settings = settings
-        self._wanted: Wanted | None = None
-        self._owned: Places | None = None
+        self._wanted: HeartbeatSubscription | None = None
+        self._owned: TopicIdPartitions | None = None
 
     def forget(self) -> None:
         """The next heartbeat is a full one. Plain."""
         self._wanted = self._owned = None
 
-    def said(self, wanted: Wanted, owned: Places) -> bool:
+    def said(self, wanted: HeartbeatSubscription, owned: TopicIdPartitions) -> bool:
         """Whether the coordinator has been told all of this. Plain."""
         return self._wanted == wanted and self._owned == owned
 
-    def beat(
-        self, member: GroupMetadata, wanted: Wanted, owned: Places
+    def build(
+        self, member: GroupMetadata, wanted: HeartbeatSubscription, owned: TopicIdPartitions
     ) -> ConsumerGroupHeartbeatRequest:
         """The next heartbeat of a member of this epoch; with epoch 0 it joins."""
         settings = self._settings
@@ -93,7 +93,7 @@ class Heartbeats:
             self.forget()
             owned = frozenset()
         full = self._wanted is None or self._owned is None
-        before = self._wanted or Wanted()
+        before = self._wanted or HeartbeatSubscription()
         if full:
             request.rack_id = settings.rack
             request.rebalance_timeout_ms = settings.rebalance_timeout_ms
@@ -123,7 +123,7 @@ class Heartbeats:
         )
 
 
-def by_topic(places: Iterable[Place]) -> list[TopicPartitions]:
+def by_topic(places: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
     """Partitions as the protocol has them."""
     topics: dict[UUID, list[int]] = {}
     for topic_id, partition in sorted(places):
@@ -131,9 +131,11 @@ def by_topic(places: Iterable[Place]) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id=each, partitions=topics[each]) for each in topics]
 
 
-def places_of(topics: Iterable[TopicPartitions]) -> Places:
+def partitions_of(topics: Iterable[TopicPartitions]) -> TopicIdPartitions:
     """The partitions that the protocol names."""
-    return frozenset(Place(each.topic_id, index) for each in topics for index in each.partitions)
+    return frozenset(
+        TopicIdPartition(each.topic_id, index) for each in topics for index in each.partitions
+    )
 
 
 def expression(pattern: re.Pattern[str]) -> str | None:

@@ -18,24 +18,24 @@ import math
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aiokclient.consumer.membership.kip848.assignment import Holdings
-from aiokclient.consumer.membership.kip848.connection import Link
+from aiokclient.consumer.membership.kip848.assignment import PartitionAssignment
+from aiokclient.consumer.membership.kip848.connection import HeartbeatConnection
 from aiokclient.consumer.membership.kip848.heartbeat import (
     JOIN,
     REGEX_FROM,
-    Heartbeats,
-    Settings,
-    Wanted,
+    HeartbeatBuilder,
+    HeartbeatSubscription,
+    MemberSettings,
     expression,
-    places_of,
+    partitions_of,
 )
 from aiokclient.consumer.membership.kip848.session_timeout import session_timeout_ms
 from aiokclient.consumer.membership.kip848.states import (
     BEATING,
     CODES,
     MEMBERS,
-    Event,
-    State,
+    Kip848Event,
+    Kip848State,
     after,
     meaning,
 )
@@ -58,7 +58,7 @@ __all__ = ["Kip848Membership"]
 FAREWELLS = 3
 """So many attempts are made to tell the coordinator that the member leaves."""
 
-MOVING = (State.JOINING, State.RECONCILING, State.FENCED)
+MOVING = (Kip848State.JOINING, Kip848State.RECONCILING, Kip848State.FENCED)
 """The states in which it waits for its group, or for partitions to be released or assigned."""
 
 FREE = 5
@@ -78,7 +78,7 @@ class Kip848Membership:
         cluster, config = parts.cluster, parts.config
         if config.group_id is None:
             raise IllegalStateError("a membership needs a group_id")
-        self.state = State.OUT
+        self.state = Kip848State.OUT
         self._parts = parts
         self._rebalances = cluster.metrics.counter("consumer.rebalances", group=config.group_id)
         self._clock = cluster.clock
@@ -88,9 +88,11 @@ class Kip848Membership:
         self._epoch = JOIN
         self._life = 0
         """Counts memberships: answers to an earlier one are void."""
-        self._holdings = Holdings(cluster, parts.topics, hide=config.exclude_internal_topics)
-        self._heartbeats = Heartbeats(
-            Settings(
+        self._assignment = PartitionAssignment(
+            cluster, parts.topics, hide=config.exclude_internal_topics
+        )
+        self._builder = HeartbeatBuilder(
+            MemberSettings(
                 group_id=config.group_id,
                 instance_id=config.group_instance_id,
                 rack=config.client_rack or None,
@@ -98,7 +100,7 @@ class Kip848Membership:
                 assignor=config.group_remote_assignor,
             )
         )
-        self._link = Link(cluster, config.group_id, parts.owner)
+        self._connection = HeartbeatConnection(cluster, config.group_id, parts.owner)
         self._session_s = config.session_timeout_ms / 1000
         self._knows_session = False
         self._usual_s = self._interval_s = config.heartbeat_interval_ms / 1000
@@ -136,7 +138,7 @@ class Kip848Membership:
 
     @property
     def joins(self) -> bool:
-        return not self._ended and self.state not in (State.STALE, State.FAILED)
+        return not self._ended and self.state not in (Kip848State.STALE, Kip848State.FAILED)
 
     @property
     def rebalancing_since(self) -> float | None:
@@ -148,7 +150,7 @@ class Kip848Membership:
 
     @property
     def settled(self) -> bool:
-        return self.state in (State.STABLE, State.ACKNOWLEDGING)
+        return self.state in (Kip848State.STABLE, Kip848State.ACKNOWLEDGING)
 
     # -- what the consumer tells -----------------------------------------------------------
 
@@ -157,17 +159,17 @@ class Kip848Membership:
         if current or self.state not in BEATING:
             # One that is about to leave goes on as before until it has.
             self._subscription = current
-        self._apply(Event.SUBSCRIBED if current else Event.UNSUBSCRIBED)
+        self._apply(Kip848Event.SUBSCRIBED if current else Kip848Event.UNSUBSCRIBED)
 
     def left_behind(self, reason: str) -> None:
         if self.state in MEMBERS:
             self._farewell = True
         self._lost_by = reason
-        self._apply(Event.LATE)
+        self._apply(Kip848Event.LATE)
 
     def asked(self) -> None:
-        if self.state is State.STALE:
-            self._apply(Event.ASKED)
+        if self.state is Kip848State.STALE:
+            self._apply(Kip848Event.ASKED)
 
     def rejoin(self, reason: str) -> None:
         """Does nothing: brokers assign anew by themselves whenever there is cause."""
@@ -175,7 +177,7 @@ class Kip848Membership:
             "No need to rejoin under KIP-848: %s", reason, extra={"event": "group_state"}
         )
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, event: Kip848Event) -> None:
         before, self.state = self.state, after(self.state, event)
         if self.state not in MOVING:
             self._moving_since = None
@@ -194,8 +196,8 @@ class Kip848Membership:
         self._life += 1
         self._epoch = JOIN
         self._subscription = self._parts.topics.current
-        self._holdings.target = frozenset()
-        self._heartbeats.forget()
+        self._assignment.target = frozenset()
+        self._builder.forget()
         self._forgotten.set()
         self._parts.changed()
 
@@ -208,8 +210,8 @@ class Kip848Membership:
         unsubscribe = parts.cluster.updater.subscribe(parts.callbacks.guard(self._observe))
         try:
             while not self._ended:
-                if self.state is State.OUT and self._subscription:
-                    self._apply(Event.SUBSCRIBED)
+                if self.state is Kip848State.OUT and self._subscription:
+                    self._apply(Kip848Event.SUBSCRIBED)
                 await self._turn()
         finally:
             unsubscribe()
@@ -217,43 +219,49 @@ class Kip848Membership:
     async def _turn(self) -> None:
         if self._farewell:
             await self._say_farewell()
-        elif self.state not in BEATING or (self.state is State.JOINING and self._may_not_join()):
+        elif self.state not in BEATING or (
+            self.state is Kip848State.JOINING and self._may_not_join()
+        ):
             await self._wake.wait()
         elif not await self._wake.wait(self._next_at()) and not self._ended:
             await self._beat()
 
     def _may_not_join(self) -> bool:
         """Whether something of before is owned, or a pattern that is matched here has no topic."""
-        return bool(self._holdings.owned) or self._wanted() == Wanted()
+        return bool(self._assignment.owned) or self._wanted() == HeartbeatSubscription()
 
     def _next_at(self) -> float:
-        said = self._heartbeats.said(self._wanted(), self._holdings.told())
+        said = self._builder.said(self._wanted(), self._assignment.told())
         return max(self._due, self._not_before) if said else self._not_before
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> HeartbeatSubscription:
         pattern = self._subscription.pattern
         if pattern is None:
-            return Wanted(tuple(sorted(self._subscription.topics)))
+            return HeartbeatSubscription(tuple(sorted(self._subscription.topics)))
         regex = expression(pattern)
         if self._version >= REGEX_FROM and regex is not None:
-            return Wanted(regex=regex)
-        return Wanted(tuple(self._parts.topics.matching(self._parts.cluster.metadata)))
+            return HeartbeatSubscription(regex=regex)
+        return HeartbeatSubscription(
+            tuple(self._parts.topics.matching(self._parts.cluster.metadata))
+        )
 
     async def _beat(self) -> None:
         life = self._life
         request_s = self._parts.config.request_timeout_ms / 1000
         try:
-            self._version = await self._link.version()
+            self._version = await self._connection.version()
             if life != self._life or self.state not in BEATING:
                 return
             member = GroupMetadata(self._group_id, self._epoch, self._member_id)
-            told, wanted = self._holdings.told(), self._wanted()
-            self._early = 0 if self._heartbeats.said(wanted, told) else self._early + 1
-            request = self._heartbeats.beat(member, wanted, told)
+            told, wanted = self._assignment.told(), self._wanted()
+            self._early = 0 if self._builder.said(wanted, told) else self._early + 1
+            request = self._builder.build(member, wanted, told)
             sent_at = self._clock.monotonic()
-            answer = await self._link.send(request, min(request_s, self._session_s * PATIENCE))
+            answer = await self._connection.send(
+                request, min(request_s, self._session_s * PATIENCE)
+            )
         except KafkaError as error:
-            self._heartbeats.forget()
+            self._builder.forget()
             if life == self._life:
                 self._refused(error)
             return
@@ -262,19 +270,19 @@ class Kip848Membership:
 
     def _answered(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
         if self._epoch > JOIN:
-            self._link.succeeded()
+            self._connection.succeeded()
         self._epoch = answer.member_epoch
         self._interval_s = self._interval(answer.heartbeat_interval_ms)
         self._answered_at = sent_at
         self._due, self._not_before = sent_at + self._interval_s, -math.inf
         if self._early > FREE:
-            self._not_before = sent_at + self._link.pause_s(self._early - FREE)
+            self._not_before = sent_at + self._connection.pause_s(self._early - FREE)
         if answer.assignment is not None:
-            target = places_of(answer.assignment.topic_partitions)
-            if target != self._holdings.target:
-                self._holdings.target, self._told_at = target, sent_at
+            target = partitions_of(answer.assignment.topic_partitions)
+            if target != self._assignment.target:
+                self._assignment.target, self._told_at = target, sent_at
                 self._rebalances.add()
-        self._apply(Event.TOLD if self._holdings.differs() else Event.SETTLED)
+        self._apply(Kip848Event.TOLD if self._assignment.differs() else Kip848Event.SETTLED)
         self._parts.changed()
 
     def _interval(self, wanted_ms: int) -> float:
@@ -289,12 +297,12 @@ class Kip848Membership:
         return max(min(wanted_ms / 1000, self._session_s * PATIENCE), SHORTEST_S)
 
     def _refused(self, error: KafkaError) -> None:
-        action = self._link.failed(error)
+        action = self._connection.failed(error)
         self._not_before = self._clock.monotonic() + action.delay_s
         event = meaning(self.state, error.code)
         if event is None and action.decision is Decision.RECOVER:
-            event = Event.FENCED
-        if event is Event.FENCED:
+            event = Kip848Event.FENCED
+        if event is Kip848Event.FENCED:
             text, extra = "The membership ended: %s", {"event": "group_left"}
             self._log.write(logging.INFO, ("over", error.code), text, error, extra=extra)
             self._lost_by = str(error)
@@ -302,26 +310,26 @@ class Kip848Membership:
         elif isinstance(error, AuthorizationError):
             # It may be granted yet; until then the program is told at every request.
             self._parts.report(error)
-        elif event is Event.FAILED or not action.again:
+        elif event is Kip848Event.FAILED or not action.again:
             # Refused is what it wants; its place it has, until it leaves or another takes it.
-            self._farewell = event is not Event.FAILED and self._epoch > JOIN
+            self._farewell = event is not Kip848Event.FAILED and self._epoch > JOIN
             self._lost_by = str(error)
-            self._apply(Event.FAILED)
+            self._apply(Kip848Event.FAILED)
             raise error
 
     async def _say_farewell(self) -> None:
         self._farewell = False
-        self._apply(Event.LEFT)
+        self._apply(Kip848Event.LEFT)
         async with self._parting:
             await self._send_farewell()
 
     async def _send_farewell(self) -> None:
         for _ in range(FAREWELLS):
             try:
-                await self._link.send(self._heartbeats.last(self._member_id), self._session_s)
+                await self._connection.send(self._builder.last(self._member_id), self._session_s)
                 break
             except KafkaError as error:
-                action = self._link.failed(error)
+                action = self._connection.failed(error)
                 if error.code in CODES or not action.again:
                     # The coordinator finds out by itself when the session is over.
                     extra = {"event": "group_leave_failed"}
@@ -335,7 +343,7 @@ class Kip848Membership:
         member = self.state in BEATING or self._farewell
         self._ended = True
         self._end()
-        self.state = State.OUT
+        self.state = Kip848State.OUT
         self._wake.set()
         self._work.set()
         try:
@@ -376,54 +384,54 @@ class Kip848Membership:
 
     async def _step(self) -> float:
         """Does the next thing there is to do; gives when to look again at the latest."""
-        holdings = self._holdings
-        if self.state is State.LEAVING:
+        assignment = self._assignment
+        if self.state is Kip848State.LEAVING:
             await self._give_up()
-            self._farewell = self.state is State.LEAVING
+            self._farewell = self.state is Kip848State.LEAVING
             self._wake.set()
             return math.inf
-        if self.state is State.RECONCILING:
+        if self.state is Kip848State.RECONCILING:
             return await self._move()
-        if holdings.owned and self.state not in MEMBERS[1:]:
+        if assignment.owned and self.state not in MEMBERS[1:]:
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
             key = ("lost", self._lost_by)
             self._log.write(logging.WARNING, key, text, self._lost_by, extra=extra)
-            await self._parts.reconciler.lose(list(holdings.owned.values()))
-            holdings.owned.clear()
-        if self.state is State.FENCED:
-            self._apply(Event.RELEASED)
-        elif self.state in (State.STABLE, State.ACKNOWLEDGING):
+            await self._parts.reconciler.lose(list(assignment.owned.values()))
+            assignment.owned.clear()
+        if self.state is Kip848State.FENCED:
+            self._apply(Kip848Event.RELEASED)
+        elif self.state in (Kip848State.STABLE, Kip848State.ACKNOWLEDGING):
             await self._parts.reconciler.conclude()
         self._wake.set()
         return math.inf
 
     async def _move(self) -> float:
-        holdings = self._holdings
-        if holdings.to_give_up():
+        assignment = self._assignment
+        if assignment.to_give_up():
             await self._give_up()
             return -math.inf
-        new = holdings.to_take()
+        new = assignment.to_take()
         if new:
             self._moved = True
             await self._parts.reconciler.assign(list(new.values()))
-            holdings.owned.update(new)
+            assignment.owned.update(new)
             return -math.inf
-        if self._moved or not holdings.unknown():
+        if self._moved or not assignment.unknown():
             self._moved = False
-            self._apply(Event.RECONCILED)
+            self._apply(Kip848Event.RECONCILED)
             return math.inf
         self._parts.cluster.updater.request_update(reason="the id of a topic has no name yet")
         return self._clock.monotonic() + self._parts.config.retry_backoff_max_ms / 1000
 
     async def _give_up(self) -> None:
-        holdings = self._holdings
-        leaving = self.state is State.LEAVING
-        gone = dict(holdings.owned) if leaving else holdings.to_give_up()
+        assignment = self._assignment
+        leaving = self.state is Kip848State.LEAVING
+        gone = dict(assignment.owned) if leaving else assignment.to_give_up()
         if not gone:
             return
         begun = self._clock.monotonic() if leaving else self._told_at
         deadline = begun + self._parts.config.max_poll_interval_ms / 1000
         self._moved = True
         await self._parts.reconciler.revoke(list(gone.values()), deadline=deadline)
-        for place in gone:
-            holdings.owned.pop(place, None)
+        for partition in gone:
+            assignment.owned.pop(partition, None)

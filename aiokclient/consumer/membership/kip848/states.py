@@ -41,14 +41,14 @@ __all__ = [
     "JOIN_CODES",
     "MEMBERS",
     "TRANSITIONS",
-    "Event",
-    "State",
+    "Kip848Event",
+    "Kip848State",
     "after",
     "meaning",
 ]
 
 
-class State(Enum):
+class Kip848State(Enum):
     OUT = auto()
     JOINING = auto()
     STABLE = auto()
@@ -60,7 +60,7 @@ class State(Enum):
     FAILED = auto()
 
 
-class Event(Enum):
+class Kip848Event(Enum):
     SUBSCRIBED = auto()  # there is something to read
     UNSUBSCRIBED = auto()  # there is nothing any more
     TOLD = auto()  # an answer, and what is owned differs from what is to be owned
@@ -74,13 +74,18 @@ class Event(Enum):
     FAILED = auto()
 
 
-MEMBERS = (State.JOINING, State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
+MEMBERS = (
+    Kip848State.JOINING,
+    Kip848State.STABLE,
+    Kip848State.RECONCILING,
+    Kip848State.ACKNOWLEDGING,
+)
 """The states in which what is answered is carried out."""
 
-BEATING = (*MEMBERS, State.LEAVING)
+BEATING = (*MEMBERS, Kip848State.LEAVING)
 """The states in which heartbeats are sent; leaving another of them ends the membership."""
 
-S, E = State, Event
+S, E = Kip848State, Kip848Event
 
 _EVERY_MEMBER = {
     E.TOLD: S.RECONCILING,
@@ -90,13 +95,13 @@ _EVERY_MEMBER = {
     E.FAILED: S.FAILED,
 }
 
-TRANSITIONS: Mapping[tuple[State, Event], State] = MappingProxyType(
+TRANSITIONS: Mapping[tuple[Kip848State, Kip848Event], Kip848State] = MappingProxyType(
     {
         **{(state, event): to for state in MEMBERS for event, to in _EVERY_MEMBER.items()},
         **{(state, E.SETTLED): S.STABLE for state in MEMBERS if state is not S.RECONCILING},
         **{(state, E.RECONCILED): S.ACKNOWLEDGING for state in MEMBERS if state is not S.JOINING},
-        **{(state, E.SUBSCRIBED): state for state in State if state is not S.OUT},
-        **{(state, E.ASKED): state for state in State if state is not S.STALE},
+        **{(state, E.SUBSCRIBED): state for state in Kip848State if state is not S.OUT},
+        **{(state, E.ASKED): state for state in Kip848State if state is not S.STALE},
         **{(state, E.UNSUBSCRIBED): state for state in (S.OUT, S.LEAVING, S.FAILED)},
         (S.OUT, E.SUBSCRIBED): S.JOINING,
         (S.FENCED, E.RELEASED): S.JOINING,
@@ -114,25 +119,25 @@ an answer that comes too late, a step of reconciliation that was overtaken."""
 
 CODES = MappingProxyType(
     {
-        FencedMemberEpochError.code: Event.FENCED,
-        UnknownMemberIdError.code: Event.FENCED,
-        GroupIdNotFoundError.code: Event.FENCED,
+        FencedMemberEpochError.code: Kip848Event.FENCED,
+        UnknownMemberIdError.code: Kip848Event.FENCED,
+        GroupIdNotFoundError.code: Kip848Event.FENCED,
         # Another has the instance id: to come back would take it from that one.
-        FencedInstanceIdError.code: Event.FAILED,
+        FencedInstanceIdError.code: Kip848Event.FAILED,
     }
 )
 """Error codes of a heartbeat that are events."""
 
-JOIN_CODES = MappingProxyType({GroupIdNotFoundError.code: Event.FAILED})
+JOIN_CODES = MappingProxyType({GroupIdNotFoundError.code: Kip848Event.FAILED})
 """Likewise, of the heartbeat that joins: the group is of another kind, and does not change it."""
 
 
-def meaning(state: State, code: int | None) -> Event | None:
+def meaning(state: Kip848State, code: int | None) -> Kip848Event | None:
     """The event that an error code is in a state; None for one that the policy decides."""
-    own = JOIN_CODES.get(code) if state is State.JOINING else None
+    own = JOIN_CODES.get(code) if state is Kip848State.JOINING else None
     return own or CODES.get(code)
 
 
-def after(state: State, event: Event) -> State:
+def after(state: Kip848State, event: Kip848Event) -> Kip848State:
     """The state after an event."""
     return TRANSITIONS.get((state, event), state)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
 
-__all__ = ["Rewinds"]
+__all__ = ["GroupRewinder"]
 
 LOOK: Final = Backoff(0.05, 1.0)
 """How often the member that ordered it looks whether it is done."""
@@ -51,7 +51,7 @@ NOT_CLASSIC: Final = frozenset({GroupIdNotFoundError.code})
 DEAD: Final = "Dead"
 
 
-class Rewinds:
+class GroupRewinder:
     """The orders of this member, and what it does about those of others."""
 
     def __init__(
