@@ -7,7 +7,7 @@ unless a serializer or deserializer is given; a value of None is a tombstone.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import (
     TYPE_CHECKING,
@@ -25,6 +25,7 @@ from aiokclient import _native
 
 __all__ = [
     "SKIP",
+    "AssignorLike",
     "ConsumerRecord",
     "Deserializer",
     "GroupMetadata",
@@ -159,6 +160,21 @@ class ProducerRecord(NamedTuple):
     partition: int | None = None
     timestamp: int | None = None
     headers: Headers = ()
+
+
+class AssignorLike(Protocol):
+    """The interface of `aiokclient.Assignor`, without the types of its arguments."""
+
+    name: str
+    overlapping: bool
+    cooperative: bool
+    version: int
+
+    def user_data(self, topics: Sequence[str]) -> bytes | None: ...
+
+    def assign(self, cluster: Any, members: Any) -> Mapping[str, Any]: ...
+
+    def on_assignment(self, assignment: Any, metadata: GroupMetadata) -> None: ...
 
 
 class TimestampType(IntEnum):

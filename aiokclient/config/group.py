@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aiokclient.config.problems import Problems
 from aiokclient.types import is_topic_name
-
-if TYPE_CHECKING:
-    from aiokclient.config import ConsumerConfig
 
 __all__ = ["check_group", "commits_by_itself"]
 
@@ -22,7 +19,7 @@ CLASSIC_ONLY: Final = {
 """Options without a meaning in the newer protocol, and what stands for them."""
 
 
-def check_group(config: ConsumerConfig) -> None:
+def check_group(config: Any) -> None:
     """Raises ConfigError, which names the option and what to do."""
     problems = Problems()
     for option, what in _mistakes(config):
@@ -30,7 +27,7 @@ def check_group(config: ConsumerConfig) -> None:
     problems.raise_any()
 
 
-def _mistakes(config: ConsumerConfig) -> Iterator[tuple[str, str]]:
+def _mistakes(config: Any) -> Iterator[tuple[str, str]]:
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         yield (
             "heartbeat_interval_ms",

@@ -18,8 +18,10 @@ __all__ = [
     "CONNECTOR",
     "DESERIALIZER",
     "FUNCTION",
+    "MILLISECONDS",
     "OPTIONAL_BOOLEAN",
     "OPTIONAL_TEXT",
+    "POSITIVE",
     "SECURITY",
     "SERIALIZER",
     "STRATEGIES",
@@ -334,6 +336,8 @@ class OffsetReset:
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 
 
+MILLISECONDS = Integer(0)
+POSITIVE = Integer(1)
 BOOLEAN = Boolean()
 OPTIONAL_BOOLEAN = Boolean(optional=True)
 TEXT = Text()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Any
 
 from aiokclient.errors import ConfigError
 from aiokclient.hints import option_hint
 
-__all__ = ["Problems", "refuse_positional", "together", "unknown"]
+__all__ = ["Problems", "refuse_positional", "suggest", "together", "unknown"]
 
 CLOSE = 0.75
 """The likeness of two names, from 0 to 1, from which on the one is taken for the other."""
@@ -65,12 +65,19 @@ def together(config: Any, *rules: Callable[[Any], object]) -> None:
     problems.raise_any()
 
 
-def unknown(
-    name: str, known: Collection[str], others: Iterable[tuple[str, Collection[str]]], kind: str
-) -> str:
+_suggested: dict[str, Collection[str]] = {}
+"""The options of some clients, such as "Producer"."""
+
+
+def suggest(kind: str, options: Collection[str]) -> None:
+    """Let errors of other clients name this one, such as "Producer", as the owner of `options`."""
+    _suggested[kind] = options
+
+
+def unknown(name: str, known: Collection[str], kind: str) -> str:
     """Return what to say of a name that is no option of a `kind`, such as "Producer".
 
-    `others` are the options of other kinds. Names are guessed only where they are close.
+    Names are guessed only where they are close.
     """
     dotted = any("." in one for one in known)
     plain = name.replace(".", "_")
@@ -84,7 +91,7 @@ def unknown(
     hint = option_hint(name, dotted=dotted)
     if hint is not None:
         return hint
-    for other, options in others:
+    for other, options in _suggested.items():
         if plain in options and kind != other:
             article = "an" if kind[:1] in "AEIOU" else "a"
             return f"{name} is not an option of {article} {kind}, but of a {other}"

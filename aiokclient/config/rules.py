@@ -12,6 +12,7 @@ __all__ = [
     "check_delivery_timeout",
     "fold_security",
     "order_backoffs",
+    "settle",
     "settle_compression",
     "settle_idempotence",
 ]
@@ -20,7 +21,8 @@ PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
 
 
-def _set(config: Any, name: str, value: Any) -> None:
+def settle(config: Any, name: str, value: Any) -> None:
+    """Set an option of a configuration that is being made; it is immutable from then on."""
     object.__setattr__(config, name, value)
 
 
@@ -32,7 +34,7 @@ def order_backoffs(config: Any) -> None:
         ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
     ):
         if getattr(config, low) > getattr(config, high):
-            _set(config, high, getattr(config, low))
+            settle(config, high, getattr(config, low))
 
 
 def check_delivery_timeout(config: Any) -> None:
@@ -64,9 +66,9 @@ def fold_security(config: Any) -> None:
         raise ConfigError(f"{given[0]} needs security_protocol=SSL")
     elif protocol == "plaintext" and security != Plaintext():
         raise ConfigError("security_protocol: PLAINTEXT contradicts security")
-    _set(config, "security", security)
+    settle(config, "security", security)
     for name in ("security_protocol", *given):
-        _set(config, name, None)
+        settle(config, name, None)
 
 
 def _is_tls_option(config: Any, name: str) -> bool:
@@ -109,7 +111,7 @@ def settle_idempotence(config: Any) -> None:
     if reasons and (given or config.transactional_id is not None):
         raise ConfigError(f"enable_idempotence: it needs {' and '.join(reasons)}")
     if given is None:
-        _set(config, "enable_idempotence", not reasons)
+        settle(config, "enable_idempotence", not reasons)
 
 
 def settle_compression(config: Any) -> None:
@@ -126,4 +128,4 @@ def settle_compression(config: Any) -> None:
             f"compression_level: {level} is not a level of {codec}; it must be "
             f"from {levels.start} to {levels.stop - 1}"
         )
-    _set(config, "compression_level", level)
+    settle(config, "compression_level", level)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from aiokclient.config import ClientConfig, ClientOptions
-from aiokclient.config.kinds import OPTIONAL_TEXT, TEXT, Integer, option
+from aiokclient.config.kinds import OPTIONAL_TEXT, POSITIVE, TEXT, option
 from aiokclient.errors import ConfigError
 from aiokclient.group.handler import GroupSettings
 
 __all__ = ["GroupMemberConfig", "GroupMemberOptions"]
-
-POSITIVE = Integer(1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)

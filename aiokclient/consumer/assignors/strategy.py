@@ -9,6 +9,7 @@ from aiokclient.consumer.assignors.range import Range
 from aiokclient.consumer.assignors.round_robin import RoundRobin
 from aiokclient.consumer.assignors.sticky import CooperativeSticky, Sticky
 from aiokclient.errors import ConfigError
+from aiokclient.types import AssignorLike
 
 __all__ = ["BUILT_IN", "make_assignors"]
 
@@ -18,7 +19,9 @@ BUILT_IN: dict[str, type[Assignor]] = {
 """Those that have a name in the configuration; a test holds them equal to the option's names."""
 
 
-def make_assignors(strategies: Iterable[str | type[Assignor] | Assignor]) -> tuple[Assignor, ...]:
+def make_assignors(
+    strategies: Iterable[str | type[AssignorLike] | AssignorLike],
+) -> tuple[Assignor, ...]:
     """One object for each strategy; names and classes give new ones, for one consumer.
 
     Raises ConfigError for what is no assignor, for a class that cannot be made without
@@ -41,7 +44,7 @@ def make_assignors(strategies: Iterable[str | type[Assignor] | Assignor]) -> tup
     return tuple(made.values())
 
 
-def _made(strategy: str | type[Assignor] | Assignor) -> Assignor:
+def _made(strategy: str | type[AssignorLike] | AssignorLike) -> Assignor:
     made: object = strategy
     if isinstance(strategy, str):
         made = BUILT_IN[strategy]() if strategy in BUILT_IN else None

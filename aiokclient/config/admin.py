@@ -1,0 +1,18 @@
+"""The options of an admin client."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from aiokclient.config.client import ClientConfig, ClientOptions
+
+__all__ = ["AdminConfig", "AdminOptions"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AdminConfig(ClientConfig):
+    """An admin client's options: those of every client."""
+
+
+class AdminOptions(ClientOptions, total=False):
+    """The keyword options of an admin; `AdminConfig` checks them."""
