@@ -1,6 +1,6 @@
 """The options that every client has, and how options are checked and read."""
 
-# ruff: noqa: RUF009 - `option` makes a dataclass field
+# ruff: noqa: RUF009 - `option` returns a dataclass field
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokclient.clock import Clock
 from aiokclient.config.kinds import (
     CLOCK,
     CONNECTOR,
-    MILLISECONDS,
+    NOT_NEGATIVE,
     OPTIONAL_TEXT,
     POSITIVE,
     SECURITY,
@@ -23,9 +23,8 @@ from aiokclient.config.kinds import (
     Addresses,
     Choice,
     Integer,
-    Kind,
-    option,
 )
+from aiokclient.config.option import ABSENT, REQUIRED, declared, option
 from aiokclient.config.problems import Problems, together, unknown
 from aiokclient.config.properties import read_properties
 from aiokclient.config.rules import fold_security, order_backoffs, settle
@@ -42,42 +41,186 @@ class ClientConfig:
     Raises ConfigError for a value that is not allowed.
     """
 
-    bootstrap_servers: tuple[tuple[str, int], ...] = option(Addresses(), ())
-    client_id: str = option(TEXT, "aiokclient")
-    client_rack: str | None = option(OPTIONAL_TEXT, None)
+    bootstrap_servers: tuple[tuple[str, int], ...] = option(
+        Addresses(),
+        (),
+        "Addresses of one or more brokers, as host:port separated by commas, or as a list. The "
+        "client learns the other brokers from the first one that answers. Required, unless "
+        "client= shares a client.",
+        accepts="str | Sequence[str] | Sequence[tuple[str, int]]",
+        java=REQUIRED,
+    )
+    client_id: str = option(
+        TEXT,
+        "aiokclient",
+        "The name of the client in the brokers' logs, metrics and quotas.",
+        java="an empty text",
+    )
+    client_rack: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The rack of the client. Consumers then fetch from a replica in the same rack, if the "
+        "brokers allow it (replica.selector.class), and assignors may take it into account.",
+        per_child=True,
+        java="an empty text",
+    )
     client_dns_lookup: str = option(
-        Choice.of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), "use_all_dns_ips"
+        Choice.of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        "use_all_dns_ips",
+        "How names of bootstrap servers are resolved: use_all_dns_ips tries all addresses of a "
+        "name in turn, resolve_canonical_bootstrap_servers_only replaces a name by the canonical "
+        "name of each of its addresses.",
     )
 
-    security: Security = option(SECURITY, Plaintext())
-    security_protocol: str | None = option(OPTIONAL_TEXT, None)
-    ssl_truststore_type: str | None = option(OPTIONAL_TEXT, None)
-    ssl_truststore_location: str | None = option(OPTIONAL_TEXT, None)
-    ssl_truststore_certificates: str | None = option(OPTIONAL_TEXT, None, secret=True)
-    ssl_keystore_type: str | None = option(OPTIONAL_TEXT, None)
-    ssl_keystore_location: str | None = option(OPTIONAL_TEXT, None)
-    ssl_key_password: str | None = option(OPTIONAL_TEXT, None, secret=True)
+    security: Security = option(
+        SECURITY,
+        Plaintext(),
+        "How connections are secured: Plaintext(), Tls(...), or an ssl.SSLContext.",
+        accepts="Security | ssl.SSLContext",
+        java=ABSENT,
+    )
+    security_protocol: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "PLAINTEXT or SSL. It stands for security= where options are texts; the ssl_ options then "
+        "have the details.",
+        java="PLAINTEXT",
+    )
+    ssl_truststore_type: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The format of the trusted certificates. Only PEM is supported.",
+        java="JKS",
+    )
+    ssl_truststore_location: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The path of a PEM file with the trusted certificates. Without it the certificates of the "
+        "operating system are trusted.",
+    )
+    ssl_truststore_certificates: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The trusted certificates themselves, in PEM format.",
+        secret=True,
+    )
+    ssl_keystore_type: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The format of the client's certificate. Only PEM is supported.",
+        java="JKS",
+    )
+    ssl_keystore_location: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The path of a PEM file with the client's certificate and private key.",
+    )
+    ssl_key_password: str | None = option(
+        OPTIONAL_TEXT, None, "The password of an encrypted private key.", secret=True
+    )
     ssl_endpoint_identification_algorithm: str | None = option(
-        Choice(((None, (None,)), ("https", ("https",)), ("", ("",)))), None
+        Choice(((None, (None,)), ("https", ("https",)), ("", ("",)))),
+        None,
+        "An empty text turns off the check that the certificate of a broker names its host. None "
+        "and https leave it on.",
+        java="https",
     )
 
-    request_timeout_ms: int = option(POSITIVE, 30_000)
-    default_api_timeout_ms: int = option(POSITIVE, 60_000)
-    close_timeout_ms: int = option(MILLISECONDS, 5_000)
-    socket_connection_setup_timeout_ms: int = option(POSITIVE, 10_000)
-    socket_connection_setup_timeout_max_ms: int = option(POSITIVE, 30_000)
-    connections_max_idle_ms: int = option(Integer(-1), 540_000)
-    reconnect_backoff_ms: int = option(MILLISECONDS, 50)
-    reconnect_backoff_max_ms: int = option(MILLISECONDS, 1_000)
-    retry_backoff_ms: int = option(MILLISECONDS, 100)
-    retry_backoff_max_ms: int = option(MILLISECONDS, 1_000)
-    metadata_max_age_ms: int = option(POSITIVE, 300_000)
-    metadata_recovery_strategy: str = option(Choice.of("rebootstrap", "none"), "rebootstrap")
-    metadata_recovery_rebootstrap_trigger_ms: int = option(MILLISECONDS, 300_000)
-    receive_message_max_bytes: int = option(Integer(1024), 100 * 1024 * 1024)
+    request_timeout_ms: int = option(
+        POSITIVE,
+        30_000,
+        "How long the client waits for the response to a request, in milliseconds. After it the "
+        "connection is closed, and the request is sent again if that is safe.",
+        per_child=True,
+    )
+    default_api_timeout_ms: int = option(
+        POSITIVE,
+        60_000,
+        "How long a call without a timeout of its own may take, in milliseconds, with all retries.",
+        per_child=True,
+    )
+    close_timeout_ms: int = option(
+        NOT_NEGATIVE,
+        5_000,
+        "How long a close may take, in milliseconds, beyond the time that a producer has for its "
+        "last records.",
+        per_child=True,
+        java=ABSENT,
+    )
+    socket_connection_setup_timeout_ms: int = option(
+        POSITIVE,
+        10_000,
+        "How long it may take to set up a connection, in milliseconds: TCP, TLS, negotiation of "
+        "versions and authentication together. It doubles with each failure in a row.",
+    )
+    socket_connection_setup_timeout_max_ms: int = option(
+        POSITIVE,
+        30_000,
+        "The highest value that socket_connection_setup_timeout_ms grows to, in milliseconds.",
+    )
+    connections_max_idle_ms: int = option(
+        Integer(-1),
+        540_000,
+        "After how many milliseconds without a request a connection is closed. -1 keeps idle "
+        "connections open.",
+        java="540000; 300000 for an admin client",
+    )
+    reconnect_backoff_ms: int = option(
+        NOT_NEGATIVE,
+        50,
+        "How long the client waits before it connects to a broker again, in milliseconds. The "
+        "delay doubles with each failure in a row and is varied by 20% at random.",
+    )
+    reconnect_backoff_max_ms: int = option(
+        NOT_NEGATIVE, 1_000, "The highest delay between connection attempts, in milliseconds."
+    )
+    retry_backoff_ms: int = option(
+        NOT_NEGATIVE,
+        100,
+        "How long the client waits before it sends a failed request again, in milliseconds. The "
+        "delay doubles with each failure in a row and is varied by 20% at random.",
+    )
+    retry_backoff_max_ms: int = option(
+        NOT_NEGATIVE, 1_000, "The highest delay between two attempts of a request, in milliseconds."
+    )
+    metadata_max_age_ms: int = option(
+        POSITIVE,
+        300_000,
+        "After how many milliseconds the metadata is read again even if nothing failed. New "
+        "partitions and topics are found then at the latest.",
+    )
+    metadata_recovery_strategy: str = option(
+        Choice.of("rebootstrap", "none"),
+        "rebootstrap",
+        "What happens when no known broker can be reached: rebootstrap starts again from "
+        "bootstrap_servers, none keeps trying the known brokers.",
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        NOT_NEGATIVE,
+        300_000,
+        "After how many milliseconds without metadata the client starts again from "
+        "bootstrap_servers, if metadata_recovery_strategy is rebootstrap.",
+    )
+    receive_message_max_bytes: int = option(
+        Integer(1024),
+        100 * 1024 * 1024,
+        "The largest response that is accepted, in bytes. A larger one closes the connection.",
+        java=ABSENT,
+    )
 
-    connector: Any = option(CONNECTOR, None)
-    clock: Clock | None = option(CLOCK, None)
+    connector: Any = option(
+        CONNECTOR,
+        None,
+        "An object that resolves names and opens connections in place of the event loop. "
+        "Simulations and tunnels use it.",
+        java=ABSENT,
+    )
+    clock: Clock | None = option(
+        CLOCK,
+        None,
+        "The source of time and randomness. Simulations use it.",
+        java=ABSENT,
+    )
 
     def __post_init__(self) -> None:
         problems = Problems()
@@ -110,7 +253,7 @@ class ClientConfig:
         for name, value in options.items():
             if name not in known:
                 problems.add(unknown(name, known, cls.kind()))
-            elif name in shared and name not in PER_CHILD:
+            elif name in shared and not declared(known[name]).per_child:
                 problems.add(f"{name} is an option of the client that is passed as client=")
             else:
                 with problems:
@@ -164,17 +307,11 @@ class ClientConfig:
 
     def __repr__(self) -> str:
         shown = (
-            f"{field.name}={'***' if field.metadata['secret'] else repr(value)}"
+            f"{field.name}={'***' if declared(field).secret else repr(value)}"
             for field in dataclasses.fields(self)
             if (value := getattr(self, field.name)) != field.default
         )
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-PER_CHILD = frozenset(
-    {"client_rack", "close_timeout_ms", "default_api_timeout_ms", "request_timeout_ms"}
-)
-"""Options that a child of a shared client may set differently."""
 
 
 def _fields(cls: type[ClientConfig]) -> dict[str, dataclasses.Field[Any]]:
@@ -192,19 +329,22 @@ def _properties(source: Any) -> Mapping[str, Any]:
 
 
 def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bool = False) -> Any:
-    kind: Kind = field.metadata["kind"]
+    declaration = declared(field)
     try:
         if reading and isinstance(value, str):
-            return kind.read(value.strip())
-        return kind.check(value)
+            return declaration.kind.read(value.strip())
+        return declaration.kind.check(value)
     except ValueError as error:
-        shown = "this value" if field.metadata["secret"] else repr(value)
-        reason = str(error) or f"it must be {kind.allowed}"
+        shown = "this value" if declaration.secret else repr(value)
+        reason = str(error) or f"it must be {declaration.kind.allowed}"
         raise ConfigError(f"{name}: {shown} is not allowed; {reason}") from None
 
 
 class ClientOptions(TypedDict, total=False):
-    """The keyword options of every client; `ClientConfig` checks them."""
+    """The keyword options of every client; `ClientConfig` checks them.
+
+    `.ci/write-options` writes them from the fields above.
+    """
 
     bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
     client_id: str

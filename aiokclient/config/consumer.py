@@ -1,6 +1,6 @@
 """The options of a consumer."""
 
-# ruff: noqa: RUF009 - `option` makes a dataclass field
+# ruff: noqa: RUF009 - `option` returns a dataclass field
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from aiokclient.config.kinds import (
     BOOLEAN,
     DESERIALIZER,
     FUNCTION,
-    MILLISECONDS,
+    NOT_NEGATIVE,
     OPTIONAL_BOOLEAN,
     OPTIONAL_TEXT,
     POSITIVE,
     AssignmentStrategies,
     Choice,
     OffsetReset,
-    option,
 )
+from aiokclient.config.option import ABSENT, REQUIRED, option
 from aiokclient.config.problems import suggest, together
 from aiokclient.config.rules import settle
 from aiokclient.types import AssignorLike, Deserializer
@@ -42,35 +42,152 @@ class ConsumerConfig(ClientConfig):
     `enable_auto_commit` left out means: unless several members may get the same partition.
     """
 
-    group_id: str | None = option(OPTIONAL_TEXT, None)
-    group_instance_id: str | None = option(OPTIONAL_TEXT, None)
-    group_protocol: str = option(Choice.of("classic", "consumer"), "classic")
-    group_remote_assignor: str | None = option(OPTIONAL_TEXT, None)
+    group_id: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The name of the group that shares the partitions of the topics. Without it the consumer "
+        "reads all partitions and commits nothing.",
+    )
+    group_instance_id: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "A name of this member that outlives a restart: a member that returns within "
+        "session_timeout_ms keeps its partitions without a rebalance.",
+    )
+    group_protocol: str = option(
+        Choice.of("classic", "consumer"),
+        "classic",
+        "Who assigns partitions: a member of the group (classic), or the brokers (consumer, "
+        "KIP-848, which needs Kafka 4.0).",
+    )
+    group_remote_assignor: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The assignor that the brokers use with group_protocol='consumer', such as uniform or "
+        "range. None leaves the choice to them.",
+    )
     partition_assignment_strategy: tuple[Strategy, ...] = option(
-        AssignmentStrategies(), ("range", "cooperative-sticky")
+        AssignmentStrategies(),
+        ("range", "cooperative-sticky"),
+        "The assignors of group_protocol='classic' in order of preference: names, classes "
+        "derived from aiokclient.Assignor, or objects of these.",
+        accepts="Strategy | Sequence[Strategy]",
     )
-    session_timeout_ms: int = option(POSITIVE, 45_000)
-    heartbeat_interval_ms: int = option(POSITIVE, 3_000)
-    max_poll_interval_ms: int = option(POSITIVE, 300_000)
-    max_poll_records: int = option(POSITIVE, 500)
-    enable_auto_commit: bool = option(OPTIONAL_BOOLEAN, None)  # type: ignore[assignment]  # set on init
-    auto_commit_interval_ms: int = option(MILLISECONDS, 5_000)
-    auto_offset_reset: str = option(OffsetReset(), "latest")
-    new_partitions: str = option(Choice.of("earliest", "reset"), "earliest")
+    session_timeout_ms: int = option(
+        POSITIVE,
+        45_000,
+        "After how many milliseconds without a heartbeat the brokers remove a member from its "
+        "group. The brokers limit it (group.min.session.timeout.ms, "
+        "group.max.session.timeout.ms).",
+    )
+    heartbeat_interval_ms: int = option(
+        POSITIVE,
+        3_000,
+        "Milliseconds between heartbeats. It must be below session_timeout_ms; a third of it is "
+        "usual.",
+    )
+    max_poll_interval_ms: int = option(
+        POSITIVE,
+        300_000,
+        "How long the program may take between two requests for records, in milliseconds. A "
+        "member that takes longer leaves its group. Waiting for a record does not count.",
+    )
+    max_poll_records: int = option(
+        POSITIVE, 500, "The most records that poll() returns unless it is called with max_records."
+    )
+    enable_auto_commit: bool = option(  # type: ignore[assignment]  # set on init
+        OPTIONAL_BOOLEAN,
+        None,
+        "Whether the offsets of processed records are committed automatically.",
+        shown="True, unless an assignor may give a partition to several members",
+        java="true",
+    )
+    auto_commit_interval_ms: int = option(
+        NOT_NEGATIVE, 5_000, "Milliseconds between automatic commits."
+    )
+    auto_offset_reset: str = option(
+        OffsetReset(),
+        "latest",
+        "Where to begin a partition without a committed offset: earliest, latest, none (which "
+        "raises NoOffsetError), or by_duration: with an ISO 8601 duration, such as "
+        "by_duration:PT24H.",
+    )
+    new_partitions: str = option(
+        Choice.of("earliest", "reset"),
+        "earliest",
+        "Where to begin a partition that appeared after the subscription: earliest reads it from "
+        "its first record, reset does what auto_offset_reset says, as Kafka's consumer does.",
+        java=ABSENT,
+    )
     isolation_level: str = option(
-        Choice.of("read_uncommitted", "read_committed"), "read_uncommitted"
+        Choice.of("read_uncommitted", "read_committed"),
+        "read_uncommitted",
+        "Whether records of open and aborted transactions are delivered (read_uncommitted) or "
+        "not (read_committed).",
     )
-    fetch_min_bytes: int = option(MILLISECONDS, 1)
-    fetch_max_bytes: int = option(MILLISECONDS, 52_428_800)
-    fetch_max_wait_ms: int = option(MILLISECONDS, 500)
-    max_partition_fetch_bytes: int = option(MILLISECONDS, 1_048_576)
-    max_decompressed_batch_bytes: int = option(POSITIVE, 268_435_456)
-    check_crcs: bool = option(BOOLEAN, True)
-    allow_auto_create_topics: bool = option(BOOLEAN, True)
-    exclude_internal_topics: bool = option(BOOLEAN, True)
-    key_deserializer: Any = option(DESERIALIZER, None)
-    value_deserializer: Any = option(DESERIALIZER, None)
-    on_record_error: Callable[[Any], Any] | None = option(FUNCTION, None)
+    fetch_min_bytes: int = option(
+        NOT_NEGATIVE,
+        1,
+        "How many bytes a broker collects before it answers a fetch, at most for "
+        "fetch_max_wait_ms.",
+    )
+    fetch_max_bytes: int = option(
+        NOT_NEGATIVE,
+        52_428_800,
+        "The most bytes of a response to a fetch. A single larger batch is returned nevertheless.",
+    )
+    fetch_max_wait_ms: int = option(
+        NOT_NEGATIVE,
+        500,
+        "How long a broker waits for fetch_min_bytes before it answers a fetch, in milliseconds.",
+    )
+    max_partition_fetch_bytes: int = option(
+        NOT_NEGATIVE,
+        1_048_576,
+        "The most bytes of one partition in a response to a fetch. A single larger batch is "
+        "returned nevertheless.",
+    )
+    max_decompressed_batch_bytes: int = option(
+        POSITIVE,
+        268_435_456,
+        "The most bytes that one batch may have when it is decompressed. A larger one raises "
+        "DecompressionLimitError.",
+        java=ABSENT,
+    )
+    check_crcs: bool = option(BOOLEAN, True, "Whether the checksums of batches are verified.")
+    allow_auto_create_topics: bool = option(
+        BOOLEAN,
+        True,
+        "Whether the brokers may create a topic that is subscribed to and does not exist.",
+    )
+    exclude_internal_topics: bool = option(
+        BOOLEAN,
+        True,
+        "Whether patterns leave out the internal topics of Kafka, such as __consumer_offsets.",
+    )
+    key_deserializer: Any = option(
+        DESERIALIZER,
+        None,
+        "A function from bytes to a key, or an object with deserialize(topic, data, headers). "
+        "Without it keys are bytes.",
+        accepts="Callable[[bytes], K] | Deserializer[K] | None",
+        java=REQUIRED,
+    )
+    value_deserializer: Any = option(
+        DESERIALIZER,
+        None,
+        "A function from bytes to a value, or an object with deserialize(topic, data, headers). "
+        "Without it values are bytes.",
+        accepts="Callable[[bytes], V] | Deserializer[V] | None",
+        java=REQUIRED,
+    )
+    on_record_error: Callable[[Any], Any] | None = option(
+        FUNCTION,
+        None,
+        "A function that is called with the RecordError of a record that cannot be deserialized. "
+        "It returns the value to deliver instead, or SKIP. Without it the error is raised.",
+        java=ABSENT,
+    )
 
     @property
     def auto_offset_reset_ms(self) -> int | None:
@@ -89,7 +206,10 @@ suggest(ConsumerConfig.kind(), ConsumerConfig.__dataclass_fields__)
 
 
 class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
-    """The keyword options of a consumer; `ConsumerConfig` checks them."""
+    """The keyword options of a consumer; `ConsumerConfig` checks them.
+
+    `.ci/write-options` writes them from the fields above.
+    """
 
     group_id: str | None
     group_instance_id: str | None

@@ -18,7 +18,7 @@ __all__ = [
     "CONNECTOR",
     "DESERIALIZER",
     "FUNCTION",
-    "MILLISECONDS",
+    "NOT_NEGATIVE",
     "OPTIONAL_BOOLEAN",
     "OPTIONAL_TEXT",
     "POSITIVE",
@@ -32,7 +32,6 @@ __all__ = [
     "Integer",
     "Kind",
     "OffsetReset",
-    "option",
     "written",
 ]
 
@@ -52,12 +51,6 @@ class Kind(Protocol):
     def read(self, text: str) -> Any:
         """The value that a text stands for; ValueError if it stands for none."""
         ...
-
-
-def option(kind: Kind, default: T, *, secret: bool = False) -> T:
-    """A dataclass field of this kind. A secret is shown by no repr."""
-    field = dataclasses.field(default=default, metadata={"kind": kind, "secret": secret})
-    return field
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -336,7 +329,7 @@ class OffsetReset:
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 
 
-MILLISECONDS = Integer(0)
+NOT_NEGATIVE = Integer(0)
 POSITIVE = Integer(1)
 BOOLEAN = Boolean()
 OPTIONAL_BOOLEAN = Boolean(optional=True)

@@ -1,6 +1,6 @@
 """The options of a producer."""
 
-# ruff: noqa: RUF009 - `option` makes a dataclass field
+# ruff: noqa: RUF009 - `option` returns a dataclass field
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.kinds import (
     BOOLEAN,
     FUNCTION,
-    MILLISECONDS,
+    NOT_NEGATIVE,
     OPTIONAL_BOOLEAN,
     OPTIONAL_TEXT,
     POSITIVE,
     SERIALIZER,
     Choice,
     Integer,
-    option,
 )
+from aiokclient.config.option import ABSENT, REQUIRED, option
 from aiokclient.config.problems import suggest, together
 from aiokclient.config.rules import (
     check_delivery_timeout,
@@ -43,29 +43,151 @@ class ProducerConfig(ClientConfig):
     `compression_level` left out means the codec's own, or Kafka's option for this codec.
     """
 
-    acks: int = option(Choice(((-1, ("all", -1, "-1")), (0, (0, "0")), (1, (1, "1")))), -1)
-    enable_idempotence: bool = option(OPTIONAL_BOOLEAN, None)  # type: ignore[assignment]  # set on init
-    max_in_flight_requests_per_connection: int = option(POSITIVE, 5)
-    delivery_timeout_ms: int = option(POSITIVE, 120_000)
-    linger_ms: int = option(MILLISECONDS, 5)
-    batch_size: int = option(MILLISECONDS, 131_072)
-    max_request_size: int = option(POSITIVE, 1_048_576)
-    max_block_ms: int = option(MILLISECONDS, 60_000)
-    buffer_memory: int = option(Integer(1, 2**63 - 1), 33_554_432)
-    compression_type: str = option(Choice.of("none", "gzip", "snappy", "lz4", "zstd"), "none")
-    compression_level: int | None = option(Integer(-131_072, 22, optional=True), None)
-    compression_gzip_level: int | None = option(Integer(-1, 9, optional=True), None)
-    compression_lz4_level: int | None = option(Integer(1, 17, optional=True), None)
-    compression_zstd_level: int | None = option(Integer(-131_072, 22, optional=True), None)
-    partitioner: Any = option(FUNCTION, None)
-    partitioner_ignore_keys: bool = option(BOOLEAN, False)
-    partitioner_adaptive_partitioning_enable: bool = option(BOOLEAN, True)
-    partitioner_availability_timeout_ms: int = option(MILLISECONDS, 0)
-    transactional_id: str | None = option(OPTIONAL_TEXT, None)
-    transaction_timeout_ms: int = option(POSITIVE, 60_000)
-    key_serializer: Any = option(SERIALIZER, None)
-    value_serializer: Any = option(SERIALIZER, None)
-    on_delivery_error: Callable[[Any], object] | None = option(FUNCTION, None)
+    acks: int = option(
+        Choice(((-1, ("all", -1, "-1")), (0, (0, "0")), (1, (1, "1")))),
+        -1,
+        "Which brokers acknowledge a record before its delivery succeeds: all replicas in sync "
+        "('all', or -1), only the leader (1), or none (0). With 0, records may be lost without an "
+        "error, and their offset is -1.",
+        accepts="int | str",
+        shown="'all'",
+    )
+    enable_idempotence: bool = option(  # type: ignore[assignment]  # set on init
+        OPTIONAL_BOOLEAN,
+        None,
+        "Whether the brokers discard duplicates and keep the order when a batch is sent again. It "
+        "needs acks='all' and max_in_flight_requests_per_connection of at most 5.",
+        shown="True where acks and max_in_flight_requests_per_connection allow it",
+        java="true",
+    )
+    max_in_flight_requests_per_connection: int = option(
+        POSITIVE,
+        5,
+        "How many produce requests may wait for a response of one broker at the same time.",
+    )
+    delivery_timeout_ms: int = option(
+        POSITIVE,
+        120_000,
+        "How long the delivery of a record may take, in milliseconds, from send() to its "
+        "acknowledgement, with all retries. After it the delivery fails with "
+        "DeliveryTimeoutError.",
+    )
+    linger_ms: int = option(
+        NOT_NEGATIVE,
+        5,
+        "How long a batch waits for more records before it is sent, in milliseconds. It is sent "
+        "earlier when it is full, and when a task awaits one of its deliveries or calls flush().",
+    )
+    batch_size: int = option(
+        NOT_NEGATIVE,
+        131_072,
+        "The size at which a batch is full, in bytes. A larger record gets a batch of its own.",
+        java="16384",
+    )
+    max_request_size: int = option(
+        POSITIVE,
+        1_048_576,
+        "The largest record and the largest produce request, in bytes. send() raises "
+        "RecordTooLargeError for a larger record. The brokers have limits of their own "
+        "(message.max.bytes).",
+    )
+    max_block_ms: int = option(
+        NOT_NEGATIVE,
+        60_000,
+        "How long records wait for a topic that the client does not know yet, in milliseconds.",
+    )
+    buffer_memory: int = option(
+        Integer(1, 2**63 - 1),
+        33_554_432,
+        "How many bytes of records without an outcome the producer keeps. Further records go to "
+        "an overflow queue of the same size; drain() waits for room.",
+    )
+    compression_type: str = option(
+        Choice.of("none", "gzip", "snappy", "lz4", "zstd"),
+        "none",
+        "The codec by which batches are compressed.",
+    )
+    compression_level: int | None = option(
+        Integer(-131_072, 22, optional=True),
+        None,
+        "The level of the codec in compression_type: 1 to 9 for gzip, 1 to 17 for lz4, -131072 to "
+        "22 for zstd. None means the codec's own default.",
+        java=ABSENT,
+    )
+    compression_gzip_level: int | None = option(
+        Integer(-1, 9, optional=True),
+        None,
+        "The level for compression_type='gzip', if compression_level is None.",
+        java="-1",
+    )
+    compression_lz4_level: int | None = option(
+        Integer(1, 17, optional=True),
+        None,
+        "The level for compression_type='lz4', if compression_level is None.",
+        java="9",
+    )
+    compression_zstd_level: int | None = option(
+        Integer(-131_072, 22, optional=True),
+        None,
+        "The level for compression_type='zstd', if compression_level is None.",
+        java="3",
+    )
+    partitioner: Any = option(
+        FUNCTION,
+        None,
+        "A function (key, partitions, available) that returns the partition of a record; key is "
+        "serialized or None, available are the partitions that have a leader. The default is "
+        "Kafka's own way: by the hash of the key, and without a key one partition per batch.",
+        java=ABSENT,
+    )
+    partitioner_ignore_keys: bool = option(
+        BOOLEAN, False, "Whether records with a key choose their partition as those without one do."
+    )
+    partitioner_adaptive_partitioning_enable: bool = option(
+        BOOLEAN,
+        True,
+        "Whether records without a key go more often to partitions whose queues are short.",
+    )
+    partitioner_availability_timeout_ms: int = option(
+        NOT_NEGATIVE,
+        0,
+        "After how many milliseconds without a response of its leader a partition gets no more "
+        "records without a key. 0 turns this off.",
+    )
+    transactional_id: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The name under which the brokers know this producer in transactions. Transactions are "
+        "not available in this version.",
+    )
+    transaction_timeout_ms: int = option(
+        POSITIVE,
+        60_000,
+        "After how many milliseconds the brokers abort an open transaction.",
+    )
+    key_serializer: Any = option(
+        SERIALIZER,
+        None,
+        "A function from a key to bytes, or an object with serialize(topic, value, headers). "
+        "Without it keys are bytes.",
+        accepts="Callable[[K], bytes] | Serializer[K] | None",
+        java=REQUIRED,
+    )
+    value_serializer: Any = option(
+        SERIALIZER,
+        None,
+        "A function from a value to bytes, or an object with serialize(topic, value, headers). "
+        "Without it values are bytes.",
+        accepts="Callable[[V], bytes] | Serializer[V] | None",
+        java=REQUIRED,
+    )
+    on_delivery_error: Callable[[Any], object] | None = option(
+        FUNCTION,
+        None,
+        "A function that is called with each failed delivery, in the event loop. Without it, "
+        "failures that the program does not retrieve are logged.",
+        java=ABSENT,
+    )
 
     def _check_together(self) -> None:
         together(
@@ -81,7 +203,10 @@ suggest(ProducerConfig.kind(), ProducerConfig.__dataclass_fields__)
 
 
 class ProducerOptions(ClientOptions, Generic[K, V], total=False):
-    """The keyword options of a producer; `ProducerConfig` checks them."""
+    """The keyword options of a producer; `ProducerConfig` checks them.
+
+    `.ci/write-options` writes them from the fields above.
+    """
 
     acks: int | str
     enable_idempotence: bool

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from aiokclient.config import ClientConfig, ClientOptions
-from aiokclient.config.kinds import OPTIONAL_TEXT, POSITIVE, TEXT, option
+from aiokclient.config.kinds import OPTIONAL_TEXT, POSITIVE, TEXT
+from aiokclient.config.option import ABSENT, option
 from aiokclient.errors import ConfigError
 from aiokclient.group.handler import GroupSettings
 
@@ -14,18 +15,45 @@ __all__ = ["GroupMemberConfig", "GroupMemberOptions"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GroupMemberConfig(ClientConfig):
-    """A group member's options. `rebalance_timeout_ms` bounds how long a body may take to leave.
+    """The options of a group member."""
 
-    `session_timeout_ms` has to be within the broker's group.min.session.timeout.ms and
-    group.max.session.timeout.ms.
-    """
-
-    group_id: str = option(TEXT, "")
-    protocol_type: str = option(TEXT, "")
-    group_instance_id: str | None = option(OPTIONAL_TEXT, None)
-    session_timeout_ms: int = option(POSITIVE, 45_000)
-    rebalance_timeout_ms: int = option(POSITIVE, 300_000)
-    heartbeat_interval_ms: int = option(POSITIVE, 3_000)
+    group_id: str = option(TEXT, "", "The name of the group.", keyword=False, java=ABSENT)
+    protocol_type: str = option(
+        TEXT,
+        "",
+        "The type of the group. All of its members have the same.",
+        keyword=False,
+        java=ABSENT,
+    )
+    group_instance_id: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "A name of this member that outlives a restart: a member that returns within "
+        "session_timeout_ms takes its place again without a rebalance.",
+        java=ABSENT,
+    )
+    session_timeout_ms: int = option(
+        POSITIVE,
+        45_000,
+        "After how many milliseconds without a heartbeat the brokers remove a member from its "
+        "group. The brokers limit it (group.min.session.timeout.ms, "
+        "group.max.session.timeout.ms).",
+        java=ABSENT,
+    )
+    rebalance_timeout_ms: int = option(
+        POSITIVE,
+        300_000,
+        "How long a member may take to end a generation when the group rebalances, in "
+        "milliseconds.",
+        java=ABSENT,
+    )
+    heartbeat_interval_ms: int = option(
+        POSITIVE,
+        3_000,
+        "Milliseconds between heartbeats. It must be below session_timeout_ms; a third of it is "
+        "usual.",
+        java=ABSENT,
+    )
 
     def _check_together(self) -> None:
         ClientConfig._check_together(self)
@@ -37,7 +65,7 @@ class GroupMemberConfig(ClientConfig):
 
     @property
     def settings(self) -> GroupSettings:
-        """What the engine needs of them."""
+        """The options that the engine needs."""
         return GroupSettings(
             self.group_id,
             self.group_instance_id,
@@ -48,7 +76,10 @@ class GroupMemberConfig(ClientConfig):
 
 
 class GroupMemberOptions(ClientOptions, total=False):
-    """The keyword options of a group member; `GroupMemberConfig` checks them."""
+    """The keyword options of a group member; `GroupMemberConfig` checks them.
+
+    `.ci/write-options` writes them from the fields above.
+    """
 
     group_instance_id: str | None
     session_timeout_ms: int

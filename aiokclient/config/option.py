@@ -1,0 +1,53 @@
+"""The declaration of one option: what it allows, its default, and its text.
+
+The fields of `ClientConfig` and its subclasses are declared with `option`. Checks, properties
+files, error messages, the reference (`reference.py`), and the types of keyword arguments all follow
+from this one declaration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, TypeVar
+
+from aiokclient.config.kinds import Kind
+
+__all__ = ["ABSENT", "REQUIRED", "Option", "declared", "option"]
+
+T = TypeVar("T")
+
+ABSENT: Final = "absent"
+"""Kafka's Java clients have no option of this name."""
+REQUIRED: Final = "required"
+"""Kafka's Java clients have no default for it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """What a declaration says of an option beyond its name, type and default."""
+
+    kind: Kind
+    text: str
+    accepts: str | None = None
+    """The type of the keyword argument where it is wider than that of the field."""
+    shown: str | None = None
+    """The default as a reader of the reference understands it, where its repr does not say it."""
+    java: str | None = None
+    """The default of Kafka's Java clients where it differs, `REQUIRED` or `ABSENT`."""
+    secret: bool = False
+    per_child: bool = False
+    """Whether clients that share connections may set it differently."""
+    keyword: bool = True
+    """Whether it is given as a keyword argument; otherwise it is an argument of its own."""
+
+
+def option(kind: Kind, default: T, text: str, **more: Any) -> T:
+    """Return a dataclass field for an option; `more` are attributes of `Option`."""
+    field = dataclasses.field(default=default, metadata={"option": Option(kind, text, **more)})
+    return field
+
+
+def declared(field: dataclasses.Field[Any]) -> Option:
+    """Return the declaration of an option."""
+    found: Option = field.metadata["option"]
+    return found

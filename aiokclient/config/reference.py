@@ -1,0 +1,72 @@
+"""The reference of all options, from their declarations."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import NamedTuple
+
+from aiokclient.config.client import ClientConfig
+from aiokclient.config.option import ABSENT, declared
+
+__all__ = ["OptionEntry", "describe", "typed_options"]
+
+
+class OptionEntry(NamedTuple):
+    """One option, as the reference shows it."""
+
+    name: str
+    type: str
+    """The type of the keyword argument."""
+    default: str
+    allowed: str
+    """Completes the sentence "It must be ..."."""
+    text: str
+    kafka_name: str
+    """The name in properties files."""
+    in_java: bool
+    """Whether Kafka's Java clients have an option of this name."""
+    java_default: str | None
+    """The default of the Java clients where it differs, or None."""
+    shared: bool
+    """Whether every client has this declaration."""
+
+
+def describe(config: type[ClientConfig]) -> list[OptionEntry]:
+    """Return the options of one kind of client in the order of their declaration.
+
+    Those that every client has come first. They are the whole of `describe(ClientConfig)`.
+    """
+    of_all = {field.name for field in dataclasses.fields(ClientConfig)}
+    return [_entry(field, field.name in of_all) for field in dataclasses.fields(config)]
+
+
+def _entry(field: dataclasses.Field[object], shared: bool) -> OptionEntry:
+    declaration = declared(field)
+    in_java = declaration.java != ABSENT
+    return OptionEntry(
+        name=field.name,
+        type=declaration.accepts or str(field.type),
+        default=declaration.shown or repr(field.default),
+        allowed=declaration.kind.allowed,
+        text=declaration.text,
+        kafka_name=field.name.replace("_", "."),
+        in_java=in_java,
+        java_default=declaration.java if in_java else None,
+        shared=shared,
+    )
+
+
+def typed_options(config: type[ClientConfig]) -> list[str]:
+    """Return the lines of the TypedDict that has the keyword arguments of `config` alone.
+
+    Type checkers cannot derive it from the dataclass, so `.ci/write-options` writes these lines to
+    the end of the module that declares the options.
+    """
+    lines = []
+    own = inspect.get_annotations(config)
+    for field in dataclasses.fields(config):
+        declaration = declared(field)
+        if field.name in own and declaration.keyword:
+            lines.append(f"    {field.name}: {declaration.accepts or field.type}")
+    return lines
