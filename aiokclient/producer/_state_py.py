@@ -9,14 +9,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from aiokclient.producer._delivery_py import DeliveryBatch, DeliveryHooks
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers
-
-if TYPE_CHECKING:
-    from aiokclient.producer.batching.batch import ProducerBatch
 
 __all__ = ["BatchState", "QueueState", "TopicState"]
 
@@ -82,7 +79,7 @@ class QueueState:
     __slots__ = ("open", "unsendable")
 
     def __init__(self) -> None:
-        self.open: ProducerBatch | None = None
+        self.open: BatchState | None = None
         """The batch that takes the next record."""
         self.unsendable = False
 

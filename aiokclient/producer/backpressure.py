@@ -68,7 +68,7 @@ async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:
             await updater.refresh((topic.name,), timeout=remaining)
         except ApiTimeoutError as late:
             raise late from updater.errors.get(topic.name, late.__cause__)
-        if topic.moving:
+        if topic.status.moving:
             await asyncio.sleep(0)
 
 

@@ -70,6 +70,7 @@ class Engine:
             bool(config.enable_idempotence),
             self._ask_for_id,
             self._look,
+            self.routing.has_sent,
             supervisor,
             self._poke_all,
             self._fail_unnumbered,

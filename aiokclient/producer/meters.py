@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aiokclient.metrics import BYTES, Metrics
 
 if TYPE_CHECKING:
-    from aiokclient.producer.batching.batch import ProducerBatch
+    from aiokclient.producer.batching.queue import QueuedBatch
     from aiokclient.producer.delivery.delivery import DeliveryBatch
 
 __all__ = ["ProducerMeters"]
@@ -31,7 +31,7 @@ class ProducerMeters:
         self.end = metrics.before_reading(self._count)
         """Counts what is noted; nothing is counted after it."""
 
-    def written(self, batch: ProducerBatch) -> None:
+    def written(self, batch: QueuedBatch) -> None:
         """Take note of a batch that was acknowledged, or sent where nobody acknowledges."""
         noted = self._noted
         noted.append((batch.topic, batch.count, batch.size, batch.first_sent - batch.created))
@@ -52,7 +52,7 @@ class ProducerMeters:
             self._records.of(topic).value += count
             self._bytes.of(topic).value += size
 
-    def given_up(self, batch: ProducerBatch) -> None:
+    def given_up(self, batch: QueuedBatch) -> None:
         """Take note of a batch that fails; only one that was sent counts."""
         if batch.attempt:
             self._queued.observe(batch.first_sent - batch.created)

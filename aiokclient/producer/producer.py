@@ -111,7 +111,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         was sent before goes its way. Cancelling it stops sending likewise.
         """
         self._check()
-        return await SendAll(self, self._required_engine(), topic).run(items)
+        engine = self._required_engine()
+        return await SendAll(self, engine.accumulator, engine.failures, topic).run(items)
 
     def send_threadsafe(
         self,

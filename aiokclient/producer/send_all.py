@@ -6,19 +6,17 @@ from collections import deque
 from collections.abc import AsyncIterable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import anyio
 
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import BufferExhaustedError, KafkaError
+from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.delivery.deliveries import Run, runs_of
 from aiokclient.producer.delivery.delivery import Delivery, settled
+from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.send_many import as_record
-
-if TYPE_CHECKING:
-    from aiokclient.producer.engine import Engine
-    from aiokclient.producer.producer import Producer
 
 __all__ = ["SendAll"]
 
@@ -26,17 +24,32 @@ CHUNK = 256
 """Items of a plain iterable that are sent by one call."""
 
 
+class Sending(Protocol):
+    """The calls of a producer that `send_all` makes."""
+
+    def send(self, topic: str, /, *fields: Any) -> Delivery:
+        """See `Producer.send`."""
+
+    def send_many(self, topic: str, values: Sequence[Any], /) -> Sequence[Delivery]:
+        """See `Producer.send_many`."""
+
+    async def drain(self) -> None:
+        """See `Producer.drain`."""
+
+
 class SendAll:
     """One `send_all`: sends, waits for room, and watches for failures."""
 
-    def __init__(self, producer: Producer[Any, Any], engine: Engine, topic: str) -> None:
+    def __init__(
+        self, producer: Sending, accumulator: Accumulator, failures: Failures, topic: str
+    ) -> None:
         self._producer = producer
-        self._accumulator = engine.accumulator
-        self._failures = engine.failures
+        self._accumulator = accumulator
+        self._failures = failures
         self._topic = topic
         self._waiting: deque[Run] = deque()
         """What was sent and not found delivered, in order."""
-        self._seen_failures = engine.failures.total
+        self._seen_failures = failures.total
         self._end: KafkaError | None = None
         self._told = False
         """Whether the failure of a delivery is being raised."""

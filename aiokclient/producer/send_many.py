@@ -132,7 +132,7 @@ def send_values(
         start += taken
         if start < count:
             accumulator.close(queue)
-            topic.sticky_left = 0
+            topic.leave_sticky()
     return deliveries
 
 

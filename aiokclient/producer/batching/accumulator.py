@@ -28,7 +28,7 @@ from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.metrics import Metrics
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
 from aiokclient.producer.batching.buffer_pool import Memory, Place
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.meters import ProducerMeters
@@ -87,7 +87,7 @@ class Accumulator:
         """Batches that are done and have callbacks that have not run yet."""
         self.turns = turns
         self.memory = memory = Memory(config.buffer_memory)
-        self.pending: dict[ProducerBatch, None] = {}
+        self.pending: dict[QueuedBatch, None] = {}
         """Every batch without an outcome, in the order of their first records."""
         self.active: dict[PartitionQueue, None] = {}
         """The queues that have batches; those that are found empty leave it now and then."""
@@ -99,7 +99,7 @@ class Accumulator:
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
         self._thread_bytes = thread_bytes(self._compression, self._level)
-        self._lingering: deque[tuple[float, ProducerBatch]] = deque()
+        self._lingering: deque[tuple[float, QueuedBatch]] = deque()
         self._linger_timer: asyncio.TimerHandle | None = None
         self._parked: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
         """Queues with parked batches: those that can be sent, and those that cannot."""
@@ -147,7 +147,7 @@ class Accumulator:
         need: int,
         *,
         forced: bool = False,
-    ) -> tuple[ProducerBatch, int]:
+    ) -> tuple[QueuedBatch, int]:
         """Add a record that takes at most `need` bytes; its batch and index.
 
         Raises BufferExhaustedError when there is no room, unless `forced`; nothing is kept then.
@@ -180,7 +180,7 @@ class Accumulator:
         values: Sequence[bytes | None],
         start: int,
         remaining: int,
-    ) -> tuple[ProducerBatch, int, int]:
+    ) -> tuple[QueuedBatch, int, int]:
         """Add plain values from `start` on to one batch: the batch, the first index, how many.
 
         They take at most `remaining` bytes, and there has to be room for them (`Memory.room`).
@@ -212,7 +212,7 @@ class Accumulator:
         self.opened(batch)
         return batch, 0, taken
 
-    def _undo(self, batch: ProducerBatch) -> None:
+    def _undo(self, batch: QueuedBatch) -> None:
         """A record that could not be encoded leaves no batch behind."""
         batch.queue.open = None
         self.release(batch)
@@ -224,7 +224,7 @@ class Accumulator:
         *,
         forced: bool = False,
         limit: int | None = None,
-    ) -> ProducerBatch:
+    ) -> QueuedBatch:
         """Open a batch for at least `need` more bytes; `opened` follows once it has a record.
 
         It takes `limit` bytes of records at most, by default what a batch of the topic may take.
@@ -261,7 +261,7 @@ class Accumulator:
         batch.room()
         return batch
 
-    def opened(self, batch: ProducerBatch) -> None:
+    def opened(self, batch: QueuedBatch) -> None:
         """The batch has its first record: its time runs."""
         self.pending[batch] = None
         self.active[batch.queue] = None
@@ -281,7 +281,7 @@ class Accumulator:
         if self._linger_timer is None:
             self._linger_timer = self.turns.at(deadline, self._lingered)
 
-    def _grow(self, batch: ProducerBatch, need: int) -> bool:
+    def _grow(self, batch: QueuedBatch, need: int) -> bool:
         """Reserve more for an open batch; False if there is no room where it is."""
         queue = batch.queue
         limit = queue.batch_limit
@@ -289,7 +289,7 @@ class Accumulator:
         wanted = max(missing, min(3 * batch.reserved, limit - batch.reserved))
         return self._reserve(batch, wanted) or self._reserve(batch, missing)
 
-    def _reserve(self, batch: ProducerBatch, size: int) -> bool:
+    def _reserve(self, batch: QueuedBatch, size: int) -> bool:
         queue = batch.queue
         pool = self.memory.parking if batch.parked else self.memory.buffer
         held = queue.parked if batch.parked else queue.buffered
@@ -324,7 +324,7 @@ class Accumulator:
         if not batch.parked:
             queue.poke()
 
-    def prepare(self, batch: ProducerBatch) -> bool:
+    def prepare(self, batch: QueuedBatch) -> bool:
         """Compress a closed batch, in a thread if it is large; whether it can be sent now."""
         if batch.ready:
             return True
@@ -340,7 +340,7 @@ class Accumulator:
         self.turns.in_thread(batch.finish, then=partial(self._compressed, batch))
         return False
 
-    def _compressed(self, batch: ProducerBatch, work: asyncio.Future[None]) -> None:
+    def _compressed(self, batch: QueuedBatch, work: asyncio.Future[None]) -> None:
         batch.compressing = False
         if batch.done:
             batch.spend()
@@ -356,7 +356,7 @@ class Accumulator:
         batch.ready = True
         batch.queue.poke()
 
-    def _trim(self, batch: ProducerBatch) -> None:
+    def _trim(self, batch: QueuedBatch) -> None:
         """Give back what was reserved and not used."""
         batch.queue.likely = (batch.builder.size | STEP) + 1
         unused = batch.reserved - batch.builder.size
@@ -378,16 +378,17 @@ class Accumulator:
 
     # Outcomes
 
-    def succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+    def succeed(self, batch: QueuedBatch, base_offset: int, append_time: int) -> None:
         """The batch is written."""
         batch.queue.remove(batch, written=True, base_offset=base_offset)
-        if batch.queue.topic.shrunk:
-            batch.queue.topic.note_written(batch.builder.size)
+        limit = batch.queue.topic.batch_limit
+        if limit.lowered:
+            limit.note_written(batch.builder.size)
         batch.succeed(base_offset, append_time)
         self.meters.written(batch)
         self.forget(batch)
 
-    def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def fail(self, batch: QueuedBatch, error: KafkaError) -> None:
         """The records that are still in the batch will not be delivered."""
         if batch.done:
             return
@@ -395,7 +396,7 @@ class Accumulator:
         self.lose(batch, error)
         self.forget(batch)
 
-    def lose(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def lose(self, batch: QueuedBatch, error: KafkaError) -> None:
         """What `fail` does but for the queue and the memory, which are of no more use."""
         self.pending.pop(batch, None)
         if batch.done:
@@ -405,13 +406,13 @@ class Accumulator:
             self.meters.lost(failed)
             self._failures.failed(failed)
 
-    def forget(self, batch: ProducerBatch) -> None:
+    def forget(self, batch: QueuedBatch) -> None:
         """The batch has its outcome, or its records have moved: give its memory back."""
         self.pending.pop(batch, None)
         if not batch.pins:
             self.release(batch)
 
-    def release(self, batch: ProducerBatch) -> None:
+    def release(self, batch: QueuedBatch) -> None:
         """Nobody holds the bytes of the batch any more."""
         queue, size = batch.queue, batch.reserved
         if batch.done and not batch.compressing:
@@ -434,7 +435,7 @@ class Accumulator:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+    def split(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
         """The records of a batch now stand in smaller ones, in its place."""
         queue = batch.queue
         queue.replace(batch, parts)

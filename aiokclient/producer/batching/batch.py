@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from aiokclient.errors import KafkaError
 from aiokclient.producer.batching.sequences import Numbers
@@ -10,9 +10,6 @@ from aiokclient.producer.delivery.delivery import DeliveryBatch, DeliveryHooks
 from aiokclient.producer.state import BatchState
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import TopicPartition
-
-if TYPE_CHECKING:
-    from aiokclient.producer.batching.queue import PartitionQueue
 
 __all__ = ["RECORD_OVERHEAD", "FailedRecords", "ProducerBatch"]
 
@@ -28,8 +25,26 @@ SPENT = RecordBatchBuilder(limit=0)
 """The builder of batches that have their outcome."""
 
 
-class ProducerBatch(BatchState):
-    """Records for one partition, or for a topic whose partitions are not known yet."""
+class BatchQueue(Protocol):
+    """What a batch asks of the queue that it belongs to."""
+
+    @property
+    def partition(self) -> int | None:
+        """The partition; None while the partitions of the topic are not known."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The topic and partition that errors name."""
+
+
+Q_co = TypeVar("Q_co", bound=BatchQueue, covariant=True)
+
+
+class ProducerBatch(BatchState, Generic[Q_co]):
+    """Records for one partition, or for a topic whose partitions are not known yet.
+
+    The type of its queue is a parameter, because the module of the queues imports this one.
+    """
 
     __slots__ = (
         "attempt",
@@ -54,7 +69,7 @@ class ProducerBatch(BatchState):
     def __init__(
         self,
         topic: str,
-        queue: PartitionQueue,
+        queue: Q_co,
         hooks: DeliveryHooks,
         builder: RecordBatchBuilder,
         created: float,
@@ -85,7 +100,7 @@ class ProducerBatch(BatchState):
         """An earlier attempt with the same numbers may have been written."""
         self.undecidable = False
         """Whether it was written can never be known: the topic is another one since."""
-        self.whole: list[ProducerBatch] | None = None
+        self.whole: list[ProducerBatch[Q_co]] | None = None
         """In the first part of a batch that was split after an unknown outcome: all its parts."""
         self.pins = 0
         """Requests that hold its bytes: the memory is free only after the last of them."""

@@ -21,13 +21,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
-from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import State
 
 if TYPE_CHECKING:
     from aiokclient.cluster.supervisor import Supervisor
-    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.batching.topic_status import TopicStatus
 
 __all__ = ["ProducerIds"]
 
@@ -39,8 +38,8 @@ class ProducerIds:
     """Asks for a producer id when one is needed, and numbers batches.
 
     `request` asks for an id. `look` asks for fresh metadata of a topic and returns whether the
-    topic exists. `arrived` is called when batches may have their turn, `failed` when there is no
-    id to be had.
+    topic exists. `has_sent` returns whether batches that were sent to a topic have no outcome.
+    `arrived` is called when batches may be sent, `failed` when no broker returns an id.
     """
 
     def __init__(
@@ -48,6 +47,7 @@ class ProducerIds:
         idempotent: bool,
         request: Callable[[], Awaitable[tuple[int, int]]],
         look: Callable[[str], Awaitable[bool]],
+        has_sent: Callable[[str], bool],
         supervisor: Supervisor,
         arrived: Callable[[], None],
         failed: Callable[[KafkaError], None],
@@ -57,15 +57,16 @@ class ProducerIds:
         self._idempotent = idempotent
         self._request = request
         self._look = look
+        self._has_sent = has_sent
         self._supervisor = supervisor
         self._arrived = arrived
         self._failed = failed
         self._asking = False
-        self._looked_at: dict[Topic, int] = {}
+        self._looked_at: dict[TopicStatus, int] = {}
         """The generation in which the metadata of a topic was last looked at."""
-        self._looking: dict[Topic, None] = {}
+        self._looking: dict[TopicStatus, None] = {}
 
-    def number(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
+    def number(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
         """Give a batch that is about to be sent its numbers; False if that has to wait.
 
         `by_name`: requests to the leader name topics by their names.
@@ -122,7 +123,7 @@ class ProducerIds:
             self._asking = False
         self._arrived()
 
-    def _checked(self, topic: Topic) -> bool:
+    def _checked(self, topic: TopicStatus) -> bool:
         """Return whether the metadata of the topic was looked at in this generation; see to it."""
         if self._looked_at.get(topic, 0) == self.generation:
             return True
@@ -131,14 +132,14 @@ class ProducerIds:
             self._supervisor.spawn(self._check, topic, name=f"metadata of {topic.name}")
         return False
 
-    async def _check(self, topic: Topic) -> None:
+    async def _check(self, topic: TopicStatus) -> None:
         try:
             while True:
                 generation = self.generation
                 with contextlib.suppress(KafkaError):
                     if await self._look(topic.name):
                         break
-                if not any(queue.sent for queue in topic.all_queues()):
+                if not self._has_sent(topic.name):
                     return
                 await asyncio.sleep(RECHECK_S)
         finally:

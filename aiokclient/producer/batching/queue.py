@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias
 
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.buffer_pool import Account
 from aiokclient.producer.batching.sequences import Event, Numbers, PartitionSequences, State
+from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.types import TopicPartition
 
-if TYPE_CHECKING:
-    from aiokclient.producer.batching.topic import Topic
-    from aiokclient.producer.sending.sender import Sender
-
-__all__ = ["PartitionQueue"]
+__all__ = ["Leader", "PartitionQueue", "QueuedBatch"]
 
 UNDESIGNATED_BATCH = 32 * 1024
 """The largest batch of records whose partitions are not known: one is moved without a pause."""
@@ -31,11 +28,26 @@ FORMER = 4
 """Number of earlier topics of the same name whose sequences a partition keeps."""
 
 
+class Leader(Protocol):
+    """The broker that leads a partition, as its queue sees it."""
+
+    node_id: int
+
+    def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
+        """Take note that the queue may have something to send."""
+
+    def lose(self, queue: PartitionQueue) -> None:
+        """Take note that the broker no longer leads the partition."""
+
+    def unanswered_for(self) -> float:
+        """Return for how many seconds the oldest unanswered request has waited."""
+
+
 class Incarnation(NamedTuple):
     """The sequences of a partition in an earlier topic of the same name."""
 
     sequences: PartitionSequences
-    sent: dict[ProducerBatch, Numbers]
+    sent: dict[QueuedBatch, Numbers]
     """The batches without an outcome that were sent there."""
 
 
@@ -62,17 +74,19 @@ class PartitionQueue(Account):
         "vanished",
     )
 
-    def __init__(self, topic: Topic, partition: int | None) -> None:
+    open: QueuedBatch | None
+
+    def __init__(self, topic: TopicStatus, partition: int | None) -> None:
         super().__init__()
         self.topic = topic
         self.partition = partition
-        self.sent: list[ProducerBatch] = []
+        self.sent: list[QueuedBatch] = []
         self.under_way = 0
         """How many of `sent` wait for an answer."""
-        self.closed: deque[ProducerBatch] = deque()
-        self.parking: deque[ProducerBatch] = deque()
+        self.closed: deque[QueuedBatch] = deque()
+        self.parking: deque[QueuedBatch] = deque()
         self.sequences = PartitionSequences()
-        self.sender: Sender | None = None
+        self.sender: Leader | None = None
         self.leader_epoch = -1
         self.likely = 0
         """The size of the batch before: the next one will probably be as large."""
@@ -96,10 +110,10 @@ class PartitionQueue(Account):
     @property
     def batch_limit(self) -> int:
         """The size of a batch, in bytes."""
-        limit = self.topic.batch_limit
+        limit = self.topic.batch_limit.size
         return limit if self.partition is not None else min(limit, UNDESIGNATED_BATCH)
 
-    def batches(self) -> Iterator[ProducerBatch]:
+    def batches(self) -> Iterator[QueuedBatch]:
         """All that have no outcome yet, the oldest first."""
         yield from self.sent
         yield from self.closed
@@ -109,16 +123,34 @@ class PartitionQueue(Account):
         if self.open is not None and self.open.parked:
             yield self.open
 
-    def oldest(self) -> ProducerBatch | None:
+    def oldest(self) -> QueuedBatch | None:
         """The first of them."""
         return next(self.batches(), None)
 
-    def close_open(self) -> ProducerBatch | None:
+    def close_open(self) -> QueuedBatch | None:
         """End the open batch; it joins the line that it belongs to."""
         batch, self.open = self.open, None
         if batch is not None:
             (self.parking if batch.parked else self.closed).append(batch)
         return batch
+
+    def appear(self) -> None:
+        """Note that the metadata lists the partition."""
+        self.absent_since = None
+        self.rename(self.topic.incarnation)
+
+    def disappear(self, now: float) -> None:
+        """Note that the metadata does not list the partition any more."""
+        self.follow(None)
+        self.absent_since = now
+
+    def follow(self, leader: Leader | None, epoch: int | None = None) -> None:
+        """Send to this leader from now on; `epoch` is its leader epoch."""
+        if self.sender is not None and self.sender is not leader:
+            self.sender.lose(self)
+        self.sender = leader
+        if epoch is not None:
+            self.leader_epoch = epoch
 
     def poke(self, *, at_once: bool = False) -> None:
         """There may be something to send; `at_once`: within this call if nothing is under way."""
@@ -132,7 +164,7 @@ class PartitionQueue(Account):
         """Whether there is a batch beside those under way, though it may have to wait."""
         return self.open is not None or bool(self.closed) or self.under_way < len(self.sent)
 
-    def next(self, idle: bool, limit: int) -> ProducerBatch | None:
+    def next(self, idle: bool, limit: int) -> QueuedBatch | None:
         """The batch that may leave now; it stays where it is. None if there is none.
 
         `idle`: nothing is under way to the broker, so that an awaited batch need not linger.
@@ -150,7 +182,7 @@ class PartitionQueue(Account):
             self.close_open()
         return self.closed[0]
 
-    def leave(self, batch: ProducerBatch) -> None:
+    def leave(self, batch: QueuedBatch) -> None:
         """The batch is being sent."""
         if self.under_way == len(self.sent):
             self.sent.append(self.closed.popleft())
@@ -161,7 +193,7 @@ class PartitionQueue(Account):
         batch.attempt += 1
 
     def come_back(
-        self, batch: ProducerBatch, *, refused: bool = False, foreign: bool = False
+        self, batch: QueuedBatch, *, refused: bool = False, foreign: bool = False
     ) -> None:
         """The batch is to be sent again, once nothing of the partition is in flight.
 
@@ -182,7 +214,7 @@ class PartitionQueue(Account):
         self.sequences.step(Event.RETURNED)
         self.settle()
 
-    def remove(self, batch: ProducerBatch, *, written: bool = False, base_offset: int = -1) -> None:
+    def remove(self, batch: QueuedBatch, *, written: bool = False, base_offset: int = -1) -> None:
         """The batch has its outcome, or its records have moved: it stands in no line any more."""
         if self.open is batch:
             self.open = None
@@ -200,7 +232,7 @@ class PartitionQueue(Account):
         elif batch in self.parking:
             self.parking.remove(batch)
 
-    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+    def replace(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
         """A batch that was refused as too large goes again as smaller ones, with its numbers."""
         self._answered(batch)
         at = self.sent.index(batch)
@@ -208,7 +240,7 @@ class PartitionQueue(Account):
         self.sequences.step(Event.RETURNED)
         self.settle()
 
-    def _answered(self, batch: ProducerBatch) -> None:
+    def _answered(self, batch: QueuedBatch) -> None:
         if batch.sending:
             batch.sending = False
             self.under_way -= 1
@@ -294,7 +326,10 @@ class PartitionQueue(Account):
             self.sequences.step(Event.RETURNED)
 
 
-def _forget_numbers(batch: ProducerBatch) -> None:
+QueuedBatch: TypeAlias = ProducerBatch[PartitionQueue]
+
+
+def _forget_numbers(batch: QueuedBatch) -> None:
     batch.numbers = None
     batch.refused = batch.uncertain = False
     batch.whole = None

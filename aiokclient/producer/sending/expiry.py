@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from aiokclient.clock import Clock
 from aiokclient.errors import DeliveryTimeoutError, KafkaError, error_for
 from aiokclient.producer.batching.accumulator import Accumulator
-from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.sending.leaders import no_such_partition
 
@@ -91,7 +90,7 @@ class Expiry:
             self._accumulator.fail(batch, self._error(batch))
         return None
 
-    def _deadline(self, batch: ProducerBatch) -> float:
+    def _deadline(self, batch: QueuedBatch) -> float:
         deadline = batch.created + self._delivery_s
         topic = batch.queue.topic
         absent_since = batch.queue.absent_since
@@ -106,17 +105,17 @@ class Expiry:
             return min(deadline, batch.created + self._block_s)
         return deadline
 
-    def _error(self, batch: ProducerBatch) -> KafkaError:
+    def _error(self, batch: QueuedBatch) -> KafkaError:
         topic = batch.queue.topic
         code = 0 if topic.info is None else topic.info.error
         missing = error_for(code, api="Metadata", topic_partition=batch.queue.topic_partition)
         if missing is not None:
             return missing
         if batch.queue.absent_since is not None:
-            return no_such_partition(batch.queue.topic_partition, len(topic.queues))
+            return no_such_partition(batch.queue.topic_partition, topic.partition_count)
         return DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
 
-    def _why(self, batch: ProducerBatch) -> str:
+    def _why(self, batch: QueuedBatch) -> str:
         waited = f"After {self._clock.monotonic() - batch.created:.1f} s"
         queue = batch.queue
         if batch.attempt:

@@ -19,8 +19,8 @@ from aiokclient.cluster.metadata import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import Decision, Scope, decide
 from aiokclient.producer.batching.accumulator import Accumulator
-from aiokclient.producer.batching.batch import RECORD_OVERHEAD, FailedRecords, ProducerBatch
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.batch import RECORD_OVERHEAD, FailedRecords
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.topic import Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.delivery.failures import Failures
@@ -103,6 +103,10 @@ class Routing:
             self._want(name)
         return topic
 
+    def has_sent(self, name: str) -> bool:
+        """Return whether batches that were sent to the topic have no outcome."""
+        return any(queue.sent for queue in self.topics[name].all_queues())
+
     def updated(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         """There is a new picture of the cluster."""
         moved = differ(old.cluster_id, new.cluster_id)
@@ -111,58 +115,45 @@ class Routing:
             self._renew()
         for topic in self.topics.values():
             info = new.topics.get(topic.name)
-            if info is not None and (moved or info is not topic.info):
+            if info is not None and (moved or info is not topic.status.info):
                 self._learn(topic, info)
 
     # What the metadata says of a topic
 
     def _learn(self, topic: Topic, info: TopicInfo) -> None:
         changed = self._incarnate(topic, info)
-        if info == topic.info and not changed:
+        if info == topic.status.info and not changed:
             return
-        topic.info = info
+        if topic.status.describe(info, self._clock.monotonic()):
+            self._accumulator.on_open()
         if info.error:
             self._troubled(topic, info.error)
-        else:
-            topic.missing_since = None
         self._resize(topic, len(info.partitions))
         if not topic.queues:
-            topic.known = False  # Records wait until a response lists its partitions.
+            topic.become_unknown()
         for queue, partition in zip(topic.queues, info.partitions, strict=True):
             self._lead(queue, partition)
             if changed:
                 queue.poke()
         self.partitioner.leaders_changed(topic)
-        if topic.queues and not topic.known and not topic.moving:
+        if topic.queues and not topic.known and not topic.status.moving:
             self._designate(topic)
 
     def _incarnate(self, topic: Topic, info: TopicInfo) -> bool:
-        """Note which topic of the name this is; return whether it is another one than before.
-
-        Where the brokers have no topic ids, only the id of the cluster tells.
-        """
-        moved = differ(topic.cluster_id, self._cluster_id)
-        known, found = topic.known_id, info.topic_id
-        if not found.int and not moved:
-            found = known
-        changed = known != found if known.int and found.int else moved
-        topic.known_id = found
-        topic.cluster_id = self._cluster_id or topic.cluster_id
-        before = topic.incarnation
-        topic.incarnation = found if found.int else topic.cluster_id
+        """Note which topic of the name this is; return whether it is another one than before."""
+        status = topic.status
+        before = status.incarnation
+        changed = status.identify(info.topic_id, self._cluster_id)
         if changed:
             self._renew()
-        for queue in topic.all_queues() if topic.incarnation != before else ():
+        for queue in topic.all_queues() if status.incarnation != before else ():
             if changed:
-                queue.incarnate(topic.incarnation)
+                queue.incarnate(status.incarnation)
             else:
-                queue.rename(topic.incarnation)
+                queue.rename(status.incarnation)
         return changed
 
     def _troubled(self, topic: Topic, code: int) -> None:
-        if topic.missing_since is None:
-            topic.missing_since = self._clock.monotonic()
-            self._accumulator.on_open()
         error = error_for(code, api="Metadata", resource=topic.name)
         assert error is not None
         action = decide(error, Scope.METADATA, 0, 1.0, self._clock.rng)
@@ -173,30 +164,15 @@ class Routing:
 
     def _resize(self, topic: Topic, count: int) -> None:
         while len(topic.queues) < count:
-            index = len(topic.queues)
-            queue = topic.absent.pop(index, None) or PartitionQueue(topic, index)
-            queue.absent_since = None
-            queue.rename(topic.incarnation)
+            queue = topic.add_partition()
             self._accumulator.memory.set_unsendable(queue, True)
-            topic.queues.append(queue)
-        for queue in topic.queues[count:]:
-            self._withdraw(topic, queue)
-        del topic.queues[count:]
-        if topic.sticky is not None and topic.sticky not in topic.queues:
-            topic.sticky = None
-
-    def _withdraw(self, topic: Topic, queue: PartitionQueue) -> None:
-        """The topic does not have this partition any more."""
-        assert queue.partition is not None
-        if queue.sender is not None:
-            queue.sender.lose(queue)
-            queue.sender = None
-        if not topic.absent:
+        had_absent = bool(topic.absent)
+        dropped = topic.drop_partitions(count, self._clock.monotonic())
+        if dropped and not had_absent:
             self._accumulator.turns.later(ABSENT_S, self._look_for_absent, topic)
-        topic.absent[queue.partition] = queue
-        queue.absent_since = self._clock.monotonic()
-        self._accumulator.set_unsendable(queue, True)
-        self._accumulator.on_open()
+        for queue in dropped:
+            self._accumulator.set_unsendable(queue, True)
+            self._accumulator.on_open()
 
     def _look_for_absent(self, topic: Topic) -> None:
         """Ask for metadata as long as records wait for partitions that the topic does not have."""
@@ -208,13 +184,10 @@ class Routing:
 
     def _lead(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
         sender = self._sender_of(partition.leader) if partition.leader >= 0 else None
-        if sender is queue.sender:
-            queue.leader_epoch = partition.leader_epoch
+        moved = sender is not queue.sender
+        queue.follow(sender, partition.leader_epoch)
+        if not moved:
             return
-        if queue.sender is not None:
-            queue.sender.lose(queue)
-        queue.sender = sender
-        queue.leader_epoch = partition.leader_epoch
         if sender is None:
             self._accumulator.set_unsendable(queue, True)
             return
@@ -234,13 +207,12 @@ class Routing:
         while (batch := queue.oldest()) is not None:
             self._move(topic, batch)
             if self._clock.monotonic() >= until:
-                topic.moving = True
+                topic.status.begin_moving()
                 self._accumulator.turns.soon(self._designate, topic)
                 return
-        topic.moving = False
-        topic.known = True
+        topic.become_known()
 
-    def _move(self, topic: Topic, batch: ProducerBatch) -> None:
+    def _move(self, topic: Topic, batch: QueuedBatch) -> None:
         queue = batch.queue
         queue.remove(batch)
         batch.count = batch.builder.count
@@ -260,7 +232,7 @@ class Routing:
         self,
         topic: Topic,
         partition: int,
-        batch: ProducerBatch,
+        batch: QueuedBatch,
         record: tuple[int, bytes | None, bytes | None, Headers],
     ) -> tuple[DeliveryBatch, int]:
         timestamp, key, value, headers = record

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.errors import DisconnectedError
-from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -17,8 +18,6 @@ from aiokclient.protocol.messages.produce import (
 from aiokclient.protocol.one_batch import OneBatchRequest, Template
 
 if TYPE_CHECKING:
-    from aiokclient.producer.batching.queue import PartitionQueue
-    from aiokclient.producer.batching.topic import Topic
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 __all__ = ["IDS_FROM", "Exchange", "Exchanges", "OneBatch", "Sent", "endpoints", "left_out"]
@@ -30,7 +29,7 @@ IDS_FROM = 13
 class Sent(NamedTuple):
     """A batch as it was in the request: a later attempt is another one."""
 
-    batch: ProducerBatch
+    batch: QueuedBatch
     attempt: int
 
 
@@ -41,7 +40,7 @@ class Exchange:
 
     def __init__(
         self,
-        batches: Sequence[ProducerBatch],
+        batches: Sequence[QueuedBatch],
         version: int,
         *,
         acks: int,
@@ -49,7 +48,7 @@ class Exchange:
         transactional_id: str | None = None,
     ) -> None:
         self.sent: list[Sent] = []
-        self._parts: dict[Topic, tuple[TopicProduceData, dict[int, Sent]]] = {}
+        self._parts: dict[TopicStatus, tuple[TopicProduceData, dict[int, Sent]]] = {}
         for batch in batches:
             topic, index = batch.queue.topic, batch.queue.partition
             assert index is not None
@@ -100,7 +99,7 @@ class OneBatch:
 
     __slots__ = ("request", "sent", "version")
 
-    def __init__(self, batch: ProducerBatch, template: Template) -> None:
+    def __init__(self, batch: QueuedBatch, template: Template) -> None:
         self.request = OneBatchRequest(template, batch.seal(False))
         self.sent = [Sent(batch, batch.attempt)]
         self.version = template.version
@@ -134,7 +133,7 @@ class Exchanges:
         """The partition has another leader now."""
         self._templates.pop(queue, None)
 
-    def make(self, batches: Sequence[ProducerBatch], version: int) -> Exchange | OneBatch:
+    def make(self, batches: Sequence[QueuedBatch], version: int) -> Exchange | OneBatch:
         """The request for some batches; `version` is the latest that the broker speaks."""
         if len(batches) != 1:
             return Exchange(batches, version, acks=self._acks, timeout_ms=self._timeout_ms)

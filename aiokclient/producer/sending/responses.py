@@ -28,7 +28,7 @@ from aiokclient.metrics import Metrics
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.producer.batching.accumulator import THREAD_BYTES, Accumulator
 from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import CODES, Event, advance
 from aiokclient.producer.sending.produce_request import Sent
 from aiokclient.record.batch import RecordBatchBuilder
@@ -128,7 +128,7 @@ class Outcomes:
             hint = (leader.leader_id, leader.leader_epoch, endpoints)
             self._failed(batch, error, hint if leader.leader_id >= 0 else None)
 
-    def _event(self, batch: ProducerBatch, code: int) -> Event | None:
+    def _event(self, batch: QueuedBatch, code: int) -> Event | None:
         """Return what an error code says about the sequences, or None."""
         event = CODES.get(code)
         if event is None:
@@ -147,7 +147,7 @@ class Outcomes:
             return event if explained else Event.FOREIGN
         return event
 
-    def _duplicate(self, batch: ProducerBatch) -> None:
+    def _duplicate(self, batch: QueuedBatch) -> None:
         """The leader has the batch already, alone or in the whole that it was split from."""
         rest = [] if batch.whole is None else batch.whole[1:]
         if rest:
@@ -161,7 +161,7 @@ class Outcomes:
         if batch.attempt == sent.attempt and not batch.done:
             self._failed(batch, batch.place(error))
 
-    def undecidable(self, batch: ProducerBatch) -> None:
+    def undecidable(self, batch: QueuedBatch) -> None:
         """Whether the batch was written cannot be known, so it is neither sent again nor done."""
         text = (
             "The topic was recreated, or the cluster replaced, after the batch was sent and before "
@@ -173,7 +173,7 @@ class Outcomes:
 
     def _failed(
         self,
-        batch: ProducerBatch,
+        batch: QueuedBatch,
         error: KafkaError,
         hint: tuple[int, int, Sequence[BrokerInfo]] | None = None,
     ) -> None:
@@ -205,7 +205,7 @@ class Outcomes:
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._updater.request_update((queue.topic.name,), reason=str(error.name))
 
-    def _refused(self, batch: ProducerBatch, error: KafkaError, event: Event) -> None:
+    def _refused(self, batch: QueuedBatch, error: KafkaError, event: Event) -> None:
         """It does not follow what the leader has. It follows later, or the partition restarts."""
         queue = batch.queue
         self._count(error)
@@ -221,7 +221,7 @@ class Outcomes:
         else:
             queue.poke()
 
-    def _log_refused(self, batch: ProducerBatch, error: KafkaError, event: Event) -> None:
+    def _log_refused(self, batch: QueuedBatch, error: KafkaError, event: Event) -> None:
         # Not in the error's own words, whose advice is for those who cannot send the batch again.
         place, foreign = batch.queue.topic_partition, event is Event.FOREIGN
         if foreign:
@@ -272,7 +272,7 @@ class Outcomes:
                 self._fail_part(part, error)
             return
         topic = batch.queue.topic
-        limit = topic.shrink(batch.builder.size)
+        limit = topic.batch_limit.lower(batch.builder.size)
         self._log.write(
             logging.INFO,
             ("split", topic.name),
@@ -301,7 +301,7 @@ class Outcomes:
         failure.__cause__ = error
         self._accumulator.fail(batch, batch.place(failure))
 
-    def _builders(self, batch: ProducerBatch, limit: int) -> list[RecordBatchBuilder]:
+    def _builders(self, batch: QueuedBatch, limit: int) -> list[RecordBatchBuilder]:
         builders: list[RecordBatchBuilder] = []
         for timestamp, key, value, headers in batch.builder.records():
             if not builders or builders[-1].append(timestamp, key, value, headers) < 0:
@@ -312,8 +312,8 @@ class Outcomes:
                 builders.append(builder)
         return builders
 
-    def _replace(self, batch: ProducerBatch, builders: list[RecordBatchBuilder]) -> None:
-        parts: list[ProducerBatch] = []
+    def _replace(self, batch: QueuedBatch, builders: list[RecordBatchBuilder]) -> None:
+        parts: list[QueuedBatch] = []
         before = 0
         for builder in builders:
             part = ProducerBatch(
@@ -342,7 +342,7 @@ class Outcomes:
         self._accumulator.split(batch, parts)
         batch.queue.poke()
 
-    def _written_whole(self, first: ProducerBatch, error: KafkaError) -> None:
+    def _written_whole(self, first: QueuedBatch, error: KafkaError) -> None:
         """The leader refuses the first part of a batch that may have been written as a whole.
 
         It would have taken it if the whole was not written, unless the batch before it was lost.
@@ -358,6 +358,6 @@ class Outcomes:
             else:
                 self._fail_part(part, error)
 
-    def _fail_part(self, part: ProducerBatch, error: KafkaError) -> None:
+    def _fail_part(self, part: QueuedBatch, error: KafkaError) -> None:
         """Fail one of several batches of a partition with an error object of its own."""
         self._accumulator.fail(part, error.with_partition(part.queue.topic_partition))

@@ -22,9 +22,8 @@ from aiokclient.errors import KafkaError
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.producer.batching.accumulator import Accumulator
-from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.producer_ids import ProducerIds
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.sending.produce_request import (
     IDS_FROM,
@@ -177,9 +176,9 @@ class Sender:
                     self._turns.soon(self.pump)
                 return
 
-    def _collate(self) -> list[ProducerBatch]:
+    def _collate(self) -> list[QueuedBatch]:
         """The batches of the next request, at most one for each partition."""
-        batches: list[ProducerBatch] = []
+        batches: list[QueuedBatch] = []
         total = 0
         until = self._clock.monotonic() + SLICE_S if len(self._ready) > 1 else 0.0
         for queue in list(self._ready):
@@ -200,7 +199,7 @@ class Sender:
                 break
         return batches
 
-    def _next(self, queue: PartitionQueue) -> ProducerBatch | None:
+    def _next(self, queue: PartitionQueue) -> QueuedBatch | None:
         batch = queue.next(not self.in_flight, self._limit)
         if batch is not None and batch.undecidable:
             # Not here: whoever is told may send more.
@@ -215,7 +214,7 @@ class Sender:
             return None
         return batch if self._ids.number(queue, batch, by_name=self._by_name) else None
 
-    def _transmit(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
+    def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
         exchange = self._exchanges.make(batches, connection.version_of(ProduceRequest))
         self.in_flight += 1
         by_name = exchange.version < IDS_FROM
@@ -275,7 +274,7 @@ class Sender:
         if self._ready or self._awaited:
             self.pump()
 
-    def _unpin(self, batch: ProducerBatch) -> None:
+    def _unpin(self, batch: QueuedBatch) -> None:
         batch.pins -= 1
         if batch.done and not batch.pins:
             self._accumulator.release(batch)

@@ -9,7 +9,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient.errors import BufferExhaustedError, RecordTooLargeError
-from aiokclient.producer.batching.topic import REQUIRED, Topic
+from aiokclient.producer.batching.batch_limit import REQUIRED, BatchLimit
 from aiokclient.protocol import ApiKey
 
 MEMORY = 1_000_000
@@ -129,17 +129,17 @@ def test_batches_that_the_topic_never_takes_are_tried_ever_more_rarely() -> None
     simulate(scenario)
 
 
-def test_shrunk_follows_the_batch_limit() -> None:
-    topic = Topic("t", 1_000)
-    assert not topic.shrunk
-    topic.shrink(900)
-    assert (topic.batch_limit, topic.shrunk) == (450, True)
-    topic.shrink(4_000)
-    assert (topic.batch_limit, topic.shrunk) == (450, True)
+def test_lowered_follows_the_batch_limit() -> None:
+    limit = BatchLimit(1_000)
+    assert not limit.lowered
+    limit.lower(900)
+    assert (limit.size, limit.lowered) == (450, True)
+    limit.lower(4_000)
+    assert (limit.size, limit.lowered) == (450, True)
     for _ in range(REQUIRED):
-        assert topic.shrunk
-        topic.note_written(450)
-    assert (topic.batch_limit, topic.shrunk) == (1_000, False)
-    topic.shrink(4_000)
-    assert not topic.shrunk, "the limit for the parts is larger than the usual one"
-    assert not isinstance(vars(Topic)["shrunk"], property), "it is read for each batch"
+        assert limit.lowered
+        limit.note_written(450)
+    assert (limit.size, limit.lowered) == (1_000, False)
+    limit.lower(4_000)
+    assert not limit.lowered, "the limit for the parts is larger than the usual one"
+    assert not isinstance(vars(BatchLimit)["lowered"], property), "it is read for each batch"

@@ -18,7 +18,7 @@ from aiokclient.producer.partitioner import SAMPLE, Partitioner, weights
 
 def topic(partitions: int) -> Topic:
     made = Topic("t", 16384)
-    made.queues = [PartitionQueue(made, index) for index in range(partitions)]
+    made.queues = [PartitionQueue(made.status, index) for index in range(partitions)]
     return made
 
 

@@ -21,7 +21,7 @@ from aiokclient.producer.batching.sequences import (
     State,
     advance,
 )
-from aiokclient.producer.batching.topic import Topic
+from aiokclient.producer.batching.topic_status import TopicStatus
 
 IMPOSSIBLE = {
     # Nothing is under way while the numbers are void, and calm is only asked for after trouble.
@@ -193,7 +193,7 @@ class Model:
     """A queue, a leader, and requests between them that arrive in order or are lost."""
 
     def __init__(self) -> None:
-        self.queue = PartitionQueue(Topic("t", 16384), 0)
+        self.queue = PartitionQueue(TopicStatus("t", 16384), 0)
         self.queue.sequences.adopt(1, 0)
         self.leader = Leader()
         self.wire: deque[tuple[Any, int, Numbers]] = deque()
