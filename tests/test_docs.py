@@ -1,0 +1,154 @@
+"""The documents are true: their programs run, and the paths, links and commands they name exist."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiokclient.testing import EmbeddedCluster
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "tests" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+ADDRESS = "localhost:9092"
+FOLDERS = ("aiokclient", "benchmarks", "docs", "examples", "tests", ".ci")
+PROGRAM_S = 60
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    code: str
+    line: int
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@cache
+def text_of(page: Path) -> str:
+    return page.read_text()
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = text_of(page)
+    for match in re.finditer(r"^(`{3,})([^\n`]*)\n(.*?)^\1$", text, re.M | re.S):
+        line = text.count("\n", 0, match.start(3)) + 1
+        yield Block(match[2].strip(), match[3], line)
+
+
+@cache
+def prose(page: Path) -> str:
+    """Return the text of a page without its blocks."""
+    return re.sub(r"^(`{3,})[^\n`]*\n.*?^\1$", "", text_of(page), flags=re.M | re.S)
+
+
+def programs(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language == "python"]
+
+
+def compiled(block: Block, page: Path, servers: str) -> CodeType:
+    """Return the code of a block, in which `await` is allowed as in a notebook."""
+    code = "\n" * (block.line - 1) + block.code.replace(ADDRESS, servers)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    return compile(code, str(page), "exec", flags=flags, dont_inherit=True)
+
+
+async def run(page: Path, servers: str) -> None:
+    """Run the blocks of a page one after the other, each with the names of those before it."""
+    names: dict[str, Any] = {"__name__": "__docs__"}
+    for block in programs(page):
+        async with asyncio.timeout(PROGRAM_S):
+            found = eval(compiled(block, page, servers), names)
+            if inspect.iscoroutine(found):
+                await found
+
+
+# tests/test_readme.py runs those of README, each in a process of its own.
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES[1:] if programs(page)], ids=lambda page: name_of(page)
+)
+def test_the_programs_of_a_page_run(page: Path) -> None:
+    topics = {"orders": 6, "payments": 1, "audit": 1}
+    with EmbeddedCluster(brokers=3, topics=topics) as cluster:
+        cluster.produce("orders", [b"tea", b"coffee"], partition=0)
+        asyncio.run(run(page, cluster.bootstrap_servers))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_each_block_says_its_language(page: Path) -> None:
+    known = {"python", "sh", "text", "mermaid", "toml", "properties"}
+    wrong = [
+        f"{name_of(page)}:{block.line}: {block.language!r}"
+        for block in blocks(page)
+        if block.language not in known and not block.language.startswith("{")
+    ]
+    # The README writes its commands without a language.
+    assert [each for each in wrong if not each.endswith(": ''") or page != PAGES[0]] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_paths_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"`((?:[\w.-]+/)+[\w.*-]*)`", prose(page))
+    paths = {path for path in named if path.split("/")[0] in FOLDERS}
+    assert sorted(path for path in paths if not list(ROOT.glob(path.rstrip("/")))) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_commands_that_a_page_names_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.M))
+    shell = "\n".join(block.code for block in blocks(page) if block.language in {"sh", ""})
+    quoted = "\n".join(re.findall(r"`([^`\n]+)`", prose(page)))
+    named = set(re.findall(r"\bmake ([a-z][\w-]*)", f"{shell}\n{quoted}"))
+    assert sorted(named - targets) == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
+    plain = [re.sub(r"[^\w\- ]", "", heading.strip().lower()) for heading in headings]
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_links_between_pages_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        to = (page.parent / path).resolve() if path else page
+        if not to.exists() or (anchor and to.suffix == ".md" and anchor not in anchors(to)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_the_modules_that_pages_run_exist() -> None:
+    named = {
+        module
+        for page in PAGES
+        for module in re.findall(r"python -m (aiokclient[\w.]*)", text_of(page))
+    }
+    for module in sorted(named):
+        done = subprocess.run(
+            [sys.executable, "-m", module, "--help"], capture_output=True, check=False
+        )
+        assert done.returncode == 0, module
