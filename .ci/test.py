@@ -1,11 +1,13 @@
-"""Runs every check and every test, one step after the other, and ends in one summary.
+"""Run every check and every test, one step after the other, and end in one summary.
 
-`--only NAME` runs one step; `--all` runs the whole suite on Python 3.11 as well, with the lowest
-versions of the dependencies, and in each kind of event loop.
+The tests of a step run in two worker processes, `--workers N` in another number. `--only NAME` runs
+one step. `--all` runs the whole suite on Python 3.11 as well, with the lowest versions of the
+dependencies, and in each kind of event loop.
 """
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,6 +33,7 @@ LIVES = [
 ]
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"
+SLOWEST = 20
 
 
 @dataclass
@@ -41,13 +44,16 @@ class Step:
     junit: bool = False
     ok: bool = False
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    tests: list[tuple[float, str]] = field(default_factory=list)
+    """Seconds and name of each test, with its fixtures."""
 
     def run(self) -> None:
         print(f"\n=== {self.name}", flush=True)
-        began = time.monotonic()
+        began, used = time.monotonic(), processor_time()
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder, "junit.xml")
             extra = [f"--junitxml={report}"] if self.junit else []
@@ -59,21 +65,32 @@ class Step:
             if self.junit:
                 self._count(report)
         self.seconds = time.monotonic() - began
+        self.processor_seconds = processor_time() - used
 
     def _count(self, report: Path) -> None:
         if not report.exists():
             self.failed = 1
             return
-        for suite in ET.parse(report).getroot().iter("testsuite"):
+        root = ET.parse(report).getroot()
+        for suite in root.iter("testsuite"):
             failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
             skipped = int(suite.get("skipped", 0))
             self.failed += failed
             self.skipped += skipped
             self.passed += int(suite.get("tests", 0)) - failed - skipped
+        for case in root.iter("testcase"):
+            name = f"{case.get('classname')}::{case.get('name')}"
+            self.tests.append((float(case.get("time", 0)), name))
 
 
-def steps(everything: bool) -> list[Step]:
-    pytest = ["-m", "pytest", "-q", "--durations=15"]
+def processor_time() -> float:
+    """Return the seconds that processors worked for the processes which this one started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def steps(everything: bool, workers: int) -> list[Step]:
+    pytest = ["-m", "pytest", "-q", f"--numprocesses={workers}"]
     pure = {"AIOKCLIENT_PURE": "1"}
     lint = [
         [NEWEST, "-m", "ruff", "check", "."],
@@ -105,22 +122,34 @@ def steps(everything: bool) -> list[Step]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--only")
-    options = parser.parse_args()
-    chosen = [s for s in steps(options.all) if options.only in (None, s.name)]
-    for step in chosen:
-        step.run()
-    print(f"\n{'step':<20}{'result':<8}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+def show(chosen: list[Step]) -> None:
+    """Print the slowest tests, a table of the steps, and the sums."""
+    tests = sorted(((*test, step.name) for step in chosen for test in step.tests), reverse=True)
+    print(f"\nthe slowest {SLOWEST} tests, in seconds")
+    for seconds, test, name in tests[:SLOWEST]:
+        print(f"{seconds:8.1f}  {test} ({name})")
+    titles = ("step", "result", "passed", "failed", "skipped", "seconds", "processor")
+    print("\n{:<20}{:<8}{:>8}{:>8}{:>9}{:>9}{:>11}".format(*titles))
     for s in chosen:
-        result = "ok" if s.ok else "FAILED"
-        print(f"{s.name:<20}{result:<8}{s.passed:>8}{s.failed:>8}{s.skipped:>9}{s.seconds:>9.0f}")
+        counts = f"{s.passed:>8}{s.failed:>8}{s.skipped:>9}"
+        times = f"{s.seconds:>9.0f}{s.processor_seconds:>11.0f}"
+        print(f"{s.name:<20}{'ok' if s.ok else 'FAILED':<8}{counts}{times}")
     passed = sum(s.passed for s in chosen) + sum(s.ok and not s.junit for s in chosen)
     failed = sum(s.failed or (not s.ok) for s in chosen)
     skipped = sum(s.skipped for s in chosen)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--only")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    chosen = [s for s in steps(options.all, options.workers) if options.only in (None, s.name)]
+    for step in chosen:
+        step.run()
+    show(chosen)
     return 0 if chosen and all(s.ok for s in chosen) else 1
 
 

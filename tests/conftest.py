@@ -145,7 +145,17 @@ def cluster_servers(request: pytest.FixtureRequest) -> Servers:
     return Servers("kafka", request.getfixturevalue("kafka"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """Distribute the tests to workers by what they need, unless ``--dist`` asks otherwise."""
+    if config.getoption("dist") != "load":
+        return None
+    from scheduling import TwoEndsScheduling
+
+    return TwoEndsScheduling(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs a real Kafka or Java, so that ``-m 'not kafka and not java'`` works."""
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
@@ -154,6 +164,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.kafka)
         if names & JAVA:
             item.add_marker(pytest.mark.java)
+    if hasattr(config, "workerinput"):
+        from scheduling import sort_for_workers
+
+        sort_for_workers(items)
 
 
 LOG_STARTS = pytest.StashKey[dict[Path, int]]()

@@ -32,6 +32,8 @@ class TestInAThread:
     def test_for_plain_code(self) -> None:
         before = set(threading.enumerate())
         with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
+            # The clients start threads too, so it is looked for before they run.
+            (thread,) = set(threading.enumerate()) - before
             assert len(cluster.bootstrap_servers.split(",")) == 3
             assert asyncio.run(round_trip(cluster.bootstrap_servers, "orders")) == [
                 b"1",
@@ -39,7 +41,6 @@ class TestInAThread:
                 b"3",
             ]
             assert len(cluster.records("orders")) == 3
-            (thread,) = set(threading.enumerate()) - before
         assert not thread.is_alive()
         with pytest.raises(IllegalStateError):
             cluster.produce("orders", [b"v"])
