@@ -19,13 +19,16 @@ from aiokclient.clock import Clock, SystemClock
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker.broker import Broker
 from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.groups.group import GroupView
 from aiokclient.testing.broker.listener import Listener, TcpListener
 from aiokclient.testing.broker.requests import ReceivedRequest
 from aiokclient.testing.broker.state import ClusterState
-from aiokclient.testing.controls.cluster import ClusterControls
+from aiokclient.testing.controls.base import control
+from aiokclient.testing.controls.brokers import BrokerControls
 from aiokclient.testing.controls.data import DataControls
 from aiokclient.testing.controls.faults import FaultControls
 from aiokclient.testing.controls.groups import GroupControls
+from aiokclient.testing.controls.leaders import LeaderControls
 from aiokclient.testing.runner import Runner
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ T = TypeVar("T")
 _TIMEOUT_S = 60.0
 
 
-class EmbeddedCluster(FaultControls, ClusterControls, DataControls, GroupControls):
+class EmbeddedCluster:
     """Brokers 1 to `brokers`, with topics.
 
         with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
@@ -98,6 +101,11 @@ class EmbeddedCluster(FaultControls, ClusterControls, DataControls, GroupControl
         self._sockets = TcpListener()
         self._listener = listener or self._sockets
         self._listen_host = host
+        self._faults = FaultControls(self._state, self._runner)
+        self._nodes = BrokerControls(self._state, self._runner, self._listener, host)
+        self._leaders = LeaderControls(self._state, self._runner)
+        self._data = DataControls(self._state, self._runner)
+        self._groups = GroupControls(self._state, self._runner)
         self._used = False
         defaults = {
             "auto.create.topics.enable": str(auto_create_topics).lower(),
@@ -132,7 +140,7 @@ class EmbeddedCluster(FaultControls, ClusterControls, DataControls, GroupControl
         that does not exist, OSError for a port that is not free.
         """
         if broker is not None:
-            self._start_broker(broker)
+            self._nodes.start(broker)
             return
         self._use()
         self._runner.start_thread(self._open, self._shut)
@@ -238,7 +246,7 @@ class EmbeddedCluster(FaultControls, ClusterControls, DataControls, GroupControl
 
         IllegalStateError before the cluster is started: it has no ports then.
         """
-        found = self._broker(broker)
+        found = self._nodes.broker(broker)
         if not found.port:
             raise IllegalStateError(
                 "The embedded cluster has no ports before its start. Use it in a `with` or an "
@@ -259,6 +267,22 @@ class EmbeddedCluster(FaultControls, ClusterControls, DataControls, GroupControl
     def requests_total(self) -> int:
         """How many requests there were since the start or the last `reset`."""
         return self._runner.call(lambda: self._state.requests.total)
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics with their numbers of partitions."""
+        return self._data.topics
+
+    @property
+    def groups(self) -> dict[str, GroupView]:
+        """All groups by their ids, as they are now.
+
+        Each is a tuple of `group_id`, `kind` (a GroupType), `state` (Kafka's name, or
+        "loading"), `generation` (or epoch), `protocol_type`, `protocol`, `leader` (a member id,
+        or None) and `members`: by their ids tuples of `member_id`, `instance_id`, `client_id`,
+        `metadata` and `assignment`.
+        """
+        return self._groups.groups
 
     def connections(self, broker: int | None = None) -> int:
         """How many connections a broker has, or all of them."""
@@ -292,7 +316,7 @@ class EmbeddedCluster(FaultControls, ClusterControls, DataControls, GroupControl
         self._runner.catch_up()
         self._runner.call(self._take_back)
         for broker in self.brokers:
-            if not self._broker(broker).alive:
+            if not self._nodes.broker(broker).alive:
                 self.start(broker)
 
     def _take_back(self) -> None:
@@ -307,3 +331,47 @@ class EmbeddedCluster(FaultControls, ClusterControls, DataControls, GroupControl
                 partition.release(node)
         for broker in state.brokers.values():
             broker.resume()
+
+    # -- what a test may do; each control is documented where it is -------------------------
+
+    fail = control("_faults", FaultControls.fail)
+    drop = control("_faults", FaultControls.drop)
+    delay = control("_faults", FaultControls.delay)
+    throttle = control("_faults", FaultControls.throttle)
+    alter = control("_faults", FaultControls.alter)
+    limit_versions = control("_faults", FaultControls.limit_versions)
+    disconnect = control("_faults", FaultControls.disconnect)
+    evict_sessions = control("_faults", FaultControls.evict_sessions)
+
+    stop = control("_nodes", BrokerControls.stop)
+    pause = control("_nodes", BrokerControls.pause)
+    resume = control("_nodes", BrokerControls.resume)
+    wipe = control("_nodes", BrokerControls.wipe)
+    hold_metadata = control("_nodes", BrokerControls.hold_metadata)
+
+    leader = control("_leaders", LeaderControls.leader)
+    leader_epoch = control("_leaders", LeaderControls.leader_epoch)
+    isr = control("_leaders", LeaderControls.isr)
+    replicas = control("_leaders", LeaderControls.replicas)
+    move_leader = control("_leaders", LeaderControls.move_leader)
+    bump_epoch = control("_leaders", LeaderControls.bump_epoch)
+    move_coordinator = control("_leaders", LeaderControls.move_coordinator)
+    coordinator = control("_leaders", LeaderControls.coordinator)
+    hold_replication = control("_leaders", LeaderControls.hold_replication)
+    truncate = control("_leaders", LeaderControls.truncate)
+    delete_records = control("_leaders", LeaderControls.delete_records)
+
+    create_topic = control("_data", DataControls.create_topic)
+    delete_topic = control("_data", DataControls.delete_topic)
+    add_partitions = control("_data", DataControls.add_partitions)
+    topic_id = control("_data", DataControls.topic_id)
+    produce = control("_data", DataControls.produce)
+    append = control("_data", DataControls.append)
+    end_transaction = control("_data", DataControls.end_transaction)
+    records = control("_data", DataControls.records)
+    offsets = control("_data", DataControls.offsets)
+    forget_producers = control("_data", DataControls.forget_producers)
+
+    committed = control("_groups", GroupControls.committed)
+    rebalance = control("_groups", GroupControls.rebalance)
+    hold_loading = control("_groups", GroupControls.hold_loading)

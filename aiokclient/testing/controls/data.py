@@ -49,13 +49,13 @@ class DataControls(Controls):
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records."""
-        self._runner.call(lambda: self._state.delete_topic(self._topic(name)))
+        self._runner.call(lambda: self._state.delete_topic(self.topic(name)))
 
     def add_partitions(self, name: str, total: int) -> None:
         """Let a topic have `total` partitions."""
 
         def add() -> None:
-            topic = self._topic(name)
+            topic = self.topic(name)
             have = len(topic.partitions)
             if total > have:
                 replication = len(topic.partitions[0].replicas)
@@ -73,7 +73,7 @@ class DataControls(Controls):
 
     def topic_id(self, name: str) -> UUID:
         """The id of a topic, another one after it was deleted and made again."""
-        return self._runner.call(lambda: self._topic(name).topic_id)
+        return self._runner.call(lambda: self.topic(name).topic_id)
 
     def produce(
         self,
@@ -125,7 +125,7 @@ class DataControls(Controls):
         """
 
         def append() -> int:
-            found = self._partition(topic, partition)
+            found = self.partition(topic, partition)
             if found.leader == NO_LEADER:
                 raise ValueError(f"{found!r} has no leader: nobody would take the batch")
             result = found.append(RecordBatch(batch), self._state.clock.time_ms())
@@ -148,7 +148,7 @@ class DataControls(Controls):
         """Write the marker that ends a producer's transaction in a partition; gives its offset."""
 
         def end() -> int:
-            found = self._partition(topic, partition)
+            found = self.partition(topic, partition)
             offset = found.log.end_offset
             data = end_transaction_batch(
                 commit,
@@ -183,8 +183,8 @@ class DataControls(Controls):
     def _batches(
         self, topic: str, partition: int | None, start: int
     ) -> list[tuple[int, memoryview, int]]:
-        all_of_them = self._topic(topic).partitions
-        chosen = all_of_them if partition is None else [self._partition(topic, partition)]
+        all_of_them = self.topic(topic).partitions
+        chosen = all_of_them if partition is None else [self.partition(topic, partition)]
         return [
             (each.index, batch.buffer, max(start, each.log.start_offset))
             for each in chosen
@@ -195,14 +195,14 @@ class DataControls(Controls):
         """The start of a log and its high watermark."""
 
         def offsets() -> tuple[int, int]:
-            found: Partition = self._partition(topic, partition)
+            found: Partition = self.partition(topic, partition)
             return found.log.start_offset, found.high_watermark
 
         return self._runner.call(offsets)
 
     def forget_producers(self, topic: str, partition: int = 0) -> None:
         """Forget producers' sequence numbers, as Kafka does after `producer.id.expiration.ms`."""
-        self._runner.call(lambda: self._partition(topic, partition).log.producers.forget())
+        self._runner.call(lambda: self.partition(topic, partition).log.producers.forget())
 
 
 def _record(topic: str, value: Any) -> ProducerRecord:

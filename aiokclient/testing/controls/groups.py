@@ -33,13 +33,7 @@ class GroupControls(Controls):
 
     @property
     def groups(self) -> dict[str, GroupView]:
-        """All groups by their ids, as they are now.
-
-        Each is a tuple of `group_id`, `kind` (a GroupType), `state` (Kafka's name, or
-        "loading"), `generation` (or epoch), `protocol_type`, `protocol`, `leader` (a member id,
-        or None) and `members`: by their ids tuples of `member_id`, `instance_id`, `client_id`,
-        `metadata` and `assignment`.
-        """
+        """All groups by their ids, as they are now."""
         return self._runner.call(
             lambda: {group.group_id: group.view() for group in self._state.groups}
         )

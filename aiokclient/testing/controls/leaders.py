@@ -1,76 +1,31 @@
-"""Controls of the embedded cluster over brokers, leaders, replicas and logs."""
+"""Controls of the embedded cluster over leaders, replicas, coordinators and logs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aiokclient.testing.broker.broker import Broker
 from aiokclient.testing.controls.base import Controls
 
 
 class LeaderControls(Controls):
-    """Brokers go and come, leaders move, followers fall behind."""
-
-    def stop(self, broker: int, *, failover_after: float = 0.0) -> None:
-        """Kill a broker: its port is closed, its connections are cut, others take over.
-
-        Leadership goes to the next in-sync replica in a new epoch, after `failover_after`
-        seconds. A partition without another one has no leader until the broker is back.
-        """
-
-        def stop() -> None:
-            found = self._broker(broker)
-            if not found.alive:
-                return
-            found.shut()
-            self._state.groups.settle()
-            if failover_after > 0:
-                self._state.loop.call_later(failover_after, self._failover, found)
-            else:
-                self._state.left(broker)
-            self._state.changed()
-
-        self._runner.call(stop)
-
-    def _failover(self, broker: Broker) -> None:
-        if not broker.alive:
-            self._state.left(broker.node_id)
-
-    def _start_broker(self, broker: int) -> None:
-        found = self._broker(broker)
-
-        def start() -> None:
-            if not found.alive:
-                found.listen(self._listener, self._listen_host)
-                self._state.joined(found)
-
-        self._runner.call(start)
-        self._runner.call_async(found.serve)
-
-    def pause(self, broker: int) -> None:
-        """Let a broker hang: connections are taken and nothing is answered; no failover."""
-        self._runner.call(self._broker(broker).pause)
-
-    def resume(self, broker: int) -> None:
-        """Let a paused broker answer what has come meanwhile, and go on."""
-        self._runner.call(self._broker(broker).resume)
+    """Controls that move leaders and coordinators, hold replication, and cut logs."""
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The id of the broker that leads a partition; -1 while there is none."""
-        return self._runner.call(lambda: self._partition(topic, partition).leader)
+        return self._runner.call(lambda: self.partition(topic, partition).leader)
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
         """The epoch of a partition's leadership; each election raises it."""
-        return self._runner.call(lambda: self._partition(topic, partition).leader_epoch)
+        return self._runner.call(lambda: self.partition(topic, partition).leader_epoch)
 
     def isr(self, topic: str, partition: int = 0) -> list[int]:
         """The ids of the in-sync replicas."""
-        return self._runner.call(lambda: list(self._partition(topic, partition).isr))
+        return self._runner.call(lambda: list(self.partition(topic, partition).isr))
 
     def replicas(self, topic: str, partition: int = 0) -> list[int]:
         """The ids of the brokers that hold a partition, the preferred leader first."""
-        return self._runner.call(lambda: list(self._partition(topic, partition).replicas))
+        return self._runner.call(lambda: list(self.partition(topic, partition).replicas))
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
         """Make another replica the leader, the next one that is up unless given; gives its id.
@@ -80,7 +35,7 @@ class LeaderControls(Controls):
         """
 
         def move() -> int:
-            found = self._partition(topic, partition)
+            found = self.partition(topic, partition)
             alive = self._state.alive
             target = to
             if target is None:
@@ -102,7 +57,7 @@ class LeaderControls(Controls):
         """Let the leader be elected once more; gives the new leader epoch."""
 
         def bump() -> int:
-            found = self._partition(topic, partition)
+            found = self.partition(topic, partition)
             found.lead(found.leader)
             self._state.settle(found)
             self._state.changed()
@@ -134,7 +89,7 @@ class LeaderControls(Controls):
         """
 
         def hold() -> None:
-            found = self._partition(topic, partition)
+            found = self.partition(topic, partition)
             for node in found.replicas:
                 if node != found.leader and broker in (None, node):
                     found.hold(node, in_sync=in_sync)
@@ -158,7 +113,7 @@ class LeaderControls(Controls):
         """
 
         def truncate() -> int:
-            found = self._partition(topic, partition)
+            found = self.partition(topic, partition)
             found.truncate(to)
             self._state.settle(found)
             self._state.changed()
@@ -170,7 +125,7 @@ class LeaderControls(Controls):
         """Advance the start of a log, as DeleteRecords and retention do."""
 
         def delete() -> None:
-            found = self._partition(topic, partition)
+            found = self.partition(topic, partition)
             found.delete_records(min(before, found.high_watermark))
             self._state.changed()
 

@@ -23,7 +23,7 @@ def values(world: World) -> list[bytes | None]:
 
 def shrink(world: World, size: int) -> None:
     """Refuse batches that are larger than `size` bytes from now on."""
-    world.cluster._topic("t").configs.change({"max.message.bytes": str(size)})
+    world.cluster._data.topic("t").configs.change({"max.message.bytes": str(size)})
 
 
 @pytest.mark.parametrize("written", [True, False])
