@@ -22,7 +22,7 @@ __all__ = [
     "as_numbers",
     "as_partition",
     "as_partitions",
-    "as_place",
+    "as_position",
     "as_topics",
     "is_offset",
     "require_count",
@@ -104,7 +104,7 @@ def as_numbers(numbers: Mapping[TopicPartition, int], what: str) -> dict[TopicPa
     return dict(zip(as_partitions(given), given.values(), strict=True))
 
 
-def as_place(
+def as_position(
     to: ConsumerRecord[Any, Any] | TopicPartition, offset: int | OffsetAndMetadata | None
 ) -> tuple[TopicPartition, int, int | None]:
     """Where `seek` is to go: partition, offset and leader epoch, if that is known."""

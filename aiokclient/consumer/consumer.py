@@ -14,7 +14,7 @@ from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.consumer.arguments import (
-    as_place,
+    as_position,
     as_topics,
     require_count,
     require_record,
@@ -160,15 +160,15 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         # Whoever closes does not come back for more records.
         self._closers[asyncio.current_task()] = None
         if self._engine is not None:
-            self._engine.reader.in_hand.relieved.set()
+            self._engine.reader.in_progress.relieved.set()
         await super()._close(graceful=graceful, timeout=timeout)
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is None:
             return
-        turnstile = self._engine.reader.turnstile
+        read_lock = self._engine.reader.read_lock
         if graceful:
-            await self._engine.stop(timeout, lambda: turnstile.will_ask(self._closers))
+            await self._engine.stop(timeout, lambda: read_lock.will_ask(self._closers))
         else:
             await self._engine.stop(timeout, lambda: False, farewell=False)
 
@@ -189,7 +189,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
 
     def _reader(self) -> Reader:
         if self._closing is not None and self._engine is not None and not self._in_listener():
-            self._engine.reader.in_hand.ask()  # It is refused, and yet the program is back.
+            self._engine.reader.in_progress.ask()  # It is refused, and yet the program is back.
         return self._running.reader
 
     # -- what to read
@@ -268,7 +268,7 @@ class Consumer(GroupCalls, LookupCalls, Lifecycle, Generic[K, V]):
         partition that is not assigned.
         """
         self._check_known()
-        self._subscription.seek(*as_place(to, offset))
+        self._subscription.seek(*as_position(to, offset))
 
     def seek_to_beginning(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Goes on at the first record of each partition, by default of all. Plain.

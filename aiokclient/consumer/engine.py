@@ -15,14 +15,14 @@ from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.buffer import FetchBuffer
-from aiokclient.consumer.fetching.list_offsets import Offsets
-from aiokclient.consumer.fetching.manager import Fetchers
-from aiokclient.consumer.fetching.position_resolver import Locator
+from aiokclient.consumer.fetching.list_offsets import OffsetLookup
+from aiokclient.consumer.fetching.manager import FetchManager
+from aiokclient.consumer.fetching.position_resolver import PositionResolver
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.meters import ConsumerGauges
 from aiokclient.consumer.state.partition import Phase, Withheld
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.errors import ClosedError
 from aiokclient.limited_log import LimitedLog
@@ -62,16 +62,16 @@ class Engine:
         subscription.metrics = cluster.metrics
         subscription.client_log = cluster.log("consumer", config.group_id)
         subscription.log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
-        arrived = Signal()
-        self.moved = Signal()
+        arrived = Wakeup()
+        self.moved = Wakeup()
         """Set when partitions or positions have changed."""
         self.buffer = FetchBuffer(config.fetch_max_bytes)
         self._callbacks = callbacks = supervisor.callbacks
         unpacker = Unpacker(self.buffer, deserializers, arrived.set, callbacks, config)
         self.reader = Reader(subscription, self.buffer, unpacker, arrived, cluster.metrics, died)
-        self.offsets = Offsets(cluster, config)
+        self.offsets = OffsetLookup(cluster, config)
         report, spawn = self.reader.report, supervisor.spawn
-        self.fetchers = Fetchers(
+        self.fetchers = FetchManager(
             cluster,
             config,
             subscription,
@@ -81,12 +81,12 @@ class Engine:
             spawn=spawn,
             callbacks=callbacks,
         )
-        self._locator = Locator(
+        self._locator = PositionResolver(
             cluster,
             config,
             subscription,
             self.offsets,
-            diverged=self.fetchers.diverged,
+            diverged=self.fetchers.responses.diverged,
             report=report,
             spawn=spawn,
         )
@@ -102,7 +102,7 @@ class Engine:
                 config,
                 subscription,
                 report=report,
-                calls=self.reader.turnstile.listener_calls,
+                calls=self.reader.read_lock.listener_calls,
             )
         self._spawn = spawn
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
@@ -110,7 +110,11 @@ class Engine:
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
         self._gauges = ConsumerGauges(
-            cluster.metrics, subscription, self.reader, cluster.clock.monotonic, config.group_id
+            cluster.metrics,
+            subscription,
+            lambda: self.reader.read_lock.away_since,
+            cluster.clock.monotonic,
+            config.group_id,
         )
         buffered = cluster.metrics.gauge("consumer.buffer.bytes", unit="By")
         self._uncount = buffered.include(lambda: self.buffer.size)
@@ -188,7 +192,7 @@ class Engine:
             self._release()
 
     def _release(self) -> None:
-        self.reader.turnstile.forget()
+        self.reader.read_lock.forget()
         self._uncount()
         self._gauges.close()
         if self._follower is not None:
@@ -214,8 +218,8 @@ class Engine:
                 found.append(f"{state.tp} cannot be read: it has no leader")
         if self.group is not None:
             found = [*self.group.troubles(), *found]
-        if self.reader.turnstile.trouble is not None and not self.reader.stopped:
-            found.insert(0, self.reader.turnstile.trouble)
+        if self.reader.read_lock.trouble is not None and not self.reader.stopped:
+            found.insert(0, self.reader.read_lock.trouble)
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:

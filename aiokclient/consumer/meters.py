@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.metrics import Metrics
-
-if TYPE_CHECKING:
-    from aiokclient.consumer.delivery.reader import Reader
-    from aiokclient.consumer.state.subscription import SubscriptionState
 
 __all__ = ["ConsumerGauges", "ReadMeters"]
 
@@ -40,19 +37,20 @@ class ReadMeters:
 class ConsumerGauges:
     """Gauges that are computed when they are read: the lag, and the time since the last poll.
 
-    A partition that is not assigned any more has no lag here.
+    A partition that is not assigned any more has no lag here. `away_since` returns the time at
+    which the application got what it had requested last, None while it requests records.
     """
 
     def __init__(
         self,
         metrics: Metrics,
         subscription: SubscriptionState,
-        reader: Reader,
+        away_since: Callable[[], float | None],
         time: Callable[[], float],
         group_id: str | None,
     ) -> None:
         self._subscription = subscription
-        self._reader = reader
+        self._away_since = away_since
         self._time = time
         self._labels = {} if group_id is None else {"group": group_id}
         self._ends = [
@@ -77,7 +75,7 @@ class ConsumerGauges:
                 yield labels, max(state.high_watermark - state.position, 0)
 
     def _age(self) -> Iterator[tuple[dict[str, str], float]]:
-        since = self._reader.turnstile.away_since
+        since = self._away_since()
         yield self._labels, 0.0 if since is None else max(self._time() - since, 0.0)
 
     def _assigned(self) -> Iterator[tuple[dict[str, str], int]]:

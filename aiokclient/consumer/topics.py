@@ -8,21 +8,19 @@ it was noticed is missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.membership.listener import ListenerCalls, tell
 from aiokclient.consumer.state.offset_reset import EARLIEST, Reset
 from aiokclient.consumer.state.partition import Withheld
-from aiokclient.consumer.state.subscribed_topics import KnownTopics
+from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError
 from aiokclient.types import TopicPartition
-
-if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.metadata import ClusterMetadata
-    from aiokclient.config import ConsumerConfig
 
 __all__ = ["TopicFollower"]
 
@@ -43,9 +41,9 @@ class TopicFollower:
         self._subscription = subscription
         self._calls = calls
         self._fresh = EARLIEST if config.new_partitions == "earliest" else subscription.reset
-        self.topics = KnownTopics(cluster, config, report=report)
-        self._wake = Signal()
-        self.assigned = Signal()
+        self.topics = SubscribedTopics(cluster, config, report=report)
+        self._wake = Wakeup()
+        self.assigned = Wakeup()
         """Set each time the assigned partitions were compared with the metadata."""
         self.up_to_date = False
         subscription.listen(self._subscribed)

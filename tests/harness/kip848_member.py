@@ -11,7 +11,7 @@ from aiokclient.config import ClientConfig, ConsumerConfig
 from aiokclient.consumer.membership.base import MembershipParts
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.state.offset_reset import EARLIEST
-from aiokclient.consumer.state.subscribed_topics import KnownTopics
+from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -103,7 +103,7 @@ class Member:
         self.reading = Reading(name, owners)
         self.reports: list[Exception] = []
         self.changes = 0
-        self._topics = KnownTopics(self.cluster, self.config, report=self.reports.append)
+        self._topics = SubscribedTopics(self.cluster, self.config, report=self.reports.append)
         self._state = SubscriptionState(EARLIEST)
         owners.reads[name] = self._reads
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokclient._buffers import BufferPool
-from aiokclient.consumer.delivery.effort import CONTENT, is_light
+from aiokclient.consumer.delivery.decode_cost import CONTENT, is_light
+from aiokclient.consumer.delivery.read_lock import Cursor
+from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.batch import ContentLimitError, RecordBatch
@@ -20,11 +22,9 @@ from aiokclient.threads import run
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.consumer.delivery.read_lock import Cursor
-    from aiokclient.consumer.delivery.reader import Reader
     from aiokclient.record.arrow import TableBuilder
 
-__all__ = ["Tables"]
+__all__ = ["ArrowTables"]
 
 KEPT: Final = 32 * 1024 * 1024
 """Bytes of memory of tables that are gone, for the next ones."""
@@ -53,7 +53,7 @@ class Converted(NamedTuple):
     """The damage for which the batch after them cannot be read."""
 
 
-class Tables:
+class ArrowTables:
     """Converts what a reader has fetched."""
 
     def __init__(self, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool) -> None:
@@ -66,7 +66,7 @@ class Tables:
     async def next(self, cursor: Cursor) -> Any:
         """Return the next table; None when the consumer was stopped."""
         reader = self._reader
-        with reader.turnstile.enter(cursor):
+        with reader.read_lock.enter(cursor):
             await reader.begin(cursor)
             while (fetch := await reader.part()) is not None:
                 part, jumps = fetch.rest(self._max_bytes), fetch.state.jumps
@@ -84,7 +84,7 @@ class Tables:
                         return found.table
                 else:
                     fetch.rewind()
-                await reader.give_way()
+                await reader.yield_to_loop()
         reader.leave(cursor)
         return None
 

@@ -11,15 +11,15 @@ from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.types import TopicPartition
 
-__all__ = ["Ends", "EndsLookup"]
+__all__ = ["EndOffsets", "EndOffsetsLookup"]
 
-EndsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+EndOffsetsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
 """Asks for the end offsets as they are now."""
 TOGETHER = 16
 """A partition at its end waits to be held until there are so many times fewer open ones."""
 
 
-class Ends:
+class EndOffsets:
     """Those of one iteration. A partition that is at its end is held until the iteration is over.
 
     It is over, too, when its iterator is gone or another request was made. A partition that goes

@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.types import ConsumerRecord
 
-__all__ = ["InHand"]
+__all__ = ["InProgress"]
 
 
-class InHand:
+class InProgress:
     """The books of one consumer; `time` is the loop's clock."""
 
     def __init__(self, time: Callable[[], float]) -> None:
@@ -33,7 +33,7 @@ class InHand:
         self._tracking = False
         self.full = False
         """Somebody waits for room among what is outstanding."""
-        self.relieved = Signal()
+        self.relieved = Wakeup()
         self._aside = 0
 
     def took(self, state: PartitionState, processed: int | None, *, first: bool = False) -> None:

@@ -10,9 +10,9 @@ import math
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from aiokclient.cluster.tracebacks import lets_go
-from aiokclient.consumer.delivery.arrow_tables import Tables
+from aiokclient.consumer.delivery.arrow_tables import ArrowTables
 from aiokclient.consumer.delivery.cursor import RecordCursor, clock_of
-from aiokclient.consumer.delivery.end_offsets import EndsLookup
+from aiokclient.consumer.delivery.end_offsets import EndOffsetsLookup
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.records import Records
 from aiokclient.types import ConsumerRecord
@@ -34,7 +34,7 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
 
     __slots__ = ("_ends", "_owner", "_reader")
 
-    def __init__(self, owner: object, reader: Reader, ends: EndsLookup | None = None) -> None:
+    def __init__(self, owner: object, reader: Reader, ends: EndOffsetsLookup | None = None) -> None:
         super().__init__(clock_of(asyncio.get_running_loop()))
         self._owner = owner
         self._reader = reader
@@ -73,7 +73,7 @@ class RecordBatches(Generic[K, V]):
         max_records: int,
         max_wait: float,
         by_partition: bool,
-        ends: EndsLookup | None,
+        ends: EndOffsetsLookup | None,
         max_bytes: int,
     ) -> None:
         self._owner = owner
@@ -121,7 +121,7 @@ class ArrowBatches:
 
         arrow_schema()  # Without pyarrow this says what to install, here and not in a thread.
         self._owner = owner
-        self._tables = Tables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
+        self._tables = ArrowTables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 
     def __aiter__(self) -> Self:
         return self

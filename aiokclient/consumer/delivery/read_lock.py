@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
 
-__all__ = ["Cursor", "Turnstile"]
+__all__ = ["Cursor", "ReadLock"]
 
 CANCELLED_S = 3.0
 """A reader that is cancelled is often followed by another one."""
@@ -24,27 +24,27 @@ class Cursor(Protocol):
         ...
 
 
-class Turn:
+class HeldLock:
     """The time between a request for records and its answer, to be used in `with`.
 
     A function with a generator would do, but takes half a microsecond longer for each request.
     """
 
-    __slots__ = ("_turnstile",)
+    __slots__ = ("_read_lock",)
 
-    def __init__(self, turnstile: Turnstile) -> None:
-        self._turnstile = weakref.ref(turnstile)
+    def __init__(self, read_lock: ReadLock) -> None:
+        self._read_lock = weakref.ref(read_lock)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        turnstile = self._turnstile()
-        if turnstile is not None:
-            turnstile.left(raised=kind is not None)
+        read_lock = self._read_lock()
+        if read_lock is not None:
+            read_lock.left(raised=kind is not None)
 
 
-class Turnstile:
+class ReadLock:
     """Lets one request in at a time, and knows the iteration that is going on.
 
     While a task is in the body of its loop nobody waits here, and yet no other task may read: the
@@ -55,7 +55,7 @@ class Turnstile:
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self._busy = False
-        self._turn = Turn(self)
+        self._turn = HeldLock(self)
         self.listener_calls = ListenerCalls()
         self._holder: Callable[[], Any] | None = None
         self._read_by: Callable[[], asyncio.Task[Any] | None] = _nobody
@@ -67,7 +67,7 @@ class Turnstile:
         self.entered: Callable[[], None] = lambda: None
         """Called when it asks."""
 
-    def enter(self, cursor: Cursor | None) -> Turn:
+    def enter(self, cursor: Cursor | None) -> HeldLock:
         """Return a context in which the caller is the reader; use it at once.
 
         `cursor` is its iteration, None for a single call. Raises ConcurrentReadError, and

@@ -23,25 +23,25 @@ from typing import Any, Final
 import anyio
 
 from aiokclient.consumer.delivery.deserialize import RawRecord
-from aiokclient.consumer.delivery.end_offsets import Ends, EndsLookup
-from aiokclient.consumer.delivery.in_progress import InHand
-from aiokclient.consumer.delivery.read_lock import Cursor, Turnstile
+from aiokclient.consumer.delivery.end_offsets import EndOffsets, EndOffsetsLookup
+from aiokclient.consumer.delivery.in_progress import InProgress
+from aiokclient.consumer.delivery.read_lock import Cursor, ReadLock
 from aiokclient.consumer.delivery.unpack import Chunk, Unpacker
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptBatchError, DecompressionLimitError, KafkaError
 from aiokclient.metrics import Metrics
 
-__all__ = ["GIVE_WAY_S", "MAX_BYTES", "Reader"]
+__all__ = ["YIELD_INTERVAL_S", "MAX_BYTES", "Reader"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a list or table, unless the caller says otherwise."""
 
-GIVE_WAY_S: Final = 0.010
+YIELD_INTERVAL_S: Final = 0.010
 """The loop gets its turn at least this often."""
 
 
@@ -53,7 +53,7 @@ class Reader:
         subscription: SubscriptionState,
         buffer: FetchBuffer,
         unpacker: Unpacker,
-        arrived: Signal,
+        arrived: Wakeup,
         metrics: Metrics,
         died: Callable[..., BaseException | None],
     ) -> None:
@@ -66,16 +66,16 @@ class Reader:
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
-        self.in_hand = InHand(self._time)
+        self.in_progress = InProgress(self._time)
         self.reports: dict[tuple[object, ...], Exception] = {}
         """Errors to be raised at the next requests."""
         self._failed = self._woken = False
-        self.turnstile = Turnstile(self._time)
+        self.read_lock = ReadLock(self._time)
         self._yielded = 0.0
         self._fresh = False
         self._cut_short = False
         """There was more to unpack, but the loop had to get its turn."""
-        self._ends = Ends(subscription)
+        self._ends = EndOffsets(subscription)
         self._lookup = anyio.CancelScope()
         self.stopped = False
         subscription.settle = self.settle
@@ -129,18 +129,18 @@ class Reader:
     def mark_stopped(self) -> None:
         """The part of `stop` that any thread may do: who waits is not woken."""
         self.stopped = True
-        self.turnstile.interrupt()
+        self.read_lock.interrupt()
 
     def wake(self) -> None:
         """Have who waits look again: the consumer may have failed."""
         self._woken = True
-        self.turnstile.interrupt()
+        self.read_lock.interrupt()
         self._lookup.cancel()
         self._arrived.set()
 
     def leave(self, cursor: Cursor) -> None:
         """The iteration has ended."""
-        self.turnstile.leave(cursor)
+        self.read_lock.leave(cursor)
         if self._ends.belong_to(cursor):
             self._end_limits()
 
@@ -164,24 +164,24 @@ class Reader:
         state.position = chunk.offset_after(chunk.handed)
         state.position_epoch = chunk.epoch
         if out:
-            self.in_hand.took(state, processed, first=chunk.handed <= 1)
+            self.in_progress.took(state, processed, first=chunk.handed <= 1)
         else:
-            self.in_hand.passed(state)
+            self.in_progress.passed(state)
 
     def _take_back(self) -> None:
         self.settle()
         self._exposed = None
-        self.turnstile.interrupt()
+        self.read_lock.interrupt()
 
     def _ask(self, *, tracking: bool = False) -> None:
         """The next is asked for, so what is in hand is processed."""
         self._take_back()
-        self.in_hand.ask(tracking=tracking)
+        self.in_progress.ask(tracking=tracking)
 
-    async def give_way(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Lets the loop run if it is time; cancellations and timeouts come in here."""
         self._cut_short = False
-        if self._fresh or self._time() - self._yielded >= GIVE_WAY_S:
+        if self._fresh or self._time() - self._yielded >= YIELD_INTERVAL_S:
             try:
                 await asyncio.sleep(0)
             finally:
@@ -190,7 +190,8 @@ class Reader:
 
     def stretch(self) -> float:
         """For how long, in seconds, an iteration may go through what it has before it asks."""
-        until = self._yielded + GIVE_WAY_S  # one before may have been cut short without a turn
+        # An earlier request may have been cut short without yielding.
+        until = self._yielded + YIELD_INTERVAL_S
         state = self.exposed_state()
         if state is not None and self._subscription.is_shared(state.tp):
             until = min(until, self._subscription.confirmed_until())
@@ -219,7 +220,7 @@ class Reader:
             if chunk.left:
                 return chunk
             self._pass(chunk)
-            if self._time() - self._yielded >= GIVE_WAY_S:
+            if self._time() - self._yielded >= YIELD_INTERVAL_S:
                 self._cut_short = True
                 return None
 
@@ -293,12 +294,12 @@ class Reader:
         seconds pass without any, when stopped, and at the end of an iteration to the end. A
         cancellation loses no record.
         """
-        with self.turnstile.enter(cursor):
+        with self.read_lock.enter(cursor):
             self._ask()
             self._limit(cursor)
             deadline = self._time() + timeout
             until: float | None = None
-            await self.give_way()
+            await self.yield_to_loop()
             while not (self.stopped or self._at_end(cursor)):
                 count, more = self._gather(max_records, max_bytes, by_partition)
                 more = more and not self._to_the_end(cursor, by_partition)
@@ -311,9 +312,9 @@ class Reader:
                     return self._hand_out(max_records, max_bytes, by_partition)
                 if now >= deadline:
                     break
-                if self._cut_short or now - self._yielded >= GIVE_WAY_S:
+                if self._cut_short or now - self._yielded >= YIELD_INTERVAL_S:
                     self._fresh = True
-                    await self.give_way()
+                    await self.yield_to_loop()
                 else:
                     await self._wait(deadline if until is None else until)
             return Records()
@@ -339,7 +340,7 @@ class Reader:
                 size += chunk.share
             if count >= max_records or size >= max_bytes:
                 return count, False
-            if self._time() - started >= GIVE_WAY_S / 2:
+            if self._time() - started >= YIELD_INTERVAL_S / 2:
                 self._cut_short = True
                 return count, True
             if not self._unpack():
@@ -377,17 +378,17 @@ class Reader:
 
         With `room`, for `tracked`, it waits until that says that there is some.
         """
-        with self.turnstile.enter(cursor):
+        with self.read_lock.enter(cursor):
             self._ask(tracking=room is not None)
             self._limit(cursor)
-            await self.give_way()
+            await self.yield_to_loop()
             while not (self.stopped or self._at_end(cursor)):
                 chunk = self._front()
                 if chunk is not None and (room is None or room()):
                     self._exposed = chunk
                     return chunk.expose()
                 if self._cut_short:
-                    await self.give_way()
+                    await self.yield_to_loop()
                 else:
                     await self._wait(math.inf)
         self.leave(cursor)
@@ -400,27 +401,27 @@ class Reader:
     def mark_processed(self) -> None:
         """Count everything delivered so far as processed; the iteration continues."""
         self.settle()
-        self.in_hand.mark_processed()
-        if self.in_hand.full:
-            self.in_hand.full = False
+        self.in_progress.mark_processed()
+        if self.in_progress.full:
+            self.in_progress.full = False
             self._arrived.set()
 
     def done(self, record: RawRecord) -> None:
         """The program is done with a record that `tracked` has handed out."""
         place: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.
         state = self._subscription.partitions.get(place)
-        if state is not None and self.in_hand.done(state, record) and self.in_hand.full:
-            self.in_hand.full = False
+        if state is not None and self.in_progress.done(state, record) and self.in_progress.full:
+            self.in_progress.full = False
             self._arrived.set()
 
     # -- whole parts, for tables
 
     async def begin(self, cursor: Cursor) -> None:
-        """Begin a request that takes fetched parts itself, within `turnstile.enter(cursor)`."""
+        """Begin a request that takes fetched parts itself, within `read_lock.enter(cursor)`."""
         self._ask()
         self._limit(cursor)
         self._drop_chunks()
-        await self.give_way()
+        await self.yield_to_loop()
 
     async def part(self) -> PartitionFetch | None:
         """Wait for the next part with something left; None once stopped. Raises as `read`."""
@@ -442,9 +443,9 @@ class Reader:
         state = fetch.state
         state.position, state.position_epoch = fetch.offset, epoch
         if out:
-            self.in_hand.took(state, None)
+            self.in_progress.took(state, None)
         else:
-            self.in_hand.passed(state)
+            self.in_progress.passed(state)
 
     def finished(self, fetch: PartitionFetch) -> None:
         """Let go of a part of which every batch was read, or deal with its damage."""
@@ -456,9 +457,9 @@ class Reader:
 
     # -- to the end
 
-    async def limit(self, cursor: Cursor, ends: EndsLookup) -> None:
+    async def limit(self, cursor: Cursor, ends: EndOffsetsLookup) -> None:
         """Has the iteration end at the offsets that `ends()` tells, unless it is stopped."""
-        with self.turnstile.enter(cursor):
+        with self.read_lock.enter(cursor):
             self._ask()
             self._end_limits()
             if self.stopped:

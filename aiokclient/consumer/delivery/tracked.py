@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from aiokclient.cluster.tracebacks import let_go
+from aiokclient.consumer.delivery.reader import Reader
+from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.types import ConsumerRecord
-
-if TYPE_CHECKING:
-    from aiokclient.consumer.delivery.reader import Reader
-    from aiokclient.consumer.state.partition import PartitionState
 
 __all__ = ["TrackedRecords"]
 
@@ -70,16 +68,16 @@ class TrackedRecords(Generic[K, V]):
             raise StopAsyncIteration
         self._records = records
         self._state = self._reader.exposed_state()
-        self._room = self._limit - self._reader.in_hand.outstanding()
+        self._room = self._limit - self._reader.in_progress.outstanding()
         self._until = self._time() + self._reader.stretch()
         return self._track(next(records))
 
     def _track(self, record: Any) -> ConsumerRecord[K, V]:
         assert self._state is not None
         self._room -= 1
-        self._reader.in_hand.track(self._state, record)
+        self._reader.in_progress.track(self._state, record)
         tracked: ConsumerRecord[K, V] = record
         return tracked
 
     def _has_room(self) -> bool:
-        return self._reader.in_hand.has_room(self._limit)
+        return self._reader.in_progress.has_room(self._limit)

@@ -12,32 +12,41 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.fetching.aborted import visible
 from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, Slot
-from aiokclient.consumer.fetching.session import Answer, FetchSession, State, Wanted
+from aiokclient.consumer.fetching.responses import Responses
+from aiokclient.consumer.fetching.routes import Routes
+from aiokclient.consumer.fetching.session import (
+    Answer,
+    FetchOptions,
+    FetchSession,
+    SessionState,
+    Wanted,
+)
 from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError, KafkaError, error_for
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Decision
+from aiokclient.policy import Backoff, Decision
 from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from aiokclient.record.batch import RecordBatch, walk
 from aiokclient.types import TopicPartition
 
-if TYPE_CHECKING:
-    from aiokclient.consumer.fetching.manager import Fetchers
-
 __all__ = ["EVENTS", "BrokerFetcher", "FetchEvent"]
 
 MAX_UNREAD: Final = 2
+IDLE_S: Final = 0.01
+"""Seconds of the first pause after responses that are empty and come too early."""
 HURRY_EVERY_S: Final = 0.05
 """Seconds between two requests of `hurry` if the first has found nothing."""
 HURRY_S: Final = 1.0
@@ -58,15 +67,42 @@ EVENTS = MappingProxyType({0: FetchEvent.DATA, 1: FetchEvent.OUT_OF_RANGE})
 
 
 class BrokerFetcher:
-    """The fetch loop of one broker; `wake` after anything changed that it may care about."""
+    """The fetch loop of one broker.
 
-    def __init__(self, node_id: int, fetchers: Fetchers) -> None:
+    `wake` is to be set after anything changed that it may care about. `owners` own its two
+    connections: the main one, and that of `hurry`.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        routes: Routes,
+        responses: Responses,
+        *,
+        owners: tuple[Hashable, Hashable],
+        spawn: Callable[..., None],
+    ) -> None:
         self.node_id = node_id
-        self.wake = Signal()
+        self.wake = Wakeup()
         self.unread = 0
-        self._fetchers = fetchers
-        self._cluster = fetchers.cluster
-        self._session = FetchSession(fetchers.options)
+        self._cluster = cluster
+        self._routes = routes
+        self._responses = responses
+        self._owner, self._second_owner = owners
+        self._spawn = spawn
+        self._options = FetchOptions(
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+            read_committed=config.isolation_level == "read_committed",
+            rack_id=config.client_rack or "",
+        )
+        self._request_timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
+        self._idle_backoff = Backoff(IDLE_S, max(config.retry_backoff_ms / 1000, IDLE_S))
+        self._session = FetchSession(self._options)
         self._connection: BrokerConnection | None = None
         self._attempts = 0
         self._empty = 0
@@ -76,19 +112,18 @@ class BrokerFetcher:
         """The contents of the request in flight."""
         self._hurrying = self._hurried_on = False
         self._second_in_flight = False
-        self._hurried = Signal()
-        self._again = Signal()
-        metrics = fetchers.cluster.metrics
+        self._hurried = Wakeup()
+        self._again = Wakeup()
+        metrics = cluster.metrics
         self._requests = metrics.counter("consumer.fetch.requests", broker=node_id)
         self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
         self._meters = ReadMeters(metrics)
 
     async def run(self) -> None:
         """Fetches until no partition is read from this broker any more."""
-        while self._fetchers.reads_from(self.node_id):
+        while self._routes.reads_from(self.node_id):
             await self._turn()
         self.end_session()
-        self._fetchers.ended(self)
 
     async def _turn(self) -> None:
         if self.unread >= MAX_UNREAD:
@@ -98,7 +133,7 @@ class BrokerFetcher:
         while self._second_in_flight and await self._hurried.wait(until):
             pass  # It asks for some of the same partitions.
         known = self._asked
-        wanted, retry_at = self._fetchers.wanted(self.node_id)
+        wanted, retry_at = self._routes.wanted(self.node_id)
         if not wanted:
             await self.wake.wait(retry_at)
             return
@@ -106,13 +141,11 @@ class BrokerFetcher:
             await self.wake.wait(self._idle_until)
             return
         try:
-            connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._fetchers)
+            connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._owner)
             if connection is None:
-                connection = await self._cluster.connect(
-                    self.node_id, Purpose.FETCH, self._fetchers
-                )
+                connection = await self._cluster.connect(self.node_id, Purpose.FETCH, self._owner)
                 # Time has passed: what is wanted now may differ.
-                wanted, _ = self._fetchers.wanted(self.node_id)
+                wanted, _ = self._routes.wanted(self.node_id)
             self._note(connection)
             if wanted:
                 await self._fetch(connection, wanted)
@@ -143,14 +176,14 @@ class BrokerFetcher:
 
     def _pace(self, response: FetchResponse, seconds: float) -> None:
         """Pause after empty responses in a row that the broker gives without waiting."""
-        waited = 1000 * seconds >= self._fetchers.options.max_wait_ms / 2
-        if useful(response) or (waited and self._fetchers.options.max_wait_ms):
+        waited = 1000 * seconds >= self._options.max_wait_ms / 2
+        if useful(response) or (waited and self._options.max_wait_ms):
             self._empty = 0
             return
         self._empty += 1
         if self._empty > 1:
             clock = self._cluster.clock
-            delay = self._fetchers.idle_backoff.delay(self._empty - 2, clock.rng)
+            delay = self._idle_backoff.delay(self._empty - 2, clock.rng)
             self._idle_until = clock.monotonic() + delay
 
     def _note(self, connection: BrokerConnection) -> None:
@@ -163,11 +196,11 @@ class BrokerFetcher:
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
     ) -> FetchResponse:
         version = self._session.version(wanted, connection.version_of(FetchRequest))
-        rack_id = "" if self._fetchers.leaders_only(wanted) else None
+        rack_id = "" if self._routes.hides_rack(wanted) else None
         request = self._session.request(wanted, version, rack_id=rack_id)
         self._requests.add()
         response: FetchResponse = await connection.send(
-            request, timeout_s=self._fetchers.request_timeout_s, version=version
+            request, timeout_s=self._request_timeout_s, version=version
         )
         return response
 
@@ -180,7 +213,7 @@ class BrokerFetcher:
                 return
             raise refusal
         self._deliver(self._session.answers(response), response)
-        if self._session.state is State.BROKEN:
+        if self._session.state is SessionState.BROKEN:
             mismatch = error_for(
                 SESSION_MISMATCH, "the answer does not fit the request", broker=self.node_id
             )
@@ -195,7 +228,7 @@ class BrokerFetcher:
         for answer in answers:
             self._answer(answer, slot, endpoints)
         slot.release()
-        self._fetchers.arrived()
+        self._responses.arrived()
 
     # -- positions that have moved while a request is in flight
 
@@ -212,13 +245,13 @@ class BrokerFetcher:
     def _go_on(self) -> None:
         if self._in_flight and not self._hurrying and self.unread < MAX_UNREAD:
             self._hurrying = True
-            self._fetchers.spawn(self._hurry, name=f"fetch from broker {self.node_id} after a seek")
+            self._spawn(self._hurry, name=f"fetch from broker {self.node_id} after a seek")
 
     async def _hurry(self) -> None:
         try:
             while self._moved() and self.unread < MAX_UNREAD:
                 connection = await self._cluster.connect(
-                    self.node_id, Purpose.FETCH, self._fetchers.second
+                    self.node_id, Purpose.FETCH, self._second_owner
                 )
                 if wanted := self._moved():
                     await self._fetch_moved(connection, wanted)
@@ -231,7 +264,7 @@ class BrokerFetcher:
     def _moved(self) -> dict[TopicPartition, Wanted]:
         """Return the requests for the partitions in flight whose position has changed."""
         asked = self._asked if self._in_flight else {}
-        wanted = self._fetchers.wanted(self.node_id)[0] if asked else {}
+        wanted = self._routes.wanted(self.node_id)[0] if asked else {}
         return {
             tp: want
             for tp, want in wanted.items()
@@ -241,16 +274,16 @@ class BrokerFetcher:
     async def _fetch_moved(
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
     ) -> None:
-        session = FetchSession(self._fetchers.options)
+        session = FetchSession(self._options)
         version = session.version(wanted, connection.version_of(FetchRequest))
-        rack_id = "" if self._fetchers.leaders_only(wanted) else None
+        rack_id = "" if self._routes.hides_rack(wanted) else None
         request = session.without_session(wanted, version, rack_id=rack_id)
         request.max_wait_ms = 0  # The broker must be free for the next seek.
         self._requests.add()
         self._second_in_flight = True
         try:
             response: FetchResponse = await connection.send(
-                request, timeout_s=self._fetchers.request_timeout_s, version=version
+                request, timeout_s=self._request_timeout_s, version=version
             )
         finally:
             self._second_in_flight = False
@@ -269,40 +302,40 @@ class BrokerFetcher:
             self._go_on()
 
     async def _failed(self, error: KafkaError) -> None:
-        action = self._fetchers.decide(error, self._attempts)
+        action = self._responses.decide(error, self._attempts)
         self._attempts += 1
-        self._fetchers.give_up_replica(self.node_id)
+        self._routes.leave_replica(self.node_id)
         delay_s = action.delay_s
         if action.decision is Decision.REFRESH_AND_RETRY:
-            self._fetchers.refresh(self.node_id, str(error))
+            self._responses.refresh(self.node_id, str(error))
         elif action.decision is not Decision.RETRY:
-            self._fetchers.unusable(self.node_id, error)
-            delay_s = self._fetchers.longest_backoff_s
+            self._responses.unusable(self.node_id, error)
+            delay_s = self._responses.longest_backoff_s
         await asyncio.sleep(delay_s)
 
     def end_session(self) -> asyncio.Future[FetchResponse] | None:
         """Tells the broker that it may forget the session; None if a fetch is in the way. Plain."""
-        connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._fetchers)
+        connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._owner)
         if connection is None or connection.in_flight:
             return None
         request = self._session.final_request()
         if request is None:
             return None
-        return connection.send(request, timeout_s=self._fetchers.request_timeout_s)
+        return connection.send(request, timeout_s=self._request_timeout_s)
 
     # -- answers
 
     def _answer(self, answer: Answer, slot: Slot, endpoints: list[BrokerInfo]) -> None:
-        state = self._fetchers.state(answer)
+        state = self._responses.state(answer)
         if state is None:
             return
         event = EVENTS.get(answer.data.error_code, FetchEvent.REFUSED)
         if event is FetchEvent.DATA:
             self._data(state, answer, slot)
         elif event is FetchEvent.OUT_OF_RANGE:
-            self._fetchers.out_of_range(state, self.node_id, answer.wanted.offset)
+            self._responses.out_of_range(state, self.node_id, answer.wanted.offset)
         else:
-            self._fetchers.refused(state, self.node_id, answer.data.error_code)
+            self._responses.refused(state, self.node_id, answer.data.error_code)
             self._hint(state.tp, answer.data, endpoints)
 
     def _hint(self, tp: TopicPartition, data: PartitionData, endpoints: list[BrokerInfo]) -> None:
@@ -318,10 +351,10 @@ class BrokerFetcher:
         state.high_watermark = data.high_watermark
         diverging = data.diverging_epoch
         if diverging.end_offset >= 0:
-            self._fetchers.diverged(state, diverging.epoch, diverging.end_offset)
+            self._responses.diverged(state, diverging.epoch, diverging.end_offset)
             return
         if data.preferred_read_replica >= 0:
-            self._fetchers.prefer(state, self.node_id, data.preferred_read_replica)
+            self._responses.prefer(state, self.node_id, data.preferred_read_replica)
         if data.records:
             self._keep(state, offset, data, slot)
 
@@ -335,7 +368,7 @@ class BrokerFetcher:
             state.examined = state.generation
         self._bytes.add(fetch.size)
         self._meters.fetched(state.tp.topic, fetch.size)
-        self._fetchers.keep(fetch)
+        self._responses.keep(fetch)
 
 
 def useful(response: FetchResponse) -> bool:

@@ -208,13 +208,13 @@ class PartitionFetch:
 class FetchBuffer:
     """The parts in the order in which they came, those of paused partitions aside."""
 
-    def __init__(self, parked_limit: int) -> None:
-        self._parked_limit = parked_limit
+    def __init__(self, paused_limit: int) -> None:
+        self._paused_limit = paused_limit
         self._queue: dict[PartitionFetch, None] = {}
-        self._parked: dict[PartitionFetch, None] = {}
+        self._paused: dict[PartitionFetch, None] = {}
 
     def __len__(self) -> int:
-        return len(self._queue) + len(self._parked)
+        return len(self._queue) + len(self._paused)
 
     @property
     def size(self) -> int:
@@ -222,18 +222,18 @@ class FetchBuffer:
         return sum(fetch.size for fetch in self)
 
     @property
-    def parked_size(self) -> int:
-        return sum(fetch.size for fetch in self._parked)
+    def paused_size(self) -> int:
+        return sum(fetch.size for fetch in self._paused)
 
     def __iter__(self) -> Iterator[PartitionFetch]:
         yield from self._queue
-        yield from self._parked
+        yield from self._paused
 
     def add(self, fetch: PartitionFetch) -> None:
         """Takes a part; that of a paused partition is parked at once."""
         self._queue[fetch] = None
         if not fetch.state.flowing:
-            self._park(fetch)
+            self._set_aside(fetch)
 
     def next(self) -> PartitionFetch | None:
         """The first part that has something left to unpack."""
@@ -260,7 +260,7 @@ class FetchBuffer:
     def remove(self, fetch: PartitionFetch) -> None:
         """Lets go of a part, read or void."""
         self._queue.pop(fetch, None)
-        self._parked.pop(fetch, None)
+        self._paused.pop(fetch, None)
         fetch.release()
 
     def clear(self) -> None:
@@ -274,14 +274,14 @@ class FetchBuffer:
             self.remove(fetch)
         for fetch in [fetch for fetch in self._queue if not fetch.state.flowing]:
             if fetch in self._queue:  # Dropped with an earlier one of its partition?
-                self._park(fetch)
-        for fetch in [fetch for fetch in self._parked if fetch.state.flowing]:
-            del self._parked[fetch]
+                self._set_aside(fetch)
+        for fetch in [fetch for fetch in self._paused if fetch.state.flowing]:
+            del self._paused[fetch]
             self._queue[fetch] = None
 
-    def _park(self, fetch: PartitionFetch) -> None:
+    def _set_aside(self, fetch: PartitionFetch) -> None:
         # A later part of the same partition must not outlive an earlier one that was dropped.
-        if self.parked_size + fetch.size > self._parked_limit:
+        if self.paused_size + fetch.size > self._paused_limit:
             state = fetch.state
             state.rewind()
             for other in [other for other in self if other.state is state]:
@@ -290,4 +290,4 @@ class FetchBuffer:
         del self._queue[fetch]
         fetch.detach()
         if not fetch.read:
-            self._parked[fetch] = None
+            self._paused[fetch] = None

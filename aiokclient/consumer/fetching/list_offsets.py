@@ -38,7 +38,7 @@ from aiokclient.protocol.messages.offset_for_leader_epoch import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = ["EpochEnd", "FoundOffset", "Offsets", "Round"]
+__all__ = ["EpochEnd", "FoundOffset", "LookupResult", "OffsetLookup"]
 
 CONSUMER: Final = -1
 FOR_CONSUMERS: Final = 3
@@ -63,7 +63,7 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-class Round(Generic[T]):
+class LookupResult(Generic[T]):
     """What one round brought."""
 
     __slots__ = ("failed", "found")
@@ -81,7 +81,7 @@ class Round(Generic[T]):
             self.failed[tp] = error
 
 
-class Offsets:
+class OffsetLookup:
     """The questions; each method is one round but for `until_found`."""
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig) -> None:
@@ -90,14 +90,14 @@ class Offsets:
         self._timeout_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
 
-    async def by_time(self, timestamps: Mapping[TopicPartition, int]) -> Round[FoundOffset]:
+    async def by_time(self, timestamps: Mapping[TopicPartition, int]) -> LookupResult[FoundOffset]:
         """Offsets by timestamp in ms, or -1 for the end of the log, -2 for its beginning.
 
         With `read_committed` the end is the last stable offset.
         """
         return await self._round(timestamps, self._list)
 
-    async def by_epoch(self, epochs: Mapping[TopicPartition, int]) -> Round[EpochEnd]:
+    async def by_epoch(self, epochs: Mapping[TopicPartition, int]) -> LookupResult[EpochEnd]:
         """Where leader epochs ended (KIP-320)."""
         return await self._round(epochs, self._epochs)
 
@@ -151,9 +151,9 @@ class Offsets:
     async def _round(
         self,
         questions: Mapping[TopicPartition, A],
-        ask: Callable[[int, Mapping[TopicPartition, A], Round[T]], Awaitable[None]],
-    ) -> Round[T]:
-        outcome: Round[T] = Round()
+        ask: Callable[[int, Mapping[TopicPartition, A], LookupResult[T]], Awaitable[None]],
+    ) -> LookupResult[T]:
+        outcome: LookupResult[T] = LookupResult()
         metadata = self._cluster.metadata
         brokers: dict[int, dict[TopicPartition, A]] = {}
         for tp, question in questions.items():
@@ -171,8 +171,8 @@ class Offsets:
         self,
         node_id: int,
         part: Mapping[TopicPartition, A],
-        ask: Callable[[int, Mapping[TopicPartition, A], Round[T]], Awaitable[None]],
-        outcome: Round[T],
+        ask: Callable[[int, Mapping[TopicPartition, A], LookupResult[T]], Awaitable[None]],
+        outcome: LookupResult[T],
     ) -> None:
         try:
             await ask(node_id, part, outcome)
@@ -185,7 +185,10 @@ class Offsets:
                 )
 
     async def _list(
-        self, node_id: int, timestamps: Mapping[TopicPartition, int], outcome: Round[FoundOffset]
+        self,
+        node_id: int,
+        timestamps: Mapping[TopicPartition, int],
+        outcome: LookupResult[FoundOffset],
     ) -> None:
         topics: dict[str, ListOffsetsTopic] = {}
         for tp, timestamp in timestamps.items():
@@ -212,7 +215,7 @@ class Offsets:
                     outcome.put(tp, answer.error_code, "ListOffsets", node_id, found)
 
     async def _epochs(
-        self, node_id: int, epochs: Mapping[TopicPartition, int], outcome: Round[EpochEnd]
+        self, node_id: int, epochs: Mapping[TopicPartition, int], outcome: LookupResult[EpochEnd]
     ) -> None:
         topics: dict[str, OffsetForLeaderTopic] = {}
         for tp, epoch in epochs.items():

@@ -12,20 +12,25 @@ from collections.abc import Callable, Sequence
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.config import ConsumerConfig
-from aiokclient.consumer.fetching.list_offsets import EpochEnd, FoundOffset, Offsets, Round
+from aiokclient.consumer.fetching.list_offsets import (
+    EpochEnd,
+    FoundOffset,
+    LookupResult,
+    OffsetLookup,
+)
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, LeaderNotAvailableError
 from aiokclient.policy import Backoff, Decision, Scope, decide
 
-__all__ = ["Locator"]
+__all__ = ["PositionResolver"]
 
 NOWHERE = -1
 
 
-class Locator:
+class PositionResolver:
     """Runs until it is cancelled. `diverged(state, epoch, end_offset)` is told of truncations."""
 
     def __init__(
@@ -33,7 +38,7 @@ class Locator:
         cluster: ClusterClient,
         config: ConsumerConfig,
         subscription: SubscriptionState,
-        offsets: Offsets,
+        offsets: OffsetLookup,
         *,
         diverged: Callable[[PartitionState, int, int], None],
         report: Callable[[KafkaError], None],
@@ -49,7 +54,7 @@ class Locator:
         self._fresh = EARLIEST if config.new_partitions == "earliest" else LATEST
         self._longest_backoff_s = config.retry_backoff_max_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, self._longest_backoff_s)
-        self._wake = Signal()
+        self._wake = Wakeup()
         subscription.listen(self._wake.set)
 
     async def run(self) -> None:
@@ -85,7 +90,9 @@ class Locator:
         # If no record is young enough, reading starts at the end. The end is looked up first:
         # what is written between the two responses is young enough, and must not be skipped.
         timed = {tp: LATEST_TIMESTAMP for tp, time in wanted.items() if time >= 0}
-        ends: Round[FoundOffset] = await self._offsets.by_time(timed) if timed else Round()
+        ends: LookupResult[FoundOffset] = LookupResult()
+        if timed:
+            ends = await self._offsets.by_time(timed)
         outcome = await self._offsets.by_time(
             {tp: time for tp, time in wanted.items() if tp not in ends.failed}
         )
@@ -113,7 +120,7 @@ class Locator:
                 state.reset = self._fresh
 
     def _located(
-        self, state: PartitionState, outcome: Round[FoundOffset], end: FoundOffset | None
+        self, state: PartitionState, outcome: LookupResult[FoundOffset], end: FoundOffset | None
     ) -> None:
         found = outcome.found.get(state.tp)
         if found is not None and found.offset == NOWHERE and end is not None:
@@ -133,7 +140,7 @@ class Locator:
                 self._validated(state, outcome)
         self._subscription.changed()
 
-    def _validated(self, state: PartitionState, outcome: Round[EpochEnd]) -> None:
+    def _validated(self, state: PartitionState, outcome: LookupResult[EpochEnd]) -> None:
         end = outcome.found.get(state.tp)
         if end is None:
             self._failed(state, outcome.failed[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)

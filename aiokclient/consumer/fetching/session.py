@@ -76,13 +76,15 @@ class FetchOptions:
     rack_id: str = ""
 
 
-class State(Enum):
+class SessionState(Enum):
     NONE = auto()
     OPEN = auto()
     BROKEN = auto()
 
 
-REFUSALS = MappingProxyType({70: State.NONE, 71: State.BROKEN, 106: State.BROKEN})
+REFUSALS = MappingProxyType(
+    {70: SessionState.NONE, 71: SessionState.BROKEN, 106: SessionState.BROKEN}
+)
 """Codes of a whole response that concern the session: it goes on in a new one."""
 
 
@@ -91,7 +93,7 @@ class FetchSession:
 
     def __init__(self, options: FetchOptions) -> None:
         self.options = options
-        self.state = State.NONE
+        self.state = SessionState.NONE
         self.session_id = NO_SESSION
         self.epoch = FIRST_EPOCH
         self._by_id = False
@@ -113,11 +115,11 @@ class FetchSession:
     ) -> FetchRequest:
         """The next request, for just these partitions; its answer has to come before the next."""
         by_id = version >= BY_ID
-        if self.state is State.OPEN and by_id != self._by_id:
-            self.state = State.BROKEN
+        if self.state is SessionState.OPEN and by_id != self._by_id:
+            self.state = SessionState.BROKEN
         self._by_id = by_id
         known, self._partitions = self._partitions, dict(wanted)
-        if self.state is State.OPEN:
+        if self.state is SessionState.OPEN:
             epoch = self.epoch
             # Most of a thousand partitions are as they were, so this is quick for those.
             named = {
@@ -183,7 +185,7 @@ class FetchSession:
                     strange = True
                 else:
                     answers.append(Answer(tp, want, data))
-        missing = self.state is not State.OPEN and not (
+        missing = self.state is not SessionState.OPEN and not (
             self._partitions.keys() <= {answer.tp for answer in answers}
         )
         self._advance(response.session_id, broken=strange or missing)
@@ -191,15 +193,15 @@ class FetchSession:
 
     def refused(self, code: int) -> bool:
         """Takes note of a response that is an error as a whole; True if it concerns the session."""
-        self.state = REFUSALS.get(code, State.BROKEN)
-        if self.state is State.NONE:
+        self.state = REFUSALS.get(code, SessionState.BROKEN)
+        if self.state is SessionState.NONE:
             self.session_id = NO_SESSION
         return code in REFUSALS
 
     def lost(self) -> None:
         """Takes note that an answer will not come: the broker may have taken the request or not."""
-        if self.state is State.OPEN:
-            self.state = State.BROKEN
+        if self.state is SessionState.OPEN:
+            self.state = SessionState.BROKEN
 
     def final_request(self) -> FetchRequest | None:
         """A request that ends the session and fetches nothing; None if there is no session."""
@@ -207,17 +209,17 @@ class FetchSession:
             return None
         request = self._empty(FINAL_EPOCH, None)
         request.max_wait_ms = request.min_bytes = 0
-        self.state, self.session_id = State.NONE, NO_SESSION
+        self.state, self.session_id = SessionState.NONE, NO_SESSION
         return request
 
     def _advance(self, session_id: int, *, broken: bool) -> None:
-        was_open = self.state is State.OPEN and session_id == self.session_id
+        was_open = self.state is SessionState.OPEN and session_id == self.session_id
         self.epoch = self.epoch + 1 if was_open and self.epoch < MAX_EPOCH else 1
         self.session_id = session_id
         if session_id == NO_SESSION:
-            self.state = State.NONE
+            self.state = SessionState.NONE
         else:
-            self.state = State.BROKEN if broken else State.OPEN
+            self.state = SessionState.BROKEN if broken else SessionState.OPEN
 
     def _empty(self, epoch: int, rack_id: str | None) -> FetchRequest:
         options = self.options

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
-    from aiokclient.consumer.state.subscribed_topics import KnownTopics
+    from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.types import GroupMetadata
 
@@ -151,7 +151,7 @@ class MembershipParts:
     cluster: ClusterClient
     config: ConsumerConfig
     subscription: SubscriptionState
-    topics: KnownTopics
+    topics: SubscribedTopics
     """What is subscribed to; read when `subscribed` is called."""
     reconciler: Reconciler
     report: Callable[[Exception], None]

@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -25,8 +26,8 @@ from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
 from aiokclient.consumer.membership.rebalance_watch import RebalanceWatch
 from aiokclient.consumer.membership.reconciler import PartitionReconciler
 from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
-from aiokclient.consumer.state.subscribed_topics import KnownTopics
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
 from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.types import TopicPartition
@@ -67,18 +68,18 @@ class ConsumerCoordinator:
     ) -> None:
         self._subscription, self._reader = subscription, reader
         self._spawn = spawn
-        self._changes = Signal()
+        self._changes = Wakeup()
         self._left_behind = False
         self._refusal: tuple[Exception, float] | None = None
         self._cluster = cluster
-        self.topics = KnownTopics(cluster, config, report=self._report)
+        self.topics = SubscribedTopics(cluster, config, report=self._report)
         self.commits = Commits(
             cluster,
             config,
             subscription,
             member=lambda: self.membership.metadata,
             joins=lambda: self.membership.joins and not self._left_behind,
-            in_listener=reader.turnstile.listener_calls.is_inside,
+            in_listener=reader.read_lock.listener_calls.is_inside,
             owner=self._owner,
             check=check,
         )
@@ -97,16 +98,16 @@ class ConsumerCoordinator:
         self.rebalancer = PartitionReconciler(
             cluster,
             subscription,
-            reader.in_hand,
+            reader.in_progress,
             self._auto_commit,
-            calls=reader.turnstile.listener_calls,
+            calls=reader.read_lock.listener_calls,
             released=self._released,
             report=self._report,
             overdue=self._overdue,
         )
-        in_hand = reader.in_hand
+        in_progress = reader.in_progress
         self._rewinder = GroupRewinder(
-            cluster, subscription, self.commits, in_hand, patience_s=interval_s, spawn=spawn
+            cluster, subscription, self.commits, in_progress, patience_s=interval_s, spawn=spawn
         )
         parts = MembershipParts(
             cluster,
@@ -122,7 +123,9 @@ class ConsumerCoordinator:
             rewinder=self._rewinder,
         )
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
-        self._poll_watch = PollIntervalWatch(reader.turnstile, in_hand, interval_s, self._overdue)
+        self._poll_watch = PollIntervalWatch(
+            reader.read_lock, in_progress, interval_s, self._overdue
+        )
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
         self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
 
@@ -141,7 +144,7 @@ class ConsumerCoordinator:
         self._subscription.confirm()
         self._subscription.listen(self._subscribed)
         self._subscription.followed = lambda: self.topics.current
-        self._reader.turnstile.entered = self._asked
+        self._reader.read_lock.entered = self._asked
         for run, name in (
             (self._follow, "subscription"),
             (self._live, "membership"),
@@ -220,7 +223,7 @@ class ConsumerCoordinator:
             )
         reader = self._reader
         # A task that calls this amid its records would wait for itself.
-        aside = reader.in_hand.set_aside() if reader.turnstile.is_reader() else nullcontext()
+        aside = reader.in_progress.set_aside() if reader.read_lock.is_reader() else nullcontext()
         with aside:
             await self._rewinder.order(offsets, timeout, self.membership.rejoin)
 
@@ -252,7 +255,7 @@ class ConsumerCoordinator:
             extra={"event": "poll_interval_exceeded"},
         )
         self.membership.left_behind(text)
-        if self._reader.turnstile.is_asked():
+        if self._reader.read_lock.is_asked():
             # One of many handlers is late, and the program waits for records meanwhile.
             self._asked()
 
@@ -282,24 +285,24 @@ class ConsumerCoordinator:
         bounded_s = timeout if timeout < math.inf else 0.0  # Without a bound no share is kept.
         leave_by = deadline - bounded_s * LEAVE_SHARE
         wait_until = leave_by - bounded_s * COMMIT_SHARE
-        in_hand = self._reader.in_hand
+        in_progress = self._reader.in_progress
         try:
             await self._put_down(wait_until, may_ask)
             with anyio.CancelScope(deadline=leave_by):
-                asks = may_ask()
-                await self.rebalancer.close(leave_by, lambda state: in_hand.is_busy(state, asks))
+                busy = partial(in_progress.is_busy, asks=may_ask())
+                await self.rebalancer.close(leave_by, busy)
         finally:
             await self.membership.leave(max(deadline - loop.time(), 0.0))
 
     async def _put_down(self, until: float, may_ask: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
-        in_hand = self._reader.in_hand
+        in_progress = self._reader.in_progress
         self._subscription.settle()
-        while in_hand and may_ask() and loop.time() < until:
-            await in_hand.relieved.wait(until)
+        while in_progress and may_ask() and loop.time() < until:
+            await in_progress.relieved.wait(until)
 
     def release(self) -> None:
         """Its connections and interests end. Plain."""
-        self._reader.turnstile.entered = lambda: None
+        self._reader.read_lock.entered = lambda: None
         self._cluster.updater.unwant(self.topics)
         self._cluster.release(self)

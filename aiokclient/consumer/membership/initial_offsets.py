@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from aiokclient.consumer.membership.rewind.requests import OWN, note_in
 from aiokclient.consumer.state.offset_reset import EARLIEST, NONE
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.membership.offsets.commits import Commits
-    from aiokclient.consumer.state.subscribed_topics import KnownTopics
+    from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.errors import KafkaError
 
@@ -53,7 +53,7 @@ class InitialOffsets:
         config: ConsumerConfig,
         subscription: SubscriptionState,
         commits: Commits,
-        topics: KnownTopics,
+        topics: SubscribedTopics,
         *,
         commits_first: bool,
         report: Callable[[KafkaError], None],
@@ -68,7 +68,7 @@ class InitialOffsets:
         self._timeout_s = config.default_api_timeout_ms / 1000
         self._longest_s = config.retry_backoff_max_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, self._longest_s)
-        self._wake = Signal()
+        self._wake = Wakeup()
         subscription.listen(self._wake.set)
 
     async def run(self) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aiokclient.consumer.delivery.in_progress import InHand
-    from aiokclient.consumer.delivery.read_lock import Turnstile
+    from aiokclient.consumer.delivery.in_progress import InProgress
+    from aiokclient.consumer.delivery.read_lock import ReadLock
 
 __all__ = ["PollIntervalWatch"]
 
@@ -25,13 +25,13 @@ class PollIntervalWatch:
 
     def __init__(
         self,
-        turnstile: Turnstile,
-        in_hand: InHand,
+        read_lock: ReadLock,
+        in_progress: InProgress,
         interval_s: float,
         overdue: Callable[[str], None],
     ) -> None:
-        self._turnstile = turnstile
-        self._in_hand = in_hand
+        self._read_lock = read_lock
+        self._in_progress = in_progress
         self._interval_s = interval_s
         self._overdue = overdue
         self._told = -math.inf
@@ -59,11 +59,11 @@ class PollIntervalWatch:
             self._overdue(self._said)
 
     def _since(self) -> float | None:
-        oldest = self._in_hand.oldest()
-        return self._turnstile.away_since if oldest is None else oldest
+        oldest = self._in_progress.oldest()
+        return self._read_lock.away_since if oldest is None else oldest
 
     def _text(self, seconds: float) -> str:
-        oldest = self._in_hand.oldest()
+        oldest = self._in_progress.oldest()
         what = "asked for records" if oldest is None else "been done with a record"
         return (
             f"the program has not {what} for {seconds:.1f} s, longer than max_poll_interval_ms; "

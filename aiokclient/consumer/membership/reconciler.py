@@ -35,7 +35,7 @@ from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.consumer.delivery.in_progress import InHand
+    from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
     from aiokclient.consumer.state.subscription import SubscriptionState
 
@@ -60,7 +60,7 @@ class PartitionReconciler:
         self,
         cluster: ClusterClient,
         subscription: SubscriptionState,
-        in_hand: InHand,
+        in_progress: InProgress,
         auto_commit: AutoCommit,
         *,
         calls: ListenerCalls,
@@ -70,7 +70,7 @@ class PartitionReconciler:
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
-        self._in_hand = in_hand
+        self._in_progress = in_progress
         self._auto_commit = auto_commit
         self._calls = calls
         self._released = released
@@ -170,7 +170,7 @@ class PartitionReconciler:
         `busy` with is lost, the rest revoked.
         """
         self._bound = -math.inf
-        self._in_hand.relieved.set()
+        self._in_progress.relieved.set()
         async with self._turn:
             self._closed = True
             states = self._withhold(self.owned())
@@ -201,11 +201,11 @@ class PartitionReconciler:
         loop = asyncio.get_running_loop()
         self._releasing = states, loop.time()
         try:
-            while self._in_hand.holds(states):
+            while self._in_progress.holds(states):
                 bound = min(until, self._bound)
                 if loop.time() >= bound:
                     return False
-                await self._in_hand.relieved.wait(bound)
+                await self._in_progress.relieved.wait(bound)
                 self._subscription.settle()
         finally:
             self._releasing = None

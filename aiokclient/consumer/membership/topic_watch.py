@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata import ClusterMetadata
-    from aiokclient.consumer.state.subscribed_topics import KnownTopics
+    from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 
 __all__ = ["TopicWatch", "assignable"]
 
@@ -39,7 +39,7 @@ class TopicWatch:
     def __init__(
         self,
         cluster: ClusterClient,
-        topics: KnownTopics,
+        topics: SubscribedTopics,
         changed: Callable[[bool], None],
         callbacks: Callbacks,
     ) -> None:

@@ -10,25 +10,22 @@ import asyncio
 import math
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.errors import KafkaError
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.types import TopicPartition
 
-if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config import ConsumerConfig
-
-__all__ = ["KnownTopics", "matching"]
+__all__ = ["SubscribedTopics", "matching"]
 
 AGAIN = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
-class KnownTopics:
+class SubscribedTopics:
     """Those of one subscription at a time."""
 
     def __init__(

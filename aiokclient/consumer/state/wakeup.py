@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 
-__all__ = ["Signal"]
+__all__ = ["Wakeup"]
 
 
-class Signal:
+class Wakeup:
     """A flag that the next wait takes down again.
 
     Setting it while nobody waits is remembered, so that a task which looks, finds nothing and

@@ -12,7 +12,7 @@ from world import World, simulate
 
 from aiokclient import Client, Consumer, GroupMember, Producer, State
 from aiokclient.consumer.delivery.unpack import Unpacker
-from aiokclient.consumer.fetching.manager import Fetchers
+from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.membership.topic_watch import TopicWatch
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.group.heartbeats import Heartbeats
@@ -29,8 +29,8 @@ def bug(*_: Any, **__: Any) -> None:
 
 CALLBACKS = [
     (SubscriptionState, "flush"),
-    (Fetchers, "observe"),
-    (Fetchers, "_node"),
+    (FetchManager, "observe"),
+    (FetchManager, "_node"),
     (TopicWatch, "_observe"),
     (TopicWatch, "_report"),
     (Heartbeats, "_update_confirmed"),

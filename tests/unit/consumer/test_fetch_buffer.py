@@ -9,8 +9,8 @@ import pytest
 from aiokclient import TopicPartition
 from aiokclient.background import Callbacks
 from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.delivery.decode_cost import CONTENT, RECORDS
 from aiokclient.consumer.delivery.deserialize import Deserializers
-from aiokclient.consumer.delivery.effort import CONTENT, RECORDS
 from aiokclient.consumer.delivery.unpack import GROUP_RECORDS, Chunk, Unpacker
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch, Slot
 from aiokclient.consumer.state.partition import PartitionState
@@ -101,7 +101,7 @@ def test_a_paused_part_is_copied_out_of_its_response() -> None:
     buffer.sort_out()
     assert freed == [True]
     assert buffer.next() is None
-    assert 0 < buffer.parked_size < len(batches(3, 4, 5))
+    assert 0 < buffer.paused_size < len(batches(3, 4, 5))
     state.paused = False
     buffer.sort_out()
     assert offsets(unpacker(buffer).step()) == list(range(4, 12))
@@ -125,7 +125,7 @@ def test_a_part_that_comes_for_a_paused_partition_is_parked() -> None:
     state.paused = True
     buffer.add(fetched(state, batches(3)))
     assert buffer.next() is None
-    assert buffer.parked_size
+    assert buffer.paused_size
 
 
 def test_small_batches_make_one_chunk() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
-from aiokclient.consumer.fetching.session import FetchOptions, FetchSession, State, Wanted
+from aiokclient.consumer.fetching.session import FetchOptions, FetchSession, SessionState, Wanted
 from aiokclient.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -50,7 +50,7 @@ def session() -> FetchSession:
 def open_session(session: FetchSession, version: int = BY_ID) -> None:
     session.request(wanted(T0, T1), version)
     session.answers(answer(0, 1))
-    assert session.state is State.OPEN
+    assert session.state is SessionState.OPEN
 
 
 def test_the_first_request_names_all(session: FetchSession) -> None:
@@ -119,7 +119,7 @@ def test_a_partition_nobody_asked_for(session: FetchSession) -> None:
     open_session(session)
     session.request(wanted(T0, T1), BY_ID)
     assert [a.tp for a in session.answers(answer(0, 9))] == [T0]
-    assert session.state is State.BROKEN
+    assert session.state is SessionState.BROKEN
     session.request(wanted(T0), BY_ID)
     assert session.answers(answer(0, topic_id=OTHER_ID)) == []
 
@@ -128,7 +128,7 @@ def test_a_partition_nobody_asked_for(session: FetchSession) -> None:
 def test_a_partition_that_is_missing_or_there_twice(session: FetchSession) -> None:
     session.request(wanted(T0, T1), BY_ID)
     assert [a.tp for a in session.answers(answer(0, 0))] == [T0, T0]
-    assert session.state is State.BROKEN
+    assert session.state is SessionState.BROKEN
 
 
 def test_topics_without_an_id_go_by_name(session: FetchSession) -> None:

@@ -142,7 +142,7 @@ def test_a_paused_partition_holds_up_no_other(room: int) -> None:
                 assert records
                 seen += len(records)
             assert consumer._engine is not None
-            assert consumer._engine.buffer.parked_size <= room
+            assert consumer._engine.buffer.paused_size <= room
             consumer.resume([T0])
             assert await offsets(consumer, 50) == list(range(50))
 

@@ -14,7 +14,7 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata import ClusterMetadata
-    from aiokclient.consumer.state.subscribed_topics import KnownTopics
+    from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 
 __all__ = ["PartitionAssignment"]
 
@@ -22,7 +22,7 @@ __all__ = ["PartitionAssignment"]
 class PartitionAssignment:
     """`target` is what the coordinator wants this member to have, `owned` what it has."""
 
-    def __init__(self, cluster: ClusterClient, topics: KnownTopics, *, hide: bool) -> None:
+    def __init__(self, cluster: ClusterClient, topics: SubscribedTopics, *, hide: bool) -> None:
         self.target: TopicIdPartitions = frozenset()
         self.owned: dict[TopicIdPartition, TopicPartition] = {}
         self._cluster = cluster

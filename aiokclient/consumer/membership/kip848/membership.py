@@ -40,7 +40,7 @@ from aiokclient.consumer.membership.kip848.states import (
     meaning,
 )
 from aiokclient.consumer.state.subscription import Subscription
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import AuthorizationError, IllegalStateError, KafkaError
 from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Decision
@@ -118,9 +118,9 @@ class Kip848Membership:
         self._farewell = self._ended = False
         self._lost_by = ""
         self._parting = asyncio.Lock()
-        self._wake = Signal()
-        self._work = Signal()
-        self._forgotten = Signal()
+        self._wake = Wakeup()
+        self._work = Wakeup()
+        self._forgotten = Wakeup()
         """This is no member any more: what is known of the group may be old."""
 
     # -- what it is ------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from aiokclient.consumer.membership.offsets import messages
 from aiokclient.consumer.membership.offsets.lost_records import LostRecords
 from aiokclient.consumer.membership.rewind import requests as orders
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import (
     ApiTimeoutError,
     CommitFailedError,
@@ -132,7 +132,7 @@ class Commits:
         assert config.group_id is not None
         self.group_id = config.group_id
         self.member = member
-        self.renamed = Signal()
+        self.renamed = Wakeup()
         self.over = False
         """This consumer will be no member any more."""
         self.awaited = False

@@ -36,7 +36,7 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.consumer.delivery.in_progress import InHand
+    from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
 
@@ -59,7 +59,7 @@ class GroupRewinder:
         cluster: ClusterClient,
         subscription: SubscriptionState,
         commits: Commits,
-        in_hand: InHand,
+        in_progress: InProgress,
         *,
         patience_s: float,
         spawn: Callable[..., None],
@@ -69,7 +69,7 @@ class GroupRewinder:
         self._cluster = cluster
         self._subscription = subscription
         self._commits = commits
-        self._in_hand = in_hand
+        self._in_progress = in_progress
         self._patience_s = patience_s
         self._spawn = spawn
         # By partition as it is owned now: lost and given back, it is another one.
@@ -189,8 +189,8 @@ class GroupRewinder:
         """Waits for what is in hand, and for what the group knows; False if nothing is due."""
         until = asyncio.get_running_loop().time() + self._patience_s
         self._subscription.settle()
-        while self._in_hand.holds([state]):
-            if not await self._in_hand.relieved.wait(until):
+        while self._in_progress.holds([state]):
+            if not await self._in_progress.relieved.wait(until):
                 return False
         try:
             stored = (await self._commits.fetch([state.tp], self._patience_s))[state.tp]

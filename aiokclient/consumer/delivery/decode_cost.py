@@ -36,12 +36,12 @@ RECORDS: Final = 65_536 if records.IMPLEMENTATION == "native" else 4096
 
 def is_light(batches: Iterable[RecordBatch]) -> bool:
     """Whether the loop can read them at once. CorruptRecordError for a codec that there is not."""
-    effort = 0.0
+    cost = 0.0
     for batch in batches:
         codec = batch.compression if batch.is_compressed else Compression.NONE
         most = PACKED[codec] if codec else PLAIN
-        effort += max(batch.size / most, batch.count / RECORDS)
-        if effort >= 1 or (codec and batch.size > MANY_BLOCKS and _has_many_blocks(batch, codec)):
+        cost += max(batch.size / most, batch.count / RECORDS)
+        if cost >= 1 or (codec and batch.size > MANY_BLOCKS and _has_many_blocks(batch, codec)):
             return False
     return True
 

@@ -2,18 +2,18 @@
 
 import asyncio
 
-from aiokclient.consumer.state.wakeup import Signal
+from aiokclient.consumer.state.wakeup import Wakeup
 
 
 async def test_set_before_it_is_waited_for() -> None:
-    signal = Signal()
+    signal = Wakeup()
     signal.set()
     assert await signal.wait()
     assert not await signal.wait(asyncio.get_running_loop().time() + 0.001)
 
 
 async def test_all_who_wait_are_woken() -> None:
-    signal = Signal()
+    signal = Wakeup()
     waiting = [asyncio.create_task(signal.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     signal.set()
@@ -22,11 +22,11 @@ async def test_all_who_wait_are_woken() -> None:
 
 
 async def test_a_time_in_the_past() -> None:
-    assert not await Signal().wait(0.0)
+    assert not await Wakeup().wait(0.0)
 
 
 async def test_a_cancelled_wait_takes_no_signal_away() -> None:
-    signal = Signal()
+    signal = Wakeup()
     first = asyncio.create_task(signal.wait())
     await asyncio.sleep(0)
     signal.set()
@@ -37,7 +37,7 @@ async def test_a_cancelled_wait_takes_no_signal_away() -> None:
 
 
 async def test_a_cancelled_wait_leaves_nothing() -> None:
-    signal = Signal()
+    signal = Wakeup()
     first = asyncio.create_task(signal.wait())
     await asyncio.sleep(0)
     first.cancel()

@@ -1,0 +1,163 @@
+"""What the responses of brokers to fetch requests mean for the partitions.
+
+`EVENTS` in `broker_fetcher` names the error codes that concern a position; the policy decides
+about all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.fetching.buffer import FetchBuffer, PartitionFetch
+from aiokclient.consumer.fetching.routes import Routes
+from aiokclient.consumer.fetching.session import Answer
+from aiokclient.consumer.state.offset_reset import NONE
+from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
+from aiokclient.policy import Action, Backoff, Decision, Scope, decide
+
+__all__ = ["Responses"]
+
+
+class Responses:
+    """Applies responses to the partitions of one consumer.
+
+    `arrived` is called when the reader may find something new; `report` has an error raised at the
+    next request for records.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        routes: Routes,
+        *,
+        arrived: Callable[[], None],
+        report: Callable[[KafkaError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._buffer = buffer
+        self._routes = routes
+        self._report = report
+        self.arrived = arrived
+        self.longest_backoff_s = config.retry_backoff_max_ms / 1000
+        """Seconds until the next attempt after an error that does not pass by itself."""
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, self.longest_backoff_s)
+
+    def state(self, answer: Answer) -> PartitionState | None:
+        """Return the partition that an answer is for; None if the answer is void or a repetition.
+
+        It is void once the position was set anew.
+        """
+        state = self._subscription.partitions.get(answer.tp) if self._routes.is_open else None
+        if state is None or state.generation != answer.wanted.generation:
+            return None
+        return state if state.fetch_offset == answer.wanted.offset else None
+
+    def decide(self, error: KafkaError, attempts: int) -> Action:
+        """Return what the policy says to an error after so many attempts."""
+        rng = self._cluster.clock.rng
+        return decide(error, Scope.FETCH, attempts, math.inf, rng, self._backoff)
+
+    def refresh(self, node_id: int, reason: str) -> None:
+        """Have the leaders looked up of what is fetched from the broker.
+
+        Not while the consumer ends, which cuts off the fetch in flight.
+        """
+        if self._routes.is_open:
+            self._cluster.updater.request_update(self._routes.topics_of(node_id), reason=reason)
+
+    def keep(self, fetch: PartitionFetch) -> None:
+        """Buffer the batches of a partition."""
+        self._routes.replica_delivers(fetch.state)
+        self._buffer.add(fetch)
+
+    def out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
+        """Take note that the broker has nothing at the offset."""
+        self._subscription.settle()
+        now = self._cluster.clock.monotonic()
+        if node_id != state.leader:
+            self._routes.rest_replica(state)  # A follower may lag: the leader knows.
+        elif offset != state.position:
+            # What is buffered comes first; then the position itself is asked for.
+            state.back_off(now + self._backoff.delay(state.attempts, self._cluster.clock.rng))
+        elif self._subscription.reset == NONE:
+            error = OffsetOutOfRangeError(
+                f"The position is {offset}", api="Fetch", broker=node_id, topic_partition=state.tp
+            )
+            state.fail(error)
+        else:
+            reason = f"broker {node_id} has no such offset"
+            self._subscription.reset_visibly(state, reason, self._subscription.reset)
+            state.lost(now, self._backoff, self._cluster.clock.rng)
+        self._subscription.changed()
+
+    def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
+        """Take note that the log was truncated below the position.
+
+        `end_offset` is where the two histories part, below 0 if that is unknown.
+        """
+        self._subscription.settle()
+        if self._subscription.reset == NONE:
+            error = LogTruncationError(
+                f"The position is {state.position}, the log of the same history ends at "
+                f"{end_offset}"
+                if end_offset >= 0
+                else f"The position is {state.position}",
+                topic_partition=state.tp,
+                offset=state.position,
+                diverging_offset=end_offset if end_offset >= 0 else None,
+            )
+            state.fail(error)
+            self._subscription.changed()
+            return
+        if end_offset < 0:
+            self._subscription.reset_visibly(
+                state, "the log was truncated, nobody knows where", self._subscription.reset
+            )
+        else:
+            self._subscription.truncate(state, end_offset, epoch)
+        clock = self._cluster.clock
+        state.lost(clock.monotonic(), self._backoff, clock.rng)
+
+    def refused(self, state: PartitionState, node_id: int, code: int) -> None:
+        """Take note of the broker's error for the partition."""
+        error = error_for(code, api="Fetch", broker=node_id, topic_partition=state.tp)
+        assert error is not None
+        now = self._cluster.clock.monotonic()
+        if node_id != state.leader:
+            self._routes.rest_replica(state)
+        action = self.decide(error, state.attempts)
+        until = now + (action.delay_s or self.longest_backoff_s)
+        self._subscription.back_off(state, until, error)
+        if action.decision is Decision.REFRESH_AND_RETRY:
+            self._cluster.updater.request_update([state.tp.topic], reason=str(error))
+        elif action.decision is not Decision.RETRY:
+            self._report(error)
+        self._subscription.changed()
+
+    def unusable(self, node_id: int, error: KafkaError) -> None:
+        """Take note that the broker fails every fetch, and is going to."""
+        now = self._cluster.clock.monotonic()
+        for state in self._subscription.partitions.values():
+            if state.flowing and self._routes.node(state, now) == node_id:
+                self._subscription.back_off(state, now + self.longest_backoff_s, error)
+        if self._subscription.concerns_all(error):
+            self._report(error)
+
+    def prefer(self, state: PartitionState, node_id: int, replica: int) -> None:
+        """Take note that the leader says that another replica is closer (KIP-392)."""
+        if replica == node_id:
+            return
+        if not self._routes.prefer(state, replica):
+            clock = self._cluster.clock
+            delay = self._backoff.delay(state.attempts, clock.rng)
+            state.back_off(clock.monotonic() + delay)
+        self._subscription.changed()
