@@ -13,6 +13,7 @@ from world import World, simulate
 from aiokclient import Client, Consumer, GroupMember, Producer, State
 from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.manager import FetchManager
+from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.membership.topic_watch import TopicWatch
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.group.heartbeats import Heartbeats
@@ -30,7 +31,7 @@ def bug(*_: Any, **__: Any) -> None:
 CALLBACKS = [
     (SubscriptionState, "flush"),
     (FetchManager, "observe"),
-    (FetchManager, "_node"),
+    (Routes, "node"),
     (TopicWatch, "_observe"),
     (TopicWatch, "_report"),
     (Heartbeats, "_update_confirmed"),
