@@ -109,14 +109,15 @@ class Engine:
         """A start is not to end by its deadline only because positions are waited for."""
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
+        self._measure(config.group_id)
+
+    def _measure(self, group_id: str | None) -> None:
+        metrics, time = self.cluster.metrics, self.cluster.clock.monotonic
+        lock = self.reader.read_lock
         self._gauges = ConsumerGauges(
-            cluster.metrics,
-            subscription,
-            lambda: self.reader.read_lock.away_since,
-            cluster.clock.monotonic,
-            config.group_id,
+            metrics, self._subscription, lambda: lock.away_since, time, group_id
         )
-        buffered = cluster.metrics.gauge("consumer.buffer.bytes", unit="By")
+        buffered = metrics.gauge("consumer.buffer.bytes", unit="By")
         self._uncount = buffered.include(lambda: self.buffer.size)
 
     async def start(self) -> None:

@@ -85,6 +85,7 @@ class ConsumerCoordinator:
         )
         interval_s = config.max_poll_interval_ms / 1000
         time = cluster.clock.monotonic
+        in_progress, lock = reader.in_progress, reader.read_lock
         self._auto_commit = AutoCommit(config, subscription, self.commits, time)
         self._initial_offsets = InitialOffsets(
             cluster,
@@ -98,14 +99,13 @@ class ConsumerCoordinator:
         self.rebalancer = PartitionReconciler(
             cluster,
             subscription,
-            reader.in_progress,
+            in_progress,
             self._auto_commit,
-            calls=reader.read_lock.listener_calls,
+            calls=lock.listener_calls,
             released=self._released,
             report=self._report,
             overdue=self._overdue,
         )
-        in_progress = reader.in_progress
         self._rewinder = GroupRewinder(
             cluster, subscription, self.commits, in_progress, patience_s=interval_s, spawn=spawn
         )
@@ -123,9 +123,7 @@ class ConsumerCoordinator:
             rewinder=self._rewinder,
         )
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
-        self._poll_watch = PollIntervalWatch(
-            reader.read_lock, in_progress, interval_s, self._overdue
-        )
+        self._poll_watch = PollIntervalWatch(lock, in_progress, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
         self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
 
