@@ -23,7 +23,7 @@ from aiokclient.group.heartbeats import Heartbeats
 from aiokclient.group.join import GroupJoin
 from aiokclient.group.states import TABLE, MemberEffect, MemberEvent, MemberState, Transition
 from aiokclient.network.pool import Spawn
-from aiokclient.policy import Backoff
+from aiokclient.policy import Backoff, Retry
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class GroupEngine:
         spawn(self._heartbeats.run, name="heartbeats")
         config = cluster.config
         first_s, longest_s = config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
-        self._backoff = Backoff(first_s, longest_s)
-        self._attempt = self._repeated = 0
+        self._retry = Retry(math.inf, Backoff(first_s, longest_s), cluster.clock)
+        self._repeated = 0
         self._synced_at = math.inf
         self._not_before = 0.0
         self._connection = CoordinatorConnection(cluster, settings, owner=self)
@@ -229,7 +229,8 @@ class GroupEngine:
     async def _go(self, event: MemberEvent, row: Transition) -> None:
         before, self.state = self.state, row.state
         if asyncio.get_running_loop().time() >= self._synced_at + STEADY_S:
-            self._attempt = self._repeated = 0
+            self._repeated = 0
+            self._retry.succeeded()
             self._synced_at = math.inf
         self._log.debug(
             "%s: %s -> %s",
@@ -328,8 +329,7 @@ class GroupEngine:
         await self._handler.lost(reason)
 
     async def _back_off(self, reason: str) -> None:
-        delay_s = self._backoff.delay(self._attempt, self._cluster.clock.rng)
-        self._attempt += 1
+        delay_s = self._retry.pause_s()
         # Not slept here, where nothing could cut it short.
         self._not_before = asyncio.get_running_loop().time() + delay_s
 

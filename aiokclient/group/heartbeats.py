@@ -25,7 +25,7 @@ from aiokclient.group import requests
 from aiokclient.group.handler import GroupSettings
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Decision, Scope, decide
+from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
@@ -159,5 +159,4 @@ class Heartbeats:
 
     def _is_final(self, error: KafkaError) -> bool:
         """Whether it is for the program to mend; all else may pass."""
-        action = decide(error, Scope.GROUP, 0, 1.0, self._cluster.clock.rng)
-        return action.decision is Decision.FAIL
+        return classify(error, Scope.GROUP) is Decision.FAIL

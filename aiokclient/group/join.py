@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, Me
 from aiokclient.group.refusal import explain
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.limited_log import LimitedLog
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ class GroupJoin:
         self._callbacks = callbacks
         config = cluster.config
         longest_s = config.retry_backoff_max_ms / 1000 * FAILED_ASSIGNMENTS
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, longest_s)
-        self._failures = 0
+        backoff = Backoff(config.retry_backoff_ms / 1000, longest_s)
+        self._assigning = Retry(math.inf, backoff, cluster.clock)
         self._log = LimitedLog(cluster.log("group", settings.group_id), cluster.clock.monotonic)
         self._retry: asyncio.TimerHandle | None = None
         self._offered: list[tuple[str, bytes]] = []
@@ -170,7 +171,7 @@ class GroupJoin:
             if not self.generation.is_leader:
                 self._report(failure)
             return MemberEvent.UNASSIGNED
-        self._failures = 0
+        self._assigning.succeeded()
         self.generation = self.generation._replace(assignment=assignment)
         return MemberEvent.SYNCED
 
@@ -205,9 +206,8 @@ class GroupJoin:
             ) from error
 
     def _retry_later(self) -> None:
-        delay_s = self._backoff.delay(self._failures, self._cluster.clock.rng)
-        self._failures += 1
         self._cancel_retry()
+        delay_s = self._assigning.pause_s()
         self._retry = self._callbacks.later(delay_s, self._rejoin, "the last assignment failed")
 
     def _cancel_retry(self) -> None:
@@ -222,8 +222,7 @@ class GroupJoin:
         try:
             return await send(request)
         except KafkaError as error:
-            action = decide(error, Scope.GROUP, 0, 1.0, self._cluster.clock.rng)
-            if action.decision is Decision.FAIL:
+            if classify(error, Scope.GROUP) is Decision.FAIL:
                 await explain(self._cluster, request, error)
                 return self._refused(error)
             text, extra = "Joining the group failed: %s", {"event": "group_join_failed"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from aiokclient.errors import ApiTimeoutError, KafkaError, SerializationError
-from aiokclient.policy import Decision, Scope, decide
+from aiokclient.policy import Scope, classify
 from aiokclient.producer.delivery.delivery import Delivery
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.delivery.failures import Failures
 
 __all__ = ["known", "parked", "prepared", "unparked", "while_open"]
-
-WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
 def parked(delivery: Delivery) -> bool:
@@ -57,10 +55,8 @@ async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:
     deadline = cluster.clock.monotonic() + timeout
     while not topic.known:
         error = updater.errors.get(topic.name)
-        if error is not None:
-            action = decide(error, Scope.METADATA, 0, 1.0, cluster.clock.rng)
-            if action.decision not in WAITING:
-                raise error
+        if error is not None and not classify(error, Scope.METADATA).again:
+            raise error
         remaining = deadline - cluster.clock.monotonic()
         if remaining <= 0:
             raise ApiTimeoutError(f"topic {topic.name} is not known", api="Metadata") from error

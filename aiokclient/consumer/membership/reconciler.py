@@ -30,7 +30,7 @@ from aiokclient.consumer.membership.rebalance_watch import SHOWN_S, named
 from aiokclient.consumer.state.partition import PartitionState, Withheld
 from aiokclient.errors import KafkaError
 from aiokclient.limited_log import LimitedLog
-from aiokclient.policy import Decision, Scope, decide
+from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -229,10 +229,10 @@ class PartitionReconciler:
         text = "Processed records of %s could not be committed: %s"
         key, extra = ("commit", tp, type(error)), {"event": "commit_failed", "topic": tp.topic}
         self._log.write(logging.WARNING, key, text, tp, error, extra=extra)
-        action = decide(error, Scope.OFFSET_COMMIT, 0, 1.0, self._cluster.clock.rng)
-        if action.decision is Decision.FAIL:
+        decision = classify(error, Scope.OFFSET_COMMIT)
+        if decision is Decision.FAIL:
             self._report(error)
-        return action.decision is not Decision.RECOVER
+        return decision is not Decision.RECOVER
 
     async def _give_up(self, states: Sequence[PartitionState], how: str) -> None:
         tps = [state.tp for state in states]

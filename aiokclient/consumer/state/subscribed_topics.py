@@ -17,12 +17,10 @@ from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.errors import KafkaError
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Retry, Scope, classify
 from aiokclient.types import TopicPartition
 
 __all__ = ["SubscribedTopics", "matching"]
-
-AGAIN = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
 class SubscribedTopics:
@@ -95,10 +93,7 @@ class SubscribedTopics:
         """Has the program see what is wrong with topics that it named. Plain."""
         for topic in self.current.topics:
             error = self._cluster.updater.errors.get(topic)
-            if error is None:
-                continue
-            decision = decide(error, Scope.METADATA, 0, math.inf, self._cluster.clock.rng).decision
-            if decision not in AGAIN:
+            if error is not None and not classify(error, Scope.METADATA).again:
                 self._report(error)
 
     async def _read(self, subscription: Subscription) -> ClusterMetadata:
@@ -107,16 +102,15 @@ class SubscribedTopics:
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         topics = None if subscription.pattern is not None else subscription.topics
         timeout = config.default_api_timeout_ms / 1000
-        for attempt in range(1 << 62):
+        retry = Retry(math.inf, backoff, self._cluster.clock)
+        while True:
             try:
                 return await self._cluster.updater.refresh(topics, timeout=timeout)
             except KafkaError as error:
-                rng = self._cluster.clock.rng
-                action = decide(error, Scope.METADATA, attempt, math.inf, rng, backoff)
-                if action.decision not in AGAIN:
+                action = retry.failed(error, Scope.METADATA)
+                if not action.again:
                     self._report(error)
                 await asyncio.sleep(action.delay_s or backoff.maximum_s)
-        raise AssertionError("unreachable")
 
 
 def matching(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from aiokclient.cluster.metadata import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
-from aiokclient.policy import Decision, Scope, decide
+from aiokclient.policy import Scope, classify
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD, FailedRecords
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Routing", "record_size"]
 
-WAITING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 ABSENT_S = 1.0
 """Seconds between two looks for partitions that a topic had and does not have any more."""
@@ -156,8 +155,7 @@ class Routing:
     def _troubled(self, topic: Topic, code: int) -> None:
         error = error_for(code, api="Metadata", resource=topic.name)
         assert error is not None
-        action = decide(error, Scope.METADATA, 0, 1.0, self._clock.rng)
-        if action.decision not in WAITING:
+        if not classify(error, Scope.METADATA).again:
             for queue in topic.all_queues():
                 for batch in list(queue.batches()):
                     self._accumulator.fail(batch, error)

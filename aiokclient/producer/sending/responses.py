@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcomes"]
 
-RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 SPLITTING = frozenset({RecordTooLargeError.code})
 """Codes that a smaller batch may not meet."""
 UNWRITTEN = frozenset(
@@ -182,7 +181,7 @@ class Outcomes:
         action = decide(
             error, self._scope, batch.attempts, remaining, self._clock.rng, self._backoff
         )
-        if action.decision not in RETRYING:
+        if not action.again:
             if remaining <= 0:
                 late = DeliveryTimeoutError("", topic_partition=queue.topic_partition)
                 late.__cause__ = error

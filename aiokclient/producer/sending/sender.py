@@ -15,12 +15,13 @@ it counts as one until an attempt to connect fails.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.producer_ids import ProducerIds
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
@@ -49,7 +50,6 @@ __all__ = ["Sender"]
 SILENCE_S = 1.0
 """A broker that leaves requests unanswered for so long counts as one that cannot be sent to."""
 TICK_S = 0.010
-RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
 class Sender:
@@ -317,7 +317,7 @@ class Sender:
         self.pump()
 
     async def _keep_connecting(self) -> None:
-        attempt = 0
+        retry = Retry(math.inf, self._backoff, self._clock)
         while self.queues and not self._closed:
             lasting = self._turns.later(SILENCE_S, self._set_reachable, False)
             try:
@@ -326,12 +326,10 @@ class Sender:
                 connection.version_of(ProduceRequest)
             except KafkaError as error:
                 self._set_reachable(False)
-                rng = self._clock.rng
-                action = decide(error, Scope.CONNECTION, attempt, 1e9, rng, self._backoff)
-                if action.decision not in RETRYING:
+                action = retry.failed(error, Scope.CONNECTION)
+                if not action.again:
                     self._give_up(error)
                     return
-                attempt += 1
                 topics = dict.fromkeys(queue.topic.name for queue in self.queues)
                 self._cluster.updater.request_update(topics, reason="a leader is out of reach")
                 await asyncio.sleep(action.delay_s)

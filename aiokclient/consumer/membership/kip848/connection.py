@@ -7,12 +7,13 @@ its state again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError, UnsupportedVersionError, error_for
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Action, Backoff, Decision, Scope, decide
+from aiokclient.policy import Action, Backoff, Decision, Retry, Scope, classify
 from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -43,8 +44,8 @@ class HeartbeatConnection:
         self._group_id = group_id
         self._owner = owner
         config = cluster.config
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
-        self._failures = 0
+        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._retry = Retry(math.inf, backoff, cluster.clock)
 
     async def version(self) -> int:
         """The version of the heartbeat that the coordinator takes.
@@ -77,21 +78,18 @@ class HeartbeatConnection:
 
         Not for one that joins: a member that is fenced after each join must slow down.
         """
-        self._failures = 0
+        self._retry.succeeded()
 
     def pause_s(self, attempt: int) -> float:
         """Return how long to wait before a heartbeat that is one of too many."""
-        return self._backoff.delay(attempt, self._cluster.clock.rng)
+        return self._retry.backoff.delay(attempt, self._cluster.clock.rng)
 
     def failed(self, error: KafkaError) -> Action:
         """What to do about an attempt that failed; what is known of the way is put right. Plain."""
-        rng = self._cluster.clock.rng
-        action = decide(error, Scope.GROUP, self._failures, 1e9, rng, self._backoff)
-        if action.decision is Decision.REFRESH_AND_RETRY:
+        decision = classify(error, Scope.GROUP)
+        if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.coordinators.forget("group", self._group_id)
-        delay = action.delay_s or self._backoff.delay(self._failures, rng)
-        self._failures += 1
-        return Action(action.decision, delay)
+        return Action(decision, self._retry.pause_s())
 
     async def _connect(self) -> BrokerConnection:
         node_id = await self._cluster.coordinators.locate("group", self._group_id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from aiokclient.consumer.state.partition import PartitionState, Withheld
 from aiokclient.errors import KafkaError
 from aiokclient.limited_log import LimitedLog
-from aiokclient.policy import Decision, Scope, decide
+from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -101,6 +100,5 @@ class AutoCommit:
 def _gravity(error: KafkaError) -> int:
     """A group that rebalances meanwhile is everyday life: what is left out is committed when the
     partition goes, or with the next round; what no new attempt mends has to be seen."""
-    chance = random.Random(0)  # for the backoff, which is not used
-    decision = decide(error, Scope.OFFSET_COMMIT, 0, math.inf, chance).decision
-    return logging.WARNING if decision is Decision.FAIL else logging.INFO
+    fails = classify(error, Scope.OFFSET_COMMIT) is Decision.FAIL
+    return logging.WARNING if fails else logging.INFO

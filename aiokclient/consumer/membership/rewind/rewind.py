@@ -16,6 +16,7 @@ note names all of them.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
@@ -110,9 +111,10 @@ class GroupRewinder:
             self.wanted.pop(order, None)
 
     async def _until_done(self, order: str, left: list[TopicPartition]) -> None:
-        for attempt in range(1 << 62):
+        retry = self._looking()
+        while True:
             self._commits.check()
-            await asyncio.sleep(LOOK.delay(attempt, self._cluster.clock.rng))
+            await asyncio.sleep(retry.pause_s())
             found, failed = await self._commits.ask(left)
             for tp, stored in found.items():
                 if stored is not None and orders.noted(stored.metadata, order):
@@ -120,22 +122,27 @@ class GroupRewinder:
             if not left:
                 return
             for error in failed.values():
-                action = decide(error, Scope.OFFSET_FETCH, 0, 1.0, self._cluster.clock.rng)
-                if action.decision is Decision.FAIL:
+                decision = classify(error, Scope.OFFSET_FETCH)
+                if decision is Decision.FAIL:
                     raise error
-                if action.decision is Decision.REFRESH_AND_RETRY:
+                if decision is Decision.REFRESH_AND_RETRY:
                     self._cluster.coordinators.forget("group", self._commits.group_id)
+
+    def _looking(self) -> Retry:
+        """Return the pauses of a loop that the caller's deadline ends."""
+        return Retry(math.inf, LOOK, self._cluster.clock)
 
     async def _refuse_foreigners(self) -> None:
         """Raises if a member would not understand the order."""
         group_id = self._commits.group_id
-        for attempt in range(1 << 62):
+        retry = self._looking()
+        while True:
             self._commits.check()
             group = await self._describe(group_id)
             if group.group_state == STABLE:
                 break
             # While it rebalances nobody tells with what the members have joined.
-            await asyncio.sleep(LOOK.delay(attempt, self._cluster.clock.rng))
+            await asyncio.sleep(retry.pause_s())
         for member in group.members:
             if not orders.is_ours(bytes(member.member_metadata)):
                 raise IllegalStateError(
@@ -223,18 +230,18 @@ class GroupRewinder:
 
     async def _store(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
         """Commits, as long as the partition is owned and there is hope."""
-        rng = self._cluster.clock.rng
-        for attempt in range(1 << 62):
+        retry = self._looking()
+        while True:
             try:
                 return await self._commits.commit({state.tp: offset}, self._patience_s)
             except KafkaError as error:
                 extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
                 text = "%s is rewound, but the new position was not committed: %s"
                 self._subscription.client_log.warning(text, state.tp, error, extra=extra)
-                action = decide(error, Scope.OFFSET_COMMIT, 0, 1.0, rng)
-                if action.decision is Decision.FAIL or not self._is_ours(state):
+                decision = classify(error, Scope.OFFSET_COMMIT)
+                if decision is Decision.FAIL or not self._is_ours(state):
                     return
-            await asyncio.sleep(LOOK.delay(attempt, rng))
+            await asyncio.sleep(retry.pause_s())
 
     def _is_ours(self, state: PartitionState) -> bool:
         return self._subscription.partitions.get(state.tp) is state
