@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from aiokclient.protocol.fields import Buffer
+from typing import TypeAlias
 
 __all__ = ["JOINED", "write_segments"]
+
+Segment: TypeAlias = bytes | bytearray | memoryview
 
 JOINED = 16 * 1024
 PIECE = 4 * 1024
@@ -34,7 +33,7 @@ NEVER_PAUSES = _never_pauses(sys.version_info[:3])
 
 
 def write_segments(
-    transport: asyncio.WriteTransport, segments: Sequence[Buffer], size: int
+    transport: asyncio.WriteTransport, segments: Sequence[Segment], size: int
 ) -> None:
     """Write segments of `size` bytes in total, in their order; large ones are not copied.
 
@@ -52,7 +51,7 @@ def write_segments(
         transport.writelines(segments)
 
 
-def _write_with_limit(transport: asyncio.WriteTransport, segments: Sequence[Buffer]) -> None:
+def _write_with_limit(transport: asyncio.WriteTransport, segments: Sequence[Segment]) -> None:
     """Write the last segment by `write`, which returns early for an empty one."""
     filled = [segment for segment in segments if len(segment)]
     if len(filled) > 1:

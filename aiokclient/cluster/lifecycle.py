@@ -434,7 +434,7 @@ class Lifecycle:
             try:
                 self._hold()
             finally:
-                dropped(self, self._close_dropped)
+                dropped(self, self._loop, self._close_dropped)
 
     def _hold(self) -> None:
         """Have background work reach this object again, which is revived to be closed."""

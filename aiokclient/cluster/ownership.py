@@ -17,10 +17,7 @@ import copy
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from aiokclient.cluster.lifecycle import Lifecycle
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Anchor", "dropped", "Weakly", "for_background", "retrieve"]
 
@@ -102,12 +99,13 @@ def for_background(config: C) -> C:
     return bare
 
 
-def dropped(one: Lifecycle, close: Callable[[], None]) -> None:
-    """Have an object that nobody holds any more closed in its loop, and warn of it.
+def dropped(
+    one: object, loop: asyncio.AbstractEventLoop | None, close: Callable[[], None]
+) -> None:
+    """Have an object to which no reference is left closed in its loop, and warn of it.
 
     Synchronous; called by finalizers, in any thread and at any moment. `close` begins the close.
     """
-    loop = one._loop
     try:
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(close)
