@@ -99,9 +99,7 @@ def for_background(config: C) -> C:
     return bare
 
 
-def dropped(
-    one: object, loop: asyncio.AbstractEventLoop | None, close: Callable[[], None]
-) -> None:
+def dropped(one: object, loop: asyncio.AbstractEventLoop | None, close: Callable[[], None]) -> None:
     """Have an object to which no reference is left closed in its loop, and warn of it.
 
     Synchronous; called by finalizers, in any thread and at any moment. `close` begins the close.
