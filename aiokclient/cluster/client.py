@@ -33,6 +33,7 @@ from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
+from aiokclient.network.sasl import Sasl
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
@@ -216,6 +217,7 @@ class ClusterClient:
             traffic=self._traffic,
             group_id=getattr(config, "group_id", None),
             request_s=config.request_timeout_ms / 1000,
+            sasl=Sasl.of(config.security),
         )
 
     def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:

@@ -150,8 +150,8 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = option(
         POSITIVE,
         10_000,
-        "How long it may take to set up a connection, in milliseconds: TCP, TLS, negotiation of "
-        "versions and authentication together. It doubles with each failure in a row.",
+        "How long connecting to a broker may take, in milliseconds, TLS included. It doubles with "
+        "each failure in a row.",
     )
     socket_connection_setup_timeout_max_ms: int = option(
         POSITIVE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from aiokclient.errors import ConfigError
 
@@ -14,6 +14,9 @@ __all__ = ["Plaintext", "Security", "Tls"]
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plaintext:
     """No encryption and no proof of identity on either side."""
+
+    sasl_mechanism: ClassVar[str | None] = None
+    """The mechanism by which connections are authenticated; this object is its credentials."""
 
     def ssl_context(self) -> None:
         """None: connections are in the clear."""
@@ -35,6 +38,9 @@ class Tls:
     password: str | None = dataclasses.field(default=None, repr=False)
     check_hostname: bool = True
     context: ssl.SSLContext | None = None
+
+    sasl_mechanism: ClassVar[str | None] = None
+    """As in `Plaintext`."""
 
     def __post_init__(self) -> None:
         others = (self.cafile, self.cadata, self.certfile, self.keyfile, self.password)

@@ -85,6 +85,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.api_versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
         """The finalized features of the cluster with their levels, as this broker named them."""
+        self.session_lifetime_ms = 0
+        """How long the broker accepts the authentication of this connection; 0 for no limit."""
         self.throttled_until = 0.0
         self.closed = False
         self.traffic = Traffic(Metrics(), client_id) if traffic is None else traffic

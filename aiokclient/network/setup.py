@@ -1,12 +1,12 @@
-"""From an address to a connection that is ready: resolve, connect, TLS, ApiVersions.
+"""From an address to a connection that is ready: resolve, connect, TLS, ApiVersions, SASL.
 
 The first request on a connection asks which versions the broker speaks, in a version of its own
 that the broker may not know. A broker that does not know it answers in the form of version 0 with
 UNSUPPORTED_VERSION, and (KIP-511) names the versions of that request that it does speak; the next
 try is the highest common one, then version 0. A very old one just closes the connection: the next
 connection begins one rung lower. Connecting and the handshake of TLS are bounded by the setup
-timeout, which grows with failures to connect, each request by the request timeout, and the number
-of tries by the rungs.
+timeout, which grows with failures to connect, and so is the authentication. Each other request is
+bounded by the request timeout, and the number of tries by the rungs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
+from aiokclient.network.authentication import authenticate
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.probe import find_mismatch
+from aiokclient.network.sasl import Sasl
 from aiokclient.network.traffic import Traffic, size_of
 from aiokclient.network.transport import Address, Connector, TcpConnector
 from aiokclient.protocol.api import ApiKey, negotiate
@@ -70,6 +72,7 @@ class ConnectionSettings:
     group_id: str | None = None
     request_s: float = 30.0
     """Seconds until a request that sets up a connection times out."""
+    sasl: Sasl | None = None
 
 
 async def open_connection(
@@ -78,8 +81,9 @@ async def open_connection(
     """Return a connection on which requests may be sent.
 
     Every address of the host is tried in turn. Connecting to each may take `timeout_s` seconds,
-    TLS included, and each request after that the request timeout. Raises NotConnectedError when
-    none of them could be connected, DisconnectedError when one that was did not answer,
+    TLS included, the authentication as long again, and each other request the request timeout.
+    Raises NotConnectedError when none of them could be connected, DisconnectedError when one that
+    was did not answer, AuthenticationError when the broker does not accept the client,
     ConnectionSetupError when what is there does not speak what it should, UnsupportedVersionError
     when it shares no version. Cancelling it closes the connection.
     """
@@ -116,7 +120,10 @@ async def _open(
 ) -> None:
     try:
         await _connect(connection, address, settings, timeout_s)
-        versions = await _negotiate(connection, settings.client_id, rung, settings.request_s)
+        pipeline = ClientPipeline(settings.client_id)
+        versions = await _negotiate(connection, pipeline, rung, settings.request_s)
+        if settings.sasl is not None:
+            await authenticate(connection, pipeline, versions, settings.sasl, timeout_s)
         connection.ready(versions, settings.receive_max)
         if connection.closed:
             raise DisconnectedError("the connection was closed", broker=connection.node_id)
@@ -185,9 +192,8 @@ async def _connect(
 
 
 async def _negotiate(
-    connection: BrokerConnection, client_id: str, rung: int, request_s: float
+    connection: BrokerConnection, pipeline: ClientPipeline, rung: int, request_s: float
 ) -> Mapping[int, tuple[int, int]]:
-    pipeline = ClientPipeline(client_id)
     version = RUNGS[rung % len(RUNGS)]
     for _ in RUNGS:
         response = await _ask(connection, pipeline, version, request_s)

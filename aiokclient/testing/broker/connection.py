@@ -36,6 +36,7 @@ from aiokclient.segments import write_segments
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle
 from aiokclient.testing.broker.handlers import handler_of
+from aiokclient.testing.broker.sasl import Authentication, Step
 from aiokclient.testing.disposal import discard_messages
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ _log = logging.getLogger(__name__)
 
 _MAX_FRAME = 100 << 20
 """Kafka's `socket.request.max.bytes`."""
+
+_MAX_UNKNOWN_FRAME = 1 << 20
+"""The largest frame of a client that is not authenticated yet."""
 
 _QUEUED_FRAMES = 64
 """Reading stops at this many requests that wait on one connection."""
@@ -67,6 +71,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     __slots__ = (
         "__weakref__",
         "_busy",
+        "_closes",
         "_current",
         "_frames",
         "_handling",
@@ -79,12 +84,17 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_waiting",
         "_withheld",
         "_writable",
+        "authentication",
         "broker",
     )
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._frames = FrameReader(_MAX_FRAME, kept=0)
+        self.authentication = Authentication(broker.cluster.mechanisms)
+        known = self.authentication.step is Step.DONE
+        self._frames = FrameReader(_MAX_FRAME if known else _MAX_UNKNOWN_FRAME, kept=0)
+        self._closes = False
+        """Whether the connection ends with the response to the request being handled."""
         self._waiting: deque[Buffer] = deque()
         self._queued = 0
         self._current = 0
@@ -159,6 +169,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._queued = 0
             transport.abort()
 
+    def authenticated(self) -> None:
+        """Take frames of any size from now on."""
+        self._frames.max_frame = _MAX_FRAME
+
+    def close_after_response(self) -> None:
+        """Close the connection once the request being handled is answered."""
+        self._closes = True
+
     @property
     def client_host(self) -> str:
         """Where the client is, as Kafka tells of the members of groups."""
@@ -217,7 +235,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             return
         if self._current > _INLINE_BYTES and received.request is not None:
             self._spent.append(received.request)
-        if not cluster.accepts(self.broker, received):
+        if not (cluster.accepts(self.broker, received) and self._allowed(received)):
             self.abort()
             return
         cluster.received(self.broker, received, frame)
@@ -228,6 +246,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._handle(received, faults)
         elif not self._dropped(faults, "before"):
             self._after(_seconds(faults, "before"), lambda: self._handle(received, faults))
+
+    def _allowed(self, received: ReceivedRequest) -> bool:
+        """Return whether a client may send this before, or after, its authentication."""
+        api = self.broker.cluster.api_of(received.header.request_api_key)
+        return self.authentication.allows(api)
 
     def _handle(self, received: ReceivedRequest, faults: list[Fault]) -> None:
         header = received.header
@@ -351,6 +374,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._withheld = lambda: self._write(segments, muted)
             return
         write_segments(transport, segments, sum(map(len, segments)))
+        if self._closes:
+            self._waiting.clear()
+            transport.close()
         self._after(muted, self._done)
 
     def _done(self) -> None:

@@ -69,6 +69,10 @@ class ClusterState:
         self.requests = RequestLog()
         self.watch = Watch()
         self.groups = GroupCoordinator(self)
+        self.mechanisms: tuple[str, ...] = ()
+        """The SASL mechanisms of the brokers' listeners; without any they authenticate nobody."""
+        self.session_lifetime_ms = 0
+        """How long an authentication is told to last; 0 for no limit."""
         self.bug: Exception | None = None
         """A handler raised: a bug of this cluster, not of the client under test."""
         self.held: dict[int, HeldCluster] = {}

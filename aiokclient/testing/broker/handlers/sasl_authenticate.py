@@ -1,0 +1,34 @@
+"""SaslAuthenticate 0 to 2: one message of the mechanism, and the broker's answer to it.
+
+What the mechanism refuses is answered with SASL_AUTHENTICATION_FAILED, and the connection is closed
+after it. A message that no handshake came before, or that comes after the last one, is answered
+with ILLEGAL_SASL_STATE. The session lifetime is told with the last message, from version 1 on;
+there is no authentication for a second time.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.sasl import Step
+
+
+def handle(call: Call) -> Reply:
+    request: SaslAuthenticateRequest = call.request
+    owner = call.owner
+    if code := call.refused():
+        owner.close_after_response()
+        return SaslAuthenticateResponse(error_code=code)
+    begun = owner.authentication.step is Step.CONVERSATION
+    try:
+        answer = owner.authentication.take(request.auth_bytes)
+    except Refused as refused:
+        if begun:
+            owner.close_after_response()
+        return SaslAuthenticateResponse(error_code=refused.code, error_message=str(refused))
+    lifetime_ms = 0
+    if owner.authentication.step is Step.DONE:
+        owner.authenticated()
+        lifetime_ms = call.cluster.session_lifetime_ms
+    return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)

@@ -1,0 +1,90 @@
+"""Authentication of a connection, as a broker sees it: a table of steps, and of mechanisms.
+
+    HANDSHAKE ──SaslHandshake──▶ CONVERSATION ──SaslAuthenticate, the last one──▶ DONE
+
+A connection to a listener without mechanisms is DONE from the beginning. Before that the broker
+answers ApiVersions, SaslHandshake and SaslAuthenticate only (`ALLOWED`), and closes a connection
+that sends anything else, as Kafka does. A refusal is answered, then the connection is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from aiokclient.protocol import ApiKey
+from aiokclient.testing.broker.codes import Code, Refused
+
+__all__ = ["ALLOWED", "MECHANISMS", "Authentication", "Challenge", "ServerMechanism", "Step"]
+
+
+class Challenge(NamedTuple):
+    """What a broker sends back, and whether the client is authenticated by now."""
+
+    message: bytes
+    done: bool
+
+
+class ServerMechanism(Protocol):
+    """The broker's side of one authentication."""
+
+    def step(self, message: bytes) -> Challenge:
+        """Return the answer to a message of the client.
+
+        Raises Refused with SASL_AUTHENTICATION_FAILED for wrong credentials.
+        """
+        ...
+
+
+MECHANISMS: dict[str, Callable[[], ServerMechanism]] = {}
+"""Mechanisms by Kafka's names; a listener offers those of them that it names."""
+
+
+class Step(Enum):
+    """How far the authentication of a connection is."""
+
+    HANDSHAKE = "handshake"
+    CONVERSATION = "conversation"
+    DONE = "done"
+
+
+ALLOWED: Final = {
+    Step.HANDSHAKE: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    Step.CONVERSATION: frozenset({ApiKey.SASL_AUTHENTICATE}),
+    Step.DONE: frozenset(ApiKey),
+}
+"""The requests that a connection may send at each step."""
+
+
+class Authentication:
+    """The authentication of one connection."""
+
+    __slots__ = ("_mechanism", "_offered", "step")
+
+    def __init__(self, offered: Sequence[str]) -> None:
+        self.step = Step.HANDSHAKE if offered else Step.DONE
+        self._offered = offered
+        self._mechanism: ServerMechanism | None = None
+
+    def allows(self, api: ApiKey) -> bool:
+        """Return whether the connection may send this request now."""
+        return api in ALLOWED[self.step]
+
+    def choose(self, name: str) -> None:
+        """Begin with a mechanism. Raises Refused for one that is not offered, or out of turn."""
+        if self.step is not Step.HANDSHAKE:
+            raise Refused(Code.ILLEGAL_SASL_STATE, "SaslHandshake was not expected now.")
+        if name not in self._offered:
+            raise Refused(Code.UNSUPPORTED_SASL_MECHANISM, f"{name} is not offered.")
+        self._mechanism = MECHANISMS[name]()
+        self.step = Step.CONVERSATION
+
+    def take(self, message: bytes) -> bytes:
+        """Return the answer to a message of the mechanism. Raises Refused."""
+        if self.step is not Step.CONVERSATION or self._mechanism is None:
+            raise Refused(Code.ILLEGAL_SASL_STATE, "SaslAuthenticate was not expected now.")
+        challenge = self._mechanism.step(message)
+        if challenge.done:
+            self.step, self._mechanism = Step.DONE, None
+        return challenge.message

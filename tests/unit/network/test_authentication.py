@@ -1,0 +1,237 @@
+"""Authentication by SASL, with a mechanism that proves nothing, on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from aiokclient import AnyBroker, Client
+from aiokclient.config.security import Plaintext
+from aiokclient.errors import (
+    ApiTimeoutError,
+    BootstrapError,
+    DisconnectedError,
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationError,
+    UnsupportedSaslMechanismError,
+)
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.diagnosis import NotConnectedError
+from aiokclient.network.sasl import MECHANISMS, Sasl
+from aiokclient.network.setup import ConnectionSettings, open_connection
+from aiokclient.network.transport import TcpConnector
+from aiokclient.protocol import ApiKey
+from aiokclient.protocol.messages import ListGroupsRequest, MetadataRequest
+from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing.broker import sasl as server
+from aiokclient.testing.broker.codes import Code, Refused
+
+SECRET = b"sesame"
+
+
+class Null:
+    """Sends one message, and a second one if the broker asks for it."""
+
+    def __init__(self, credentials: NullSecurity) -> None:
+        self._messages = [credentials.message, b"again"]
+
+    def step(self, challenge: bytes) -> bytes | None:
+        return self._messages.pop(0) if challenge in (b"", b"more") else None
+
+
+class ServerNull:
+    def step(self, message: bytes) -> server.Challenge:
+        if message == b"again":
+            return server.Challenge(b"done", done=True)
+        if message != SECRET:
+            raise Refused(Code.SASL_AUTHENTICATION_FAILED, "Wrong message.")
+        return server.Challenge(b"more", done=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NullSecurity(Plaintext):
+    message: bytes = SECRET
+    sasl_mechanism: ClassVar[str | None] = "NULL"
+
+
+@pytest.fixture(autouse=True)
+def null(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MECHANISMS, "NULL", Null)
+    monkeypatch.setitem(server.MECHANISMS, "NULL", ServerNull)
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    made = EmbeddedCluster()
+    made._state.mechanisms = ("NULL",)
+    with made:
+        yield made
+
+
+async def connect(
+    cluster: EmbeddedCluster, sasl: Sasl | None, timeout_s: float = 30
+) -> BrokerConnection:
+    settings = ConnectionSettings(TcpConnector(), "test", None, 1 << 20, None, sasl=sasl)
+    host, port = cluster.address(1)
+    return await open_connection(1, host, port, settings, timeout_s=timeout_s, rung=0)
+
+
+def given(message: bytes = SECRET) -> Sasl | None:
+    return Sasl.of(NullSecurity(message))
+
+
+def asked(cluster: EmbeddedCluster) -> list[tuple[ApiKey, int]]:
+    return [(each.api, each.version) for each in cluster.requests]
+
+
+async def test_a_mechanism_goes_between_api_versions_and_the_first_request(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster._state.session_lifetime_ms = 60_000
+    connection = await connect(cluster, given())
+    assert connection.session_lifetime_ms == 60_000
+    await connection.send(MetadataRequest(topics=[]), timeout_s=30)
+    assert asked(cluster) == [
+        (ApiKey.API_VERSIONS, 5),
+        (ApiKey.SASL_HANDSHAKE, 1),
+        (ApiKey.SASL_AUTHENTICATE, 2),
+        (ApiKey.SASL_AUTHENTICATE, 2),
+        (ApiKey.METADATA, 13),
+    ]
+    connection.close()
+
+
+async def test_a_client_authenticates_each_of_its_connections(cluster: EmbeddedCluster) -> None:
+    security: Any = NullSecurity()
+    async with Client(bootstrap_servers=cluster.bootstrap_servers, security=security) as client:
+        assert (await client.request(ListGroupsRequest(), AnyBroker())).groups == []
+
+
+async def test_an_older_version_of_sasl_authenticate_is_negotiated(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster._state.limit_versions({ApiKey.SASL_AUTHENTICATE: (0, 0)}, None)
+    connection = await connect(cluster, given())
+    assert connection.session_lifetime_ms == 0
+    connection.close()
+
+
+async def test_a_refused_message_raises_what_the_broker_says(cluster: EmbeddedCluster) -> None:
+    with pytest.raises(SaslAuthenticationError, match="Wrong message"):
+        await connect(cluster, given(b"wrong"))
+    await cluster.until(lambda: cluster.connections() == 0)
+
+
+async def test_a_client_with_wrong_credentials_does_not_start(cluster: EmbeddedCluster) -> None:
+    security: Any = NullSecurity(b"wrong")
+    client = Client(
+        bootstrap_servers=cluster.bootstrap_servers,
+        security=security,
+        default_api_timeout_ms=3_000,
+    )
+    with pytest.raises((BootstrapError, SaslAuthenticationError), match="refused the credentials"):
+        await client.start()
+    await client.close()
+
+
+async def test_a_mechanism_that_is_not_offered_raises_the_mechanisms_that_are(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MECHANISMS, "OTHER", Null)
+    with pytest.raises(UnsupportedSaslMechanismError, match=r"uses OTHER.* offers NULL"):
+        await connect(cluster, Sasl("OTHER", NullSecurity()))
+    await cluster.until(lambda: cluster.connections() == 0)
+
+
+async def test_a_listener_without_sasl_raises_illegal_sasl_state() -> None:
+    async with EmbeddedCluster() as plain:
+        with pytest.raises(IllegalSaslStateError):
+            await connect(plain, given())
+
+
+async def test_a_broker_that_does_not_answer_in_time_counts_as_not_connected(
+    cluster: EmbeddedCluster,
+) -> None:
+    with cluster.delay(ApiKey.SASL_AUTHENTICATE, 30):
+        with pytest.raises(NotConnectedError, match=r"SASL authentication within 0\.2 s"):
+            await connect(cluster, given(), timeout_s=0.2)
+        await cluster.until(lambda: cluster.connections() == 0)
+
+
+async def test_a_cancelled_authentication_leaves_no_connection(cluster: EmbeddedCluster) -> None:
+    with cluster.delay(ApiKey.SASL_HANDSHAKE, 30):
+        task = asyncio.ensure_future(connect(cluster, given()))
+        await cluster.until(lambda: (ApiKey.SASL_HANDSHAKE, 1) in asked(cluster))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await cluster.until(lambda: cluster.connections() == 0)
+
+
+async def test_a_connection_lost_during_the_authentication_is_retriable(
+    cluster: EmbeddedCluster,
+) -> None:
+    with (
+        cluster.drop(ApiKey.SASL_AUTHENTICATE),
+        pytest.raises(DisconnectedError, match="during the SASL authentication") as caught,
+    ):
+        await connect(cluster, given())
+    assert caught.value.retriable
+
+
+async def test_a_broker_that_never_ends_is_given_up(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Endless:
+        def __init__(self, credentials: object) -> None: ...
+
+        def step(self, challenge: bytes) -> bytes:
+            return SECRET
+
+    monkeypatch.setitem(MECHANISMS, "NULL", Endless)
+    with pytest.raises(SaslAuthenticationError, match="did not end"):
+        await connect(cluster, given())
+
+
+# -- the broker's side ---------------------------------------------------------------------------
+
+
+async def test_an_unauthenticated_connection_that_sends_anything_else_is_closed(
+    cluster: EmbeddedCluster,
+) -> None:
+    connection = await connect(cluster, None)
+    with pytest.raises(KafkaError) as caught:
+        await connection.send(MetadataRequest(topics=[]), timeout_s=30)
+    assert isinstance(caught.value, DisconnectedError)
+    assert not isinstance(caught.value, ApiTimeoutError)
+
+
+async def test_an_unauthenticated_connection_may_send_frames_up_to_a_mebibyte(
+    cluster: EmbeddedCluster,
+) -> None:
+    reader, writer = await asyncio.open_connection(*cluster.address(1))
+    writer.write(((1 << 20) + 1).to_bytes(4, "big"))
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize("step", server.Step)
+def test_only_what_the_table_allows_is_taken(step: server.Step) -> None:
+    authentication = server.Authentication(("NULL",))
+    authentication.step = step
+    taken = {api for api in ApiKey if authentication.allows(api)}
+    assert taken == server.ALLOWED[step]
+    if step is not server.Step.CONVERSATION:
+        with pytest.raises(Refused) as caught:
+            authentication.take(b"")
+        assert caught.value.code == Code.ILLEGAL_SASL_STATE
+    if step is not server.Step.HANDSHAKE:
+        with pytest.raises(Refused) as caught:
+            authentication.choose("NULL")
+        assert caught.value.code == Code.ILLEGAL_SASL_STATE
