@@ -324,9 +324,9 @@ class Lifecycle:
             self._starting = new_task(loop, self._start())
         elif loop is not self._loop:
             self._refuse_caller()
-        await self._await_start(self._starting)
+        await self._await_initial_offset(self._starting)
 
-    async def _await_start(self, task: asyncio.Task[None]) -> None:
+    async def _await_initial_offset(self, task: asyncio.Task[None]) -> None:
         self._start_waiters += 1
         try:
             await asyncio.wait([task])

@@ -275,5 +275,6 @@ class Engine:
             return False
         states = self._subscription.partitions.values()
         return all(
-            state.phase not in SEARCHING and not state.withheld & Withheld.START for state in states
+            state.phase not in SEARCHING and not state.withheld & Withheld.INITIAL_OFFSET
+            for state in states
         )

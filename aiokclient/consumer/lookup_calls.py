@@ -123,7 +123,8 @@ class LookupCalls(Lifecycle):
         """
         self._check_known()
         state = self._subscription.partitions.get(as_partition(tp))
-        return None if state is None or state.high_watermark < 0 else state.high_watermark
+        end = -1 if state is None else state.fetch.high_watermark
+        return None if end < 0 else end
 
     @lets_go
     def partitions_for_topic(self, topic: str) -> set[int] | None:

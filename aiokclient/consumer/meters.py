@@ -69,10 +69,11 @@ class ConsumerGauges:
     def _lags(self) -> Iterator[tuple[dict[str, Any], int]]:
         self._subscription.settle()
         for state in self._subscription.partitions.values():
-            if state.located and state.high_watermark >= 0:
+            end = state.fetch.high_watermark
+            if state.located and end >= 0:
                 topic, partition = state.tp
                 labels = {**self._labels, "topic": topic, "partition": partition}
-                yield labels, max(state.high_watermark - state.position, 0)
+                yield labels, max(end - state.position, 0)
 
     def _age(self) -> Iterator[tuple[dict[str, str], float]]:
         since = self._away_since()

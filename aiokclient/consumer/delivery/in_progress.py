@@ -43,23 +43,16 @@ class InProgress:
         `first`, that the record before that offset came in an earlier chunk.
         """
         if self._tracking:
-            self._all_processed(state)
+            state.all_processed()
             return
         if processed is not None:
-            state.processed = min(processed, state.consumed)
-            if not first:
-                state.processed_epoch = state.position_epoch
+            state.processed_to(processed, epoch_known=not first)
         self._held[state] = None
-
-    def _all_processed(self, state: PartitionState) -> None:
-        state.processed = state.consumed
-        if not state.outstanding:
-            state.processed_epoch = state.position_epoch
 
     def passed(self, state: PartitionState) -> None:
         """The position has moved past what is not for the program: nothing was handed out."""
         if state not in self._held:
-            self._all_processed(state)
+            state.all_processed()
 
     def ask(self, *, tracking: bool = False) -> None:
         """The next is asked for: what is held is processed."""
@@ -67,7 +60,7 @@ class InProgress:
         if not self._held:
             return
         for state in self._held:
-            self._all_processed(state)
+            state.all_processed()
         self._held.clear()
         self.relieved.set()
 
@@ -75,8 +68,8 @@ class InProgress:
         """Count everything that was delivered as processed, what `tracked` delivered included."""
         states = {**self._held, **self._worked_on}
         for state in states:
-            state.outstanding.clear()
-            self._all_processed(state)
+            state.finish_all()
+            state.all_processed()
         self._held.clear()
         self._worked_on.clear()
         if states:
@@ -112,15 +105,13 @@ class InProgress:
     def track(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> None:
         """The record was handed out by `tracked`."""
         self._worked_on[state] = None
-        state.outstanding[record.offset] = (record, self._time())
+        state.track(record, self._time())
 
     def done(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> bool:
         """The program is done with it; False if it is not outstanding, or not any more."""
-        entry = state.outstanding.get(record.offset)
-        if entry is None or entry[0] is not record:
+        if not state.finish(record):
             return False
-        del state.outstanding[record.offset]
-        self._all_processed(state)
+        state.all_processed()
         if not state.outstanding:
             self.relieved.set()
         return True

@@ -161,8 +161,7 @@ class Reader:
         state = chunk.state
         if chunk.generation != state.generation:
             return
-        state.position = chunk.offset_after(chunk.handed)
-        state.position_epoch = chunk.epoch
+        state.delivered_to(chunk.offset_after(chunk.handed), chunk.epoch)
         if out:
             self.in_progress.took(state, processed, first=chunk.handed <= 1)
         else:
@@ -257,8 +256,7 @@ class Reader:
             state.fail(DecompressionLimitError(limit, **place))
         elif state.damaged_at != damage.offset:
             self.meters.damaged.add()
-            state.damaged_at = damage.offset
-            state.rewind()
+            state.fetch_again(damage.offset)
         else:
             self.meters.damaged.add()
             error = CorruptBatchError(str(damage.cause), **place)
@@ -441,7 +439,7 @@ class Reader:
     def advanced(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
         """Move the position to the offset of a part: what precedes it was delivered, or passed."""
         state = fetch.state
-        state.position, state.position_epoch = fetch.offset, epoch
+        state.delivered_to(fetch.offset, epoch)
         if out:
             self.in_progress.took(state, None)
         else:

@@ -348,7 +348,7 @@ class BrokerFetcher:
     def _data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
         data, offset = answer.data, answer.wanted.offset
         state.succeeded()
-        state.high_watermark = data.high_watermark
+        state.fetch.fetched(data.high_watermark)
         diverging = data.diverging_epoch
         if diverging.end_offset >= 0:
             self._responses.diverged(state, diverging.epoch, diverging.end_offset)
@@ -363,9 +363,9 @@ class BrokerFetcher:
         aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
         shown = visible(batches, aborted)
         fetch = PartitionFetch(state, offset, batches, shown, slot, damage)
-        state.fetch_offset = fetch.next_offset
+        state.fetch.buffered(fetch.next_offset)
         if damage is not None:
-            state.examined = state.generation
+            state.fetch.damaged(state.generation)
         self._bytes.add(fetch.size)
         self._meters.fetched(state.tp.topic, fetch.size)
         self._responses.keep(fetch)

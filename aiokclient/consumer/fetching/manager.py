@@ -87,8 +87,8 @@ class FetchManager:
             fresh = self._fresh or self._subscription.reset
             self._subscription.bind(state, info.topic_id, fresh)
         leader = metadata.leader(*state.tp)
-        state.leader = leader if leader in metadata.brokers else -1
-        if state.led_anew(metadata.leader_epoch(*state.tp)):
+        state.fetch.led_by(leader if leader in metadata.brokers else -1)
+        if state.new_leader(metadata.leader_epoch(*state.tp)):
             self._subscription.log.write(
                 logging.INFO,
                 ("new leader", state.tp),
@@ -105,14 +105,15 @@ class FetchManager:
         metadata = self._cluster.metadata
         moved: dict[int, None] = {}
         for state in self._subscription.partitions.values():
-            if state.leader < 0:
+            if state.fetch.leader < 0:
                 self._subscription.settle()
                 self._observe(state, metadata)  # It was assigned just now.
             if state.flowing:
                 node_id = self._routes.node(state, now)
                 if node_id >= 0 and node_id not in self._fetchers:
                     self._begin(node_id)
-                if state.want is not None and state.want.generation != state.generation:
+                want = state.fetch.want
+                if want is not None and want.generation != state.generation:
                     moved[node_id] = None
         for fetcher in self._fetchers.values():
             fetcher.wake.set()

@@ -76,7 +76,7 @@ class PositionResolver:
         leaders: dict[int, list[PartitionState]] = {}
         for state in self._open():
             if state.phase is phase and state.retry_at <= now:
-                state.retry_at = math.inf
+                state.requested()
                 leaders.setdefault(self._cluster.metadata.leader(*state.tp), []).append(state)
         for leader, states in leaders.items():
             generations = [state.generation for state in states]
@@ -117,7 +117,7 @@ class PositionResolver:
             return  # The round that follows meets it, too.
         for state in lost:
             if state.reset == LATEST and metadata.lacks(*state.tp):
-                state.reset = self._fresh
+                state.replace_reset(self._fresh)
 
     def _located(
         self, state: PartitionState, outcome: LookupResult[FoundOffset], end: FoundOffset | None

@@ -59,7 +59,7 @@ class Responses:
         state = self._subscription.partitions.get(answer.tp) if self._routes.is_open else None
         if state is None or state.generation != answer.wanted.generation:
             return None
-        return state if state.fetch_offset == answer.wanted.offset else None
+        return state if state.fetch.offset == answer.wanted.offset else None
 
     def decide(self, error: KafkaError, attempts: int) -> Action:
         """Return what the policy says to an error after so many attempts."""
@@ -76,15 +76,15 @@ class Responses:
 
     def keep(self, fetch: PartitionFetch) -> None:
         """Buffer the batches of a partition."""
-        self._routes.replica_delivers(fetch.state)
+        fetch.state.fetch.replica_delivers(self._cluster.clock.monotonic())
         self._buffer.add(fetch)
 
     def out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
         """Take note that the broker has nothing at the offset."""
         self._subscription.settle()
         now = self._cluster.clock.monotonic()
-        if node_id != state.leader:
-            self._routes.rest_replica(state)  # A follower may lag: the leader knows.
+        if node_id != state.fetch.leader:
+            state.fetch.rest_replica(now)  # A follower may lag: the leader knows.
         elif offset != state.position:
             # What is buffered comes first; then the position itself is asked for.
             state.back_off(now + self._backoff.delay(state.attempts, self._cluster.clock.rng))
@@ -132,8 +132,8 @@ class Responses:
         error = error_for(code, api="Fetch", broker=node_id, topic_partition=state.tp)
         assert error is not None
         now = self._cluster.clock.monotonic()
-        if node_id != state.leader:
-            self._routes.rest_replica(state)
+        if node_id != state.fetch.leader:
+            state.fetch.rest_replica(now)
         action = self.decide(error, state.attempts)
         until = now + (action.delay_s or self.longest_backoff_s)
         self._subscription.back_off(state, until, error)

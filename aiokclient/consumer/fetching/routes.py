@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.client import ClusterClient
@@ -19,11 +18,6 @@ from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.types import TopicPartition
 
 __all__ = ["Routes"]
-
-REPLICA_IDLE_S: Final = 10.0
-"""Seconds without records after which the leader is asked again: the replica may lag."""
-REPLICA_REST_S: Final = 30.0
-"""Seconds for which a partition is fetched from its leader after a replica was of no use."""
 
 
 class Routes:
@@ -64,14 +58,14 @@ class Routes:
 
     def node(self, state: PartitionState, now: float) -> int:
         """Return the broker to fetch a partition from, -1 if there is none."""
-        if state.preferred >= 0:
-            until = min(state.preferred_until, state.preferred_idle)
-            if now < until and state.preferred in self._cluster.metadata.brokers:
-                return state.preferred
-            state.preferred = -1
+        fetch = state.fetch
+        if fetch.preferred >= 0:
+            if fetch.prefers(now) and fetch.preferred in self._cluster.metadata.brokers:
+                return fetch.preferred
+            fetch.use_leader()
             # The leader's fetcher may be asleep, or not even there.
             self._callbacks.soon(self._changed)
-        return state.leader
+        return fetch.leader
 
     def reads_from(self, node_id: int) -> bool:
         """Return whether any partition is fetched from the broker, paused ones included."""
@@ -93,31 +87,33 @@ class Routes:
         retry_at = math.inf
         # A broker may lead thousands of partitions, and all are looked at for each request.
         for tp, state in self._subscription.partitions.items():
-            if state.preferred < 0 and state.leader != node_id:
+            fetch = state.fetch
+            if fetch.preferred < 0 and fetch.leader != node_id:
                 continue
             if not state.flowing:
                 continue
-            if state.preferred >= 0 and self.node(state, now) != node_id:
+            if fetch.preferred >= 0 and self.node(state, now) != node_id:
                 continue
             if state.retry_at > now:
                 retry_at = min(retry_at, state.retry_at)
                 continue
-            if state.examined == state.generation:
+            if fetch.examined == state.generation:
                 continue  # What cannot be read is to be examined first.
-            want = state.want
+            want = fetch.want
             if (
                 want is None
-                or want.offset != state.fetch_offset
+                or want.offset != fetch.offset
                 or want.generation != state.generation
                 or want.leader_epoch != state.leader_epoch
                 or want.topic_id is not (state.topic_id or NO_TOPIC_ID)
             ):
-                want = state.want = Wanted(
+                want = Wanted(
                     state.topic_id or NO_TOPIC_ID,
-                    state.fetch_offset,
+                    fetch.offset,
                     state.leader_epoch,
                     state.generation,
                 )
+                fetch.wants(want)
             wanted[tp] = want
         return wanted, retry_at
 
@@ -129,31 +125,21 @@ class Routes:
             return False
         now = self._cluster.clock.monotonic()
         partitions = self._subscription.partitions
-        return any(tp in partitions and partitions[tp].no_replica_until > now for tp in tps)
+        return any(tp in partitions and partitions[tp].fetch.rests(now) for tp in tps)
 
     def prefer(self, state: PartitionState, replica: int) -> bool:
         """Fetch from a replica that the leader prefers; return whether it is of use."""
         now = self._cluster.clock.monotonic()
-        if replica in self._cluster.metadata.brokers and state.no_replica_until <= now:
-            state.preferred, state.preferred_until = replica, now + self._preferred_s
-            state.preferred_idle = now + REPLICA_IDLE_S
+        if replica in self._cluster.metadata.brokers and not state.fetch.rests(now):
+            state.fetch.prefer(replica, now, self._preferred_s)
             return True
-        self.rest_replica(state)
+        state.fetch.rest_replica(now)
         return False
-
-    def replica_delivers(self, state: PartitionState) -> None:
-        """Take note that the preferred replica of a partition, if it has one, returned records."""
-        if state.preferred >= 0:
-            state.preferred_idle = self._cluster.clock.monotonic() + REPLICA_IDLE_S
-
-    def rest_replica(self, state: PartitionState) -> None:
-        """Fetch a partition from its leader for a while."""
-        state.preferred = -1
-        state.no_replica_until = self._cluster.clock.monotonic() + REPLICA_REST_S
 
     def leave_replica(self, node_id: int) -> None:
         """Fetch from the leaders what was fetched from a broker that does not answer."""
+        now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
-            if state.preferred == node_id:
-                self.rest_replica(state)
+            if state.fetch.preferred == node_id:
+                state.fetch.rest_replica(now)
         self._changed()

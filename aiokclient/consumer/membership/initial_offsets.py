@@ -92,7 +92,9 @@ class InitialOffsets:
 
     def _uncommitted(self) -> list[PartitionState]:
         states = self._subscription.partitions.values()
-        return [state for state in states if state.withheld & Withheld.START and state.located]
+        return [
+            state for state in states if state.withheld & Withheld.INITIAL_OFFSET and state.located
+        ]
 
     def _next(self) -> float:
         states = [*self._awaiting(), *self._uncommitted()]
@@ -106,8 +108,8 @@ class InitialOffsets:
         siblings, unclear = await self._ask_for_siblings(list(filter(self._matters, nothing)))
         for state in states:
             stored = found.get(state.tp)
-            if stored is not None and not state.note:
-                state.note = note_in(stored.metadata)
+            if stored is not None and not state.group.note:
+                state.group.keep_note(note_in(stored.metadata))
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:
                 continue  # The program has said where, or it is somebody else's by now.
             error = failed.get(state.tp) or unclear.get(state.tp.topic)
@@ -115,8 +117,7 @@ class InitialOffsets:
                 self._failed(state, error, Scope.OFFSET_FETCH)
             elif stored is not None:
                 epoch = -1 if stored.leader_epoch is None else stored.leader_epoch
-                state.seek(stored.offset, epoch)
-                state.committed = stored.offset
+                state.start_at_committed(stored.offset, epoch)
             else:
                 self._reset(state, siblings)
         self._subscription.changed()
@@ -152,7 +153,7 @@ class InitialOffsets:
             reset = EARLIEST
         # By hand or by the group: only what is the group's is of use to members that come later.
         if self._commits_first and reset != NONE and self._subscription.is_shared(state.tp):
-            state.withheld |= Withheld.START
+            state.withhold(Withheld.INITIAL_OFFSET, True)
         self._subscription.look_up([state], reset)
 
     def _has_appeared(
@@ -181,7 +182,7 @@ class InitialOffsets:
             error = refused.get(state.tp)
             if error is None:
                 state.succeeded()
-                self._subscription.withhold([state], Withheld.START, False)
+                self._subscription.withhold([state], Withheld.INITIAL_OFFSET, False)
             else:
                 self._failed(state, error, Scope.OFFSET_COMMIT)
         self._subscription.changed()

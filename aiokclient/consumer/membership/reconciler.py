@@ -192,7 +192,7 @@ class PartitionReconciler:
         owned = dict.fromkeys(self.owned())
         partitions = self._subscription.partitions
         states = [partitions[tp] for tp in dict.fromkeys(tps) if tp in owned]
-        self._subscription.withhold(states, Withheld.LEAVING, True)
+        self._subscription.withhold(states, Withheld.REVOKING, True)
         return states
 
     async def _put_down(self, states: Sequence[PartitionState], until: float) -> bool:
@@ -258,7 +258,7 @@ class PartitionReconciler:
         # What is assigned by hand as well stays, and goes on.
         partitions = self._subscription.partitions
         kept = [state for state in states if partitions.get(state.tp) is state]
-        self._subscription.withhold(kept, Withheld.LEAVING | Withheld.UNWANTED, False)
+        self._subscription.withhold(kept, Withheld.REVOKING | Withheld.UNSUBSCRIBED, False)
 
     async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
         """Tell the listener of the present subscription; those of earlier ones hear nothing."""

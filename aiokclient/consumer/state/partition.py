@@ -1,17 +1,33 @@
-"""The position of one assigned partition, as a table of states and events.
+"""The state of one assigned partition: its position, what fetching needs, what the group has.
 
-A position says which record is handed out next. Before records can be fetched at a position it
-has to be known, and it has to be on the same history of the log as what was read before it:
+Theory of operation. The *position* is the offset of the next record to deliver. Before records can
+be fetched there, the position must be known, and it must be on the same history of the log as the
+records that were read before it. `Phase` says how far that is; `TRANSITIONS` is the table of what
+can happen:
 
-    AWAITING     somebody else (the group) is about to say where to begin
-    RESETTING    the offset is looked up with ListOffsets, by a `Reset`
-    VALIDATING   the leader changed: OffsetForLeaderEpoch tells whether the log was cut back
-                 behind the position (KIP-320)
-    FETCHING     records are fetched and handed out
-    FAILED       an error is raised at every request until the user seeks or resets
+    phase       while                                    SEEK      RESET      NEW_LEADER  CONFIRMED
+    AWAITING    the group is about to name an offset     FETCHING  RESETTING  -           -
+    RESETTING   ListOffsets looks up a `Reset`           FETCHING  RESETTING  -           -
+    VALIDATING  OffsetForLeaderEpoch is asked whether    FETCHING  RESETTING  VALIDATING  FETCHING
+                the log was truncated below the position
+                (KIP-320)
+    FETCHING    records are fetched and delivered        FETCHING  RESETTING  VALIDATING  -
+    FAILED      an error is raised at every request      FETCHING  RESETTING  -           -
 
-`generation` counts the jumps. What was asked for in an earlier generation (a fetch, a lookup) is
-void when its answer comes.
+FAIL leads from every phase to FAILED, which only the user leaves, by a seek or a reset.
+
+`generation` counts whatever voids what was requested earlier: a response to a fetch or a lookup of
+an earlier generation is dropped. `jumps` counts how often the position was set anew; what was
+delivered before a jump says nothing about offsets after it.
+
+Offsets of a partition, from low to high:
+
+    processed       the application is done with everything before it: automatic commits
+    consumed        `commit()`: the position, or the lowest record of `tracked` that is not done
+    position        everything before it was delivered to the application, or is not for it
+    fetch.offset    everything before it is buffered
+
+Only the methods of this class, and of its parts `fetch` and `group`, change the state.
 """
 
 from __future__ import annotations
@@ -24,6 +40,8 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
+from aiokclient.consumer.state.fetch_state import FetchState
+from aiokclient.consumer.state.group_state import GroupState
 from aiokclient.consumer.state.offset_reset import Reset
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.policy import Backoff
@@ -33,16 +51,18 @@ __all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase", "Withheld"]
 
 NO_EPOCH: Final = -1
 LASTING: Final = 4
-"""So many refusals in a row are no passing trouble."""
+"""The number of refusals in a row that is logged."""
 FORMER: Final = 4
-"""So many topics of the same name have their positions kept."""
-TOLD_EVERY_S: Final = 30.0
+"""The number of earlier topics of the same name whose positions are kept."""
+WARNED_EVERY_S: Final = 30.0
 """Seconds between two warnings about the same partition."""
 LOSSES_S: Final = 30.0
-"""After so many seconds without a loss of the position, earlier losses no longer count."""
+"""Seconds without a loss of the position after which earlier losses no longer count."""
 
 
 class Phase(Enum):
+    """How far the position is known; see the table above."""
+
     AWAITING = auto()
     RESETTING = auto()
     VALIDATING = auto()
@@ -51,23 +71,25 @@ class Phase(Enum):
 
 
 class Withheld(IntFlag):
-    """Why the library hands out nothing of a partition, though the program has not paused it."""
+    """Why nothing of a partition is delivered, although the application has not paused it."""
 
     NOTHING = 0
     LISTENER = auto()  # the listener has not been told of it yet
-    START = auto()  # where the group begins in it is not committed yet
-    LEAVING = auto()  # it is about to be given up
-    UNWANTED = auto()  # it is not subscribed to any more
-    REWINDING = auto()  # the group goes back
+    INITIAL_OFFSET = auto()  # the position at which the group begins is not committed yet
+    REVOKING = auto()  # it is about to be revoked
+    UNSUBSCRIBED = auto()  # its topic is not subscribed any more
+    REWINDING = auto()  # the group goes back to earlier offsets
     UNCONFIRMED = auto()  # the coordinator has not answered for the session timeout
 
 
 class Event(Enum):
-    SEEK = auto()  # the user, the group or a lookup names an offset
+    """What can happen to a position."""
+
+    SEEK = auto()  # the application, the group or a lookup names an offset
     RESET = auto()  # an offset is to be looked up
-    LED_ANEW = auto()  # the partition has a leader of a newer epoch
+    NEW_LEADER = auto()  # the partition has a leader of a newer epoch
     CONFIRMED = auto()  # the position is on the leader's history
-    FAIL = auto()  # nothing but the user can help
+    FAIL = auto()  # only the application can help
 
 
 _EVERY_PHASE = {
@@ -79,115 +101,92 @@ _EVERY_PHASE = {
 TRANSITIONS = MappingProxyType(
     {
         **{(phase, event): to for phase in Phase for event, to in _EVERY_PHASE.items()},
-        (Phase.FETCHING, Event.LED_ANEW): Phase.VALIDATING,
-        (Phase.VALIDATING, Event.LED_ANEW): Phase.VALIDATING,
+        (Phase.FETCHING, Event.NEW_LEADER): Phase.VALIDATING,
+        (Phase.VALIDATING, Event.NEW_LEADER): Phase.VALIDATING,
         (Phase.VALIDATING, Event.CONFIRMED): Phase.FETCHING,
     }
 )
-"""(phase, event) to the next phase; what is not here cannot happen."""
+"""The next phase for each phase and event; every other event is a bug."""
 
 
 class PartitionState:
-    """All that a consumer knows of one assigned partition.
+    """The state of one assigned partition. See above for its offsets and phases.
 
-    `position` is the offset of the next record to hand out, `position_epoch` the leader epoch of
-    the record before it, `processed` the offset up to which the program is done, `fetch_offset`
-    the one to fetch next: it runs ahead of the position by what is buffered.
+    `fetch` and `group` hold what only fetching, and only the group, needs.
     """
 
     __slots__ = (
+        "_former",
+        "_losses",
+        "_lost_at",
+        "_warned_until",
         "attempts",
-        "committed",
         "damaged_at",
         "error",
-        "examined",
-        "fetch_offset",
-        "former",
+        "fetch",
         "generation",
+        "group",
         "held",
-        "high_watermark",
         "jumps",
-        "leader",
         "leader_epoch",
-        "losses",
-        "lost_at",
-        "no_replica_until",
-        "note",
         "origin",
         "outstanding",
         "paused",
         "phase",
         "position",
         "position_epoch",
-        "preferred",
-        "preferred_idle",
-        "preferred_until",
         "processed",
         "processed_epoch",
         "reset",
         "retry_at",
-        "told_until",
         "topic_id",
         "tp",
         "trouble",
-        "want",
         "withheld",
     )
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.topic_id: UUID | None = None
-        # Position, epoch and what is processed, by the ids that the topic's name had before.
-        self.former: dict[UUID, tuple[int, int, int]] = {}
+        self.fetch = FetchState()
+        self.group = GroupState()
         self.phase = Phase.AWAITING
         self.generation = 0
+        self.jumps = 0
         self.position = -1
-        self.position_epoch = NO_EPOCH
-        self.origin = -1  # where the position was set last, by a seek or a lookup
+        self.position_epoch = NO_EPOCH  # of the record before the position
+        self.origin = -1  # the offset to which the last jump led
         self.processed = -1
         self.processed_epoch = NO_EPOCH  # of the record before `processed`
-        self.fetch_offset = -1
-        self.leader = -1
+        # Delivered by `tracked` and not done: from offset to (record, time of delivery).
+        self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
         self.leader_epoch = NO_EPOCH  # the position is known to be on the history of this epoch
         self.reset: Reset | None = None  # how to look the offset up, while RESETTING
         self.error: KafkaError | None = None  # while FAILED
-        self.paused = False  # by the user
+        self.paused = False  # by the application
         self.held = False  # by an iteration that ends at an offset
         self.withheld = Withheld.NOTHING
-        self.jumps = 0  # how often the position was set anew
-        self.committed = -1  # what the group has, as far as is known since the last jump
-        self.note = ""  # the metadata of commits that have none of their own
-        # By `tracked`, and not done: offset to (record, when it was handed out).
-        self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
+        self.damaged_at = -1  # the offset of a damaged batch that is fetched for the second time
         self.attempts = 0  # failures in a row
-        self.retry_at = 0.0  # on the monotonic clock; nothing is asked for before
-        self.preferred = -1  # the replica to read from instead of the leader (KIP-392)
-        self.preferred_until = 0.0  # then the leader is asked again
-        self.preferred_idle = 0.0  # likewise, but records put it off
-        self.no_replica_until = 0.0
-        self.examined = -1  # the generation in which damage is buffered; nothing more is fetched
-        self.losses = 0  # how often the position was lost since `lost_at`, without a long pause
-        self.lost_at = -math.inf  # on the monotonic clock
-        self.told_until = -math.inf  # no warning about refusals before, on the monotonic clock
-        self.damaged_at = -1  # the offset of a batch that is fetched for the second time
-        self.high_watermark = -1
-        self.trouble: KafkaError | None = None  # what the brokers said last, if they refused
-        self.want: Any = None  # what the fetchers made of it last
+        self.retry_at = 0.0  # the earliest time of the next request, on the monotonic clock
+        self.trouble: KafkaError | None = None  # the last error of the brokers, until a success
+        self._warned_until = -math.inf
+        self._losses = 0  # of the position, without a long pause between them
+        self._lost_at = -math.inf
+        # Position, its epoch and `processed`, by the earlier ids of the topic's name.
+        self._former: dict[UUID, tuple[int, int, int]] = {}
 
     def __repr__(self) -> str:
         return f"PartitionState({self.tp}, {self.phase.name}, position={self.position})"
 
     @property
     def flowing(self) -> bool:
-        """Whether records may be fetched and handed out."""
+        """Whether records may be fetched and delivered."""
         return self.phase is Phase.FETCHING and not (self.paused or self.held or self.withheld)
 
     @property
     def consumed(self) -> int:
-        """The offset up to which the program has records, without one that it still works on.
-
-        That is the position, or the lowest record that `tracked` gave out and that is not done.
-        """
+        """The offset that `commit()` commits: see above."""
         return next(iter(self.outstanding), self.position)
 
     @property
@@ -199,14 +198,14 @@ class PartitionState:
 
     @property
     def leaderless(self) -> bool:
-        """Whether it waits for a broker to lead it."""
-        return self.phase is Phase.FETCHING and self.leader < 0
+        """Whether the position is known, but no broker leads the partition."""
+        return self.phase is Phase.FETCHING and self.fetch.leader < 0
 
     def to_commit(self, offset: int) -> OffsetAndMetadata:
-        """Return the offset as a commit names it, with the leader epoch that belongs to it.
+        """Return the offset as a commit names it, with the leader epoch of the record before it.
 
-        That is the epoch of the record before it. Of an offset that `tracked` waits for it is the
-        epoch of the record at it, which is never older: a log that has the record has both.
+        For an offset of `outstanding` it is the epoch of the record at that offset, which is never
+        older: a log that has the record has both.
         """
         epoch: int | None = self.position_epoch
         if offset != self.position:
@@ -215,47 +214,127 @@ class PartitionState:
                 epoch = entry[0].leader_epoch
             else:
                 epoch = self.processed_epoch if offset == self.processed else NO_EPOCH
-        return OffsetAndMetadata(offset, self.note, None if epoch == NO_EPOCH else epoch)
+        return OffsetAndMetadata(offset, self.group.note, None if epoch == NO_EPOCH else epoch)
+
+    # -- jumps of the position
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Moves to an offset; `epoch` is that of the record before it, if it is known."""
+        """Move to an offset; `epoch` is that of the record before it, if it is known."""
         self.located_at(offset, epoch)
         if epoch != NO_EPOCH and epoch < self.leader_epoch:
-            self._apply(Event.LED_ANEW)
+            self._apply(Event.NEW_LEADER)
 
     def located_at(self, offset: int, epoch: int) -> None:
-        """Moves to an offset that the current leader has named."""
+        """Move to an offset that the current leader has named."""
         self._jump(Event.SEEK)
-        self.position = self.processed = self.fetch_offset = self.origin = offset
-        self.position_epoch = self.processed_epoch = epoch
+        self._set_position(offset, epoch)
+        self.fetch.restart(offset)
+
+    def start_at_committed(self, offset: int, epoch: int) -> None:
+        """Move to the offset that the group has committed."""
+        self.seek(offset, epoch)
+        self.group.committed_to(offset)
 
     def move_within(self, offset: int, epoch: int) -> None:
         """Move to an offset that is buffered: what was fetched and requested stays valid."""
         self.jumps += 1
-        self.position = self.processed = self.origin = offset
-        self.position_epoch = self.processed_epoch = epoch
-        self.damaged_at = self.committed = -1
+        self._set_position(offset, epoch)
+        self.damaged_at = -1
+        self.group.forget_committed()
         self.outstanding.clear()
 
     def look_up(self, reset: Reset) -> None:
-        """Has the position looked up anew."""
+        """Have the position looked up anew."""
         self._jump(Event.RESET)
         self.reset = reset
-        self.position = self.processed = self.fetch_offset = self.origin = -1
-        self.position_epoch = self.processed_epoch = NO_EPOCH
+        self._set_position(-1, NO_EPOCH)
+        self.fetch.restart(-1)
 
-    def named_anew(self, topic_id: UUID) -> bool:
+    def replace_reset(self, reset: Reset) -> None:
+        """Look the position up by another reset than `look_up` said."""
+        self.reset = reset
+
+    def await_initial_offset(self) -> None:
+        """Leave the position open until an offset or a reset is named."""
+        self.generation += 1
+        self.phase = Phase.AWAITING
+
+    def _set_position(self, offset: int, epoch: int) -> None:
+        self.position = self.processed = self.origin = offset
+        self.position_epoch = self.processed_epoch = epoch
+
+    # -- delivered and processed
+
+    def delivered_to(self, offset: int, epoch: int) -> None:
+        """Move the position: everything before `offset` was delivered, or is not for delivery.
+
+        `epoch` is that of the record before it.
+        """
+        self.position, self.position_epoch = offset, epoch
+
+    def processed_to(self, offset: int, *, epoch_known: bool) -> None:
+        """Count what was delivered up to `offset` as processed.
+
+        `epoch_known` tells whether the record before it has the epoch of the position.
+        """
+        self.processed = min(offset, self.consumed)
+        if epoch_known:
+            self.processed_epoch = self.position_epoch
+
+    def all_processed(self) -> None:
+        """Count everything that was delivered as processed, but for what is outstanding."""
+        self.processed = self.consumed
+        if not self.outstanding:
+            self.processed_epoch = self.position_epoch
+
+    def track(self, record: Any, time: float) -> None:
+        """Take note of a record that `tracked` has delivered."""
+        self.outstanding[record.offset] = (record, time)
+
+    def finish(self, record: Any) -> bool:
+        """Take a record out of `outstanding`; return False if this very record is not there."""
+        entry = self.outstanding.get(record.offset)
+        if entry is None or entry[0] is not record:
+            return False
+        del self.outstanding[record.offset]
+        return True
+
+    def finish_all(self) -> None:
+        """Take everything out of `outstanding`."""
+        self.outstanding.clear()
+
+    # -- delivery stopped and continued
+
+    def pause(self, paused: bool) -> None:
+        """Pause or resume, for the application."""
+        self.paused = paused
+
+    def hold(self, held: bool) -> None:
+        """Pause or resume, for an iteration that ends at an offset."""
+        self.held = held
+
+    def withhold(self, why: Withheld, on: bool) -> None:
+        """Add a reason for which nothing is delivered, or remove it."""
+        self.withheld = self.withheld | why if on else self.withheld & ~why
+
+    # -- the topic and its leader
+
+    def bind(self, topic_id: UUID) -> None:
+        """Take note of the topic's id, which was not known."""
+        self.topic_id = topic_id
+
+    def topic_replaced(self, topic_id: UUID) -> bool:
         """Take note that the name stands for another topic; return whether it has a position.
 
-        It has if it was the topic before: a lagging broker may tell the id of a deleted one.
+        It has if it was the topic before: a lagging broker may return the id of a deleted one.
         """
         if self.topic_id is not None and self.located:
-            self.former[self.topic_id] = (self.position, self.position_epoch, self.processed)
-            if len(self.former) > FORMER:
-                del self.former[next(iter(self.former))]
+            self._former[self.topic_id] = (self.position, self.position_epoch, self.processed)
+            if len(self._former) > FORMER:
+                del self._former[next(iter(self._former))]
         self.topic_id = topic_id
         self.leader_epoch = NO_EPOCH
-        known = self.former.pop(topic_id, None)
+        known = self._former.pop(topic_id, None)
         if known is None:
             return False
         offset, epoch, processed = known
@@ -263,40 +342,42 @@ class PartitionState:
         self.processed = processed
         return True
 
-    def await_start(self) -> None:
-        """Leaves the position open until somebody names one."""
-        self.generation += 1
-        self.phase = Phase.AWAITING
-
-    def led_anew(self, leader_epoch: int) -> bool:
-        """Takes note of the leader's epoch; True if the position has to be validated."""
+    def new_leader(self, leader_epoch: int) -> bool:
+        """Take note of the leader's epoch; return whether the position must be validated."""
         if leader_epoch <= self.leader_epoch:
             return False
         self.leader_epoch = leader_epoch
         self.retry_at = 0.0
-        # A position that no record gave an epoch to has nothing to be compared by.
-        behind = self.position_epoch != NO_EPOCH and self.position_epoch < leader_epoch
-        if not behind or (self.phase, Event.LED_ANEW) not in TRANSITIONS:
+        # A position without the epoch of a record cannot be compared.
+        is_older = self.position_epoch != NO_EPOCH and self.position_epoch < leader_epoch
+        if not is_older or (self.phase, Event.NEW_LEADER) not in TRANSITIONS:
             return False
-        self._apply(Event.LED_ANEW)
+        self._apply(Event.NEW_LEADER)
         self.rewind()
         return True
 
     def confirmed(self) -> None:
-        """The position is on the leader's history."""
+        """Take note that the position is on the leader's history."""
         self._apply(Event.CONFIRMED)
         self.succeeded()
 
+    # -- failures
+
     def fail(self, error: KafkaError) -> None:
-        """Raises the error at every request from now on; the position stays readable."""
+        """Have the error raised at every request from now on; the position stays readable."""
         self._apply(Event.FAIL)
         self.generation += 1
         self.error = error
 
     def rewind(self) -> None:
-        """Forgets what was fetched ahead of the position."""
+        """Forget what was fetched after the position."""
         self.generation += 1
-        self.fetch_offset = self.position
+        self.fetch.restart(self.position)
+
+    def fetch_again(self, damaged_at: int) -> None:
+        """Fetch a damaged batch for the second time."""
+        self.damaged_at = damaged_at
+        self.rewind()
 
     def begin_again(self) -> None:
         """Start again at the position: nothing is buffered and nothing is requested any more.
@@ -304,32 +385,42 @@ class PartitionState:
         Nothing is fetched before the metadata was looked at: the topic may be another one.
         """
         self.rewind()
-        self.leader = -1
+        self.fetch.led_by(-1)
         self.succeeded()
         self.held = False
         self.withheld = Withheld.NOTHING
 
+    def removed(self) -> None:
+        """Void what was requested and delivered: the partition is not assigned any more."""
+        self.generation += 1
+        self.outstanding.clear()
+
+    def requested(self) -> None:
+        """Request nothing more until the response to a lookup, or a jump."""
+        self.retry_at = math.inf
+
     def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:
-        """Ask for nothing of this partition until then; return whether the trouble now lasts.
+        """Request nothing of this partition until then; return whether to log the trouble.
 
         That is so once, of many refusals in a row.
         """
         self.attempts += 1
         self.retry_at = until
         self.trouble = trouble
-        if trouble is None or self.attempts != LASTING or until <= self.told_until:
+        if trouble is None or self.attempts != LASTING or until <= self._warned_until:
             return False
-        self.told_until = until + TOLD_EVERY_S
+        self._warned_until = until + WARNED_EVERY_S
         return True
 
     def lost(self, now: float, backoff: Backoff, rng: random.Random) -> None:
-        """Ask for nothing for a while if the position is lost again and again."""
-        self.losses = self.losses + 1 if now - self.lost_at < LOSSES_S else 1
-        self.lost_at = now
-        if self.losses > 1:
-            self.retry_at = now + backoff.delay(self.losses - 2, rng)
+        """Request nothing for a while if the position is lost repeatedly."""
+        self._losses = self._losses + 1 if now - self._lost_at < LOSSES_S else 1
+        self._lost_at = now
+        if self._losses > 1:
+            self.retry_at = now + backoff.delay(self._losses - 2, rng)
 
     def succeeded(self) -> None:
+        """Take note of a response without an error."""
         self.attempts, self.retry_at = 0, 0.0
         self.trouble = None
 
@@ -338,12 +429,13 @@ class PartitionState:
         self.generation += 1
         self.jumps += 1
         self.error = self.reset = None
-        self.damaged_at = self.committed = -1
+        self.damaged_at = -1
+        self.group.forget_committed()
         self.outstanding.clear()
         self.succeeded()
 
     def _apply(self, event: Event) -> None:
         to = TRANSITIONS.get((self.phase, event))
         if to is None:
-            raise IllegalStateError(f"{event.name} cannot happen to {self!r}")
+            raise IllegalStateError(f"The event {event.name} cannot happen to {self!r}.")
         self.phase = to

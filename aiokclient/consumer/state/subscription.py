@@ -164,7 +164,7 @@ class SubscriptionState:
         for tp in self._subscribed:
             if self.grouped or tp not in self._by_hand:
                 wanted = subscription.matches(tp.topic, internal=False)
-                self.withhold([self.partitions[tp]], Withheld.UNWANTED, not wanted)
+                self.withhold([self.partitions[tp]], Withheld.UNSUBSCRIBED, not wanted)
         self.changed()
 
     def _drop_or_revive(self, subscription: Subscription) -> None:
@@ -199,8 +199,7 @@ class SubscriptionState:
         wanted = {**self._by_hand, **self._subscribed}
         for tp in [tp for tp in self.partitions if tp not in wanted]:
             state = self.partitions.pop(tp)
-            state.generation += 1
-            state.outstanding.clear()
+            state.removed()
             self._absent[tp] = state
         self._absent = {tp: state for tp, state in self._absent.items() if self._may_return(tp)}
         for tp in wanted:
@@ -210,13 +209,13 @@ class SubscriptionState:
             elif tp not in self.partitions:
                 state = self.partitions[tp] = PartitionState(tp)
                 if self._late and tp not in self._by_hand:
-                    state.withheld = Withheld.UNCONFIRMED
+                    state.withhold(Withheld.UNCONFIRMED, True)
                 start = starts.get(tp, None if self.grouped else self.reset)
                 if start is not None:
                     self._begin(state, start)
         if not self.grouped:
             kept = self.partitions if starts else self._by_hand
-            self.withhold([self.partitions[tp] for tp in kept], Withheld.UNWANTED, False)
+            self.withhold([self.partitions[tp] for tp in kept], Withheld.UNSUBSCRIBED, False)
         self.changed()
 
     def _may_return(self, tp: TopicPartition) -> bool:
@@ -340,10 +339,10 @@ class SubscriptionState:
     def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
         """Takes note of the topic's id: under another one no old offset means anything."""
         if state.topic_id is None:
-            state.topic_id = topic_id
+            state.bind(topic_id)
         elif state.topic_id != topic_id:
             self.settle()
-            if state.named_anew(topic_id):
+            if state.topic_replaced(topic_id):
                 self.log.write(
                     logging.WARNING,
                     ("topic id", state.tp),
@@ -363,19 +362,19 @@ class SubscriptionState:
         states = self._states(tps)
         self.settle()
         for state in states:
-            state.paused = paused
+            state.pause(paused)
         self.changed()
 
     def hold(self, states: Iterable[PartitionState], held: bool) -> None:
         """Like pause, for the library's own use."""
         for state in states:
-            state.held = held
+            state.hold(held)
         self.changed()
 
     def withhold(self, states: Iterable[PartitionState], why: Withheld, on: bool) -> None:
         """Hands out nothing of the partitions, or takes that reason back."""
         for state in states:
-            state.withheld = state.withheld | why if on else state.withheld & ~why
+            state.withhold(why, on)
         self.changed()
 
     def confirm(self) -> None:

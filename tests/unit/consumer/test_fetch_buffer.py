@@ -96,13 +96,13 @@ def test_a_paused_part_is_copied_out_of_its_response() -> None:
     slot, state, buffer = Slot(lambda: freed.append(True)), flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(3, 4, 5), slot))
     slot.release()
-    state.position = 4
-    state.paused = True
+    state.delivered_to(4, -1)
+    state.pause(True)
     buffer.sort_out()
     assert freed == [True]
     assert buffer.next() is None
     assert 0 < buffer.paused_size < len(batches(3, 4, 5))
-    state.paused = False
+    state.pause(False)
     buffer.sort_out()
     assert offsets(unpacker(buffer).step()) == list(range(4, 12))
 
@@ -112,9 +112,9 @@ def test_paused_parts_beyond_the_limit_are_fetched_again() -> None:
     first, second = flowing(), flowing(T1)
     buffer = FetchBuffer(len(batches(3)) + 10)
     for state in (first, second):
-        state.fetch_offset = 3
+        state.fetch.buffered(3)
         buffer.add(fetched(state, batches(3)))
-        state.paused = True
+        state.pause(True)
     buffer.sort_out()
     assert (first.fetch_offset, second.fetch_offset) == (3, 0)
     assert len(buffer) == 1
@@ -122,7 +122,7 @@ def test_paused_parts_beyond_the_limit_are_fetched_again() -> None:
 
 def test_a_part_that_comes_for_a_paused_partition_is_parked() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
-    state.paused = True
+    state.pause(True)
     buffer.add(fetched(state, batches(3)))
     assert buffer.next() is None
     assert buffer.paused_size
@@ -144,7 +144,7 @@ def test_unpacking_begins_at_the_position() -> None:
     buffer.add(part)
     stepping = unpacker(buffer)
     stepping.step()
-    state.position = 13
+    state.delivered_to(13, -1)
     part.rewind()
     assert offsets(stepping.step()) == list(range(13, 20))
 
@@ -165,7 +165,7 @@ def test_damage_comes_after_what_is_before_it(step: int) -> None:
         assert chunk.damage is not None
         assert chunk.damage[:2] == ((step - 1) * GROUP_RECORDS, step * GROUP_RECORDS - 1)
         assert stepping.step() is None
-        state.position = (step - 1) * GROUP_RECORDS
+        state.delivered_to((step - 1) * GROUP_RECORDS, -1)
         part.rewind()
 
 

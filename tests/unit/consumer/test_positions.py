@@ -20,12 +20,12 @@ EXPECTED = {
     (P.RESETTING, E.FAIL): P.FAILED,
     (P.VALIDATING, E.SEEK): P.FETCHING,
     (P.VALIDATING, E.RESET): P.RESETTING,
-    (P.VALIDATING, E.LED_ANEW): P.VALIDATING,
+    (P.VALIDATING, E.NEW_LEADER): P.VALIDATING,
     (P.VALIDATING, E.CONFIRMED): P.FETCHING,
     (P.VALIDATING, E.FAIL): P.FAILED,
     (P.FETCHING, E.SEEK): P.FETCHING,
     (P.FETCHING, E.RESET): P.RESETTING,
-    (P.FETCHING, E.LED_ANEW): P.VALIDATING,
+    (P.FETCHING, E.NEW_LEADER): P.VALIDATING,
     (P.FETCHING, E.FAIL): P.FAILED,
     (P.FAILED, E.SEEK): P.FETCHING,
     (P.FAILED, E.RESET): P.RESETTING,
@@ -51,41 +51,41 @@ def test_a_jump_voids_what_was_asked_before() -> None:
     state = made()
     state.seek(5)
     state.back_off(100.0)
-    state.damaged_at = 5
+    state.fetch_again(5)
     before = state.generation
     state.seek(9)
     assert state.generation != before
-    assert (state.position, state.processed, state.fetch_offset) == (9, 9, 9)
+    assert (state.position, state.processed, state.fetch.offset) == (9, 9, 9)
     assert (state.retry_at, state.attempts, state.damaged_at) == (0.0, 0, -1)
 
 
 def test_the_first_leader_needs_no_validation() -> None:
     state = made()
     state.seek(5)
-    assert not state.led_anew(3)
+    assert not state.new_leader(3)
     assert state.phase is Phase.FETCHING
 
 
 def test_a_new_leader_calls_for_validation_and_drops_what_is_ahead() -> None:
     state = made()
-    state.led_anew(3)
+    state.new_leader(3)
     state.located_at(5, 3)
-    state.fetch_offset = 50
+    state.fetch.buffered(50)
     before = state.generation
-    assert state.led_anew(4)
+    assert state.new_leader(4)
     assert state.phase is Phase.VALIDATING
-    assert state.fetch_offset == 5
+    assert state.fetch.offset == 5
     assert state.generation != before
     assert state.located
     state.confirmed()
     assert state.flowing
-    assert not state.led_anew(4)
-    assert not state.led_anew(2)
+    assert not state.new_leader(4)
+    assert not state.new_leader(2)
 
 
 def test_a_seek_to_an_older_history_is_validated() -> None:
     state = made()
-    state.led_anew(7)
+    state.new_leader(7)
     state.seek(5, 6)
     assert state.phase is Phase.VALIDATING
     state.seek(5, 7)
@@ -98,7 +98,7 @@ def test_a_leader_that_changes_while_the_position_is_looked_up() -> None:
     state = made()
     state.look_up(EARLIEST)
     state.back_off(100.0)
-    assert not state.led_anew(4)
+    assert not state.new_leader(4)
     assert state.phase is Phase.RESETTING
     assert state.retry_at == 0.0
     assert not state.located
@@ -117,6 +117,6 @@ def test_a_failure_stays_until_a_jump() -> None:
 
 def test_awaiting_is_neither_located_nor_flowing() -> None:
     state = made()
-    state.await_start()
+    state.await_initial_offset()
     assert not state.located
     assert not state.flowing

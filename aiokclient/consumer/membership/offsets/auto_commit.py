@@ -92,8 +92,8 @@ class AutoCommit:
             state.tp: state.to_commit(state.processed)
             for state in states
             if state.located
-            and state.processed > state.committed
-            and not state.withheld & Withheld.START
+            and state.processed > state.group.committed
+            and not state.withheld & Withheld.INITIAL_OFFSET
         }
 
 

@@ -254,7 +254,7 @@ class Commits:
             self._stored[tp] = max(self._stored.get(tp, 0), commit.ticket)
             state = self._state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
-                state.committed = offset
+                state.group.committed_to(offset)
         delay = 0.0
         remaining = commit.deadline - self._cluster.clock.monotonic()
         for tp, error in failed.items():
@@ -293,7 +293,7 @@ class Commits:
         """Leave out what a later commit has stored meanwhile: this one would undo it."""
         for tp in list(commit.left):
             state = self._state(tp)
-            risen = state is not None and state.committed >= commit.left[tp].offset
+            risen = state is not None and state.group.committed >= commit.left[tp].offset
             if (commit.rising and risen) or self._stored.get(tp, 0) > commit.ticket:
                 del commit.left[tp]
 
@@ -314,8 +314,8 @@ class Commits:
         noted = dict(offsets)
         for tp, to in offsets.items():
             state = self._state(tp)
-            if state is not None and state.note:
-                noted[tp] = to._replace(metadata=orders.annotated(to.metadata, state.note))
+            if state is not None and state.group.note:
+                noted[tp] = to._replace(metadata=orders.annotated(to.metadata, state.group.note))
         return noted
 
     async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:

@@ -33,7 +33,7 @@ class LostRecords:
         """
         for state in states:
             self._released[state.tp] = None
-            if lost and state.located and state.position > max(state.committed, state.origin):
+            if lost and state.located and state.position > max(state.group.committed, state.origin):
                 self._delivered[state.tp] = state.position
                 self._raised.discard(state.tp)
 
@@ -51,7 +51,7 @@ class LostRecords:
         found = []
         for tp, offset in list(self._delivered.items()):
             state = self._partitions.get(tp)
-            if state is not None and state.committed >= offset:
+            if state is not None and state.group.committed >= offset:
                 del self._delivered[tp]
             elif covered(tp):
                 found.append(tp)

@@ -176,7 +176,7 @@ class GroupRewinder:
         for order, offsets in wanted.items():
             for tp, offset in offsets.items():
                 state = self._subscription.partitions.get(tp)
-                if state is None or orders.noted(state.note, order):
+                if state is None or orders.noted(state.group.note, order):
                     continue
                 if state not in self._due:
                     self._due[state] = {}
@@ -207,10 +207,10 @@ class GroupRewinder:
                 "%s cannot be rewound: %s", state.tp, error, extra=extra
             )
             return False
-        if stored is not None and not state.note:
-            state.note = orders.note_in(stored.metadata)
+        if stored is not None and not state.group.note:
+            state.group.keep_note(orders.note_in(stored.metadata))
         due = self._due[state]
-        for order in [order for order in due if orders.noted(state.note, order)]:
+        for order in [order for order in due if orders.noted(state.group.note, order)]:
             del due[order]
         return self._is_ours(state) and bool(due)
 
@@ -222,11 +222,11 @@ class GroupRewinder:
         text = "%s goes back to %d: the group is rewound."
         self._subscription.client_log.warning(text, state.tp, offset, extra=extra)
         self._subscription.seek(state.tp, offset, NO_EPOCH)
-        state.withheld &= ~Withheld.START
+        state.withhold(Withheld.INITIAL_OFFSET, False)
         for order in latest:
-            state.note = orders.with_note(state.note, order)
+            state.group.keep_note(orders.with_note(state.group.note, order))
         due.clear()
-        await self._store(state, OffsetAndMetadata(offset, state.note))
+        await self._store(state, OffsetAndMetadata(offset, state.group.note))
 
     async def _store(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
         """Commits, as long as the partition is owned and there is hope."""

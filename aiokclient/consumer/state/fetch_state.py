@@ -1,0 +1,98 @@
+"""The part of a partition's state that concerns fetching: from which broker, and what next."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["FetchState"]
+
+REPLICA_IDLE_S: Final = 10.0
+"""Seconds without records after which the leader is asked again: the replica may lag."""
+REPLICA_REST_S: Final = 30.0
+"""Seconds for which a partition is fetched from its leader after a replica was of no use."""
+
+
+class FetchState:
+    """The fetch part of a `PartitionState`. All times are on the monotonic clock."""
+
+    __slots__ = (
+        "_idle_at",
+        "_preferred_until",
+        "_rests_until",
+        "examined",
+        "high_watermark",
+        "leader",
+        "offset",
+        "preferred",
+        "want",
+    )
+
+    def __init__(self) -> None:
+        self.offset = -1
+        """The next offset to fetch: the position, and what is buffered from there on."""
+        self.leader = -1
+        """The broker that leads the partition, -1 if none is known."""
+        self.high_watermark = -1
+        """The end of the log at the last fetch, whatever the isolation level; -1 if unknown."""
+        self.want: Any = None
+        """The last entry for a fetch request, which stays the same object while nothing changes."""
+        self.examined = -1
+        """The generation in which damage is buffered: nothing more is fetched until it is read."""
+        self.preferred = -1
+        """The replica to fetch from instead of the leader (KIP-392), -1 for none."""
+        self._preferred_until = 0.0
+        self._idle_at = 0.0
+        self._rests_until = 0.0
+
+    def led_by(self, leader: int) -> None:
+        """Take note of the leader; -1 for none."""
+        self.leader = leader
+
+    def restart(self, offset: int) -> None:
+        """Fetch from this offset next, whatever is buffered."""
+        self.offset = offset
+
+    def wants(self, want: Any) -> None:
+        """Keep the entry for fetch requests."""
+        self.want = want
+
+    def fetched(self, high_watermark: int) -> None:
+        """Take note of a response without an error."""
+        self.high_watermark = high_watermark
+
+    def buffered(self, next_offset: int) -> None:
+        """Fetch next what follows the batches that were buffered."""
+        self.offset = next_offset
+
+    def damaged(self, generation: int) -> None:
+        """Fetch nothing more in this generation of the position: the buffered batches are damaged."""
+        self.examined = generation
+
+    # -- preferred replicas
+
+    def prefer(self, replica: int, now: float, seconds: float) -> None:
+        """Fetch from a replica, for so many seconds at most, as long as it returns records."""
+        self.preferred, self._preferred_until = replica, now + seconds
+        self._idle_at = now + REPLICA_IDLE_S
+
+    def replica_delivers(self, now: float) -> None:
+        """Take note that records came from the preferred replica, if there is one."""
+        if self.preferred >= 0:
+            self._idle_at = now + REPLICA_IDLE_S
+
+    def prefers(self, now: float) -> bool:
+        """Return whether the preferred replica is still to be asked."""
+        return now < self._preferred_until and now < self._idle_at
+
+    def use_leader(self) -> None:
+        """Fetch from the leader; it may name a replica again."""
+        self.preferred = -1
+
+    def rest_replica(self, now: float) -> None:
+        """Fetch from the leader, and follow no preference for a while."""
+        self.preferred = -1
+        self._rests_until = now + REPLICA_REST_S
+
+    def rests(self, now: float) -> bool:
+        """Return whether the leader's preference is not followed at present."""
+        return self._rests_until > now
