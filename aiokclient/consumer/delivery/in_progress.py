@@ -71,7 +71,6 @@ class InProgress:
             state.finish_all()
             state.all_processed()
         self._held.clear()
-        self._worked_on.clear()
         if states:
             self.relieved.set()
 
@@ -102,10 +101,12 @@ class InProgress:
 
     # -- one by one
 
-    def track(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> None:
-        """The record was handed out by `tracked`."""
+    def tracks(self, state: PartitionState) -> None:
+        """Take note that `tracked` is going to deliver records of a partition.
+
+        It writes down each record by `PartitionState.track`, until it requests the next ones.
+        """
         self._worked_on[state] = None
-        state.track(record, self._time())
 
     def done(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> bool:
         """The program is done with it; False if it is not outstanding, or not any more."""
@@ -117,12 +118,12 @@ class InProgress:
         return True
 
     def outstanding(self) -> int:
-        """How many records are outstanding, of all partitions."""
-        self._worked_on = {state: None for state in self._worked_on if state.outstanding}
+        """Return the number of records that are outstanding, of all partitions."""
         return sum(len(state.outstanding) for state in self._worked_on)
 
     def has_room(self, limit: int) -> bool:
-        """Whether fewer than `limit` records are outstanding."""
+        """Return whether fewer than `limit` records are outstanding, at a request for more."""
+        self._worked_on = {state: None for state in self._worked_on if state.outstanding}
         self.full = self.outstanding() >= limit
         return not self.full
 

@@ -68,6 +68,8 @@ class TrackedRecords(Generic[K, V]):
             raise StopAsyncIteration
         self._records = records
         self._state = self._reader.exposed_state()
+        assert self._state is not None
+        self._reader.in_progress.tracks(self._state)
         self._room = self._limit - self._reader.in_progress.outstanding()
         self._until = self._time() + self._reader.stretch()
         return self._track(next(records))
@@ -75,7 +77,7 @@ class TrackedRecords(Generic[K, V]):
     def _track(self, record: Any) -> ConsumerRecord[K, V]:
         assert self._state is not None
         self._room -= 1
-        self._reader.in_progress.track(self._state, record)
+        self._state.track(record, self._time())
         tracked: ConsumerRecord[K, V] = record
         return tracked
 

@@ -65,7 +65,7 @@ class FetchState:
         self.offset = next_offset
 
     def damaged(self, generation: int) -> None:
-        """Fetch nothing more in this generation of the position: the buffered batches are damaged."""
+        """Fetch nothing more in this generation: the buffered batches are damaged."""
         self.examined = generation
 
     # -- preferred replicas

@@ -1,4 +1,4 @@
-"""The part of a partition's state that concerns the group: what is committed, and with which note."""
+"""The part of a partition's state that concerns the group: what is committed, and its note."""
 
 from __future__ import annotations
 

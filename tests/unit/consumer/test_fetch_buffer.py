@@ -116,7 +116,7 @@ def test_paused_parts_beyond_the_limit_are_fetched_again() -> None:
         buffer.add(fetched(state, batches(3)))
         state.pause(True)
     buffer.sort_out()
-    assert (first.fetch_offset, second.fetch_offset) == (3, 0)
+    assert (first.fetch.offset, second.fetch.offset) == (3, 0)
     assert len(buffer) == 1
 
 
