@@ -159,15 +159,20 @@ async def test_a_partition_that_is_not_released(group: Group) -> None:
     await group.even(4)
 
 
+async def leave(member: Member) -> None:
+    """Leave the group in the member's name, of which the member is not told."""
+    membership = member.membership
+    request = membership._builder.last(membership._member.member_id)
+    await membership._connection.send(request, 5.0)
+
+
 @pytest.mark.fault(43)
 async def test_a_member_that_was_thrown_out(group: Group) -> None:
     """Another process leaves in its name: it loses what it had, and comes back."""
     topic = await group.servers.new_topic(4)
     first = await group.join(topic)
     await group.even(4)
-    await first.membership._connection.send(
-        first.membership._builder.last(first.membership._member_id), 5.0
-    )
+    await leave(first)
     await first.until(lambda: [what for what, _ in first.reading.log][-2:] == ["lose", "assign"])
     await group.even(4)
 
@@ -208,8 +213,7 @@ async def test_an_instance_that_another_took_over(group: Group) -> None:
     topic = await group.servers.new_topic(2)
     first = await group.join(topic, group_instance_id="i")
     await group.even(2)
-    link, beats = first.membership._connection, first.membership._builder
-    await link.send(beats.last(first.membership._member_id), 5.0)
+    await leave(first)
     second = Member(
         {"bootstrap_servers": group.servers.bootstrap, "group_id": group.id}, Owners(), "second",
         group_instance_id="i",

@@ -1,11 +1,13 @@
-"""What a member is to have and what it owns: by topic id to the group, by name to the consumer.
+"""What a member should own and what it owns: by topic id to the group, by name to the consumer.
 
-The names of ids come with the metadata. An id that is not there yet is a topic that the
-coordinator knows of and this client does not; it is asked for until it is found.
+The names come with the metadata. An id without a name is a topic that the coordinator knows and
+this client does not know yet; metadata is requested until the name is found.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from aiokclient.consumer.membership.kip848.heartbeat import TopicIdPartition, TopicIdPartitions
@@ -20,11 +22,13 @@ __all__ = ["PartitionAssignment"]
 
 
 class PartitionAssignment:
-    """`target` is what the coordinator wants this member to have, `owned` what it has."""
+    """The target that the coordinator has set for a member, and the partitions that it owns."""
 
     def __init__(self, cluster: ClusterClient, topics: SubscribedTopics, *, hide: bool) -> None:
-        self.target: TopicIdPartitions = frozenset()
-        self.owned: dict[TopicIdPartition, TopicPartition] = {}
+        self._target: TopicIdPartitions = frozenset()
+        self._owned: dict[TopicIdPartition, TopicPartition] = {}
+        self.assigned_at = -math.inf
+        """The time at which the heartbeat was sent that was answered with the target."""
         self._cluster = cluster
         self._topics = topics
         self._hide = hide
@@ -34,43 +38,65 @@ class PartitionAssignment:
             [],
         )
 
-    def told(self) -> TopicIdPartitions:
-        """What is owned, as the coordinator is told."""
-        return frozenset(self.owned)
+    @property
+    def owned(self) -> Mapping[TopicIdPartition, TopicPartition]:
+        return self._owned
+
+    def set_target(self, target: TopicIdPartitions, sent_at: float) -> bool:
+        """Take the target of a response; return whether it differs from the one before."""
+        if target == self._target:
+            return False
+        self._target, self.assigned_at = target, sent_at
+        return True
+
+    def forget_target(self) -> None:
+        """Expect nothing any more, because the membership has ended."""
+        self._target = frozenset()
+
+    def take(self, added: Mapping[TopicIdPartition, TopicPartition]) -> None:
+        """Record that these partitions are owned."""
+        self._owned.update(added)
+
+    def drop(self, gone: Iterable[TopicIdPartition]) -> None:
+        """Record that these partitions are no longer owned."""
+        for partition in gone:
+            self._owned.pop(partition, None)
+
+    def reported(self) -> TopicIdPartitions:
+        """Return what is owned, as the coordinator is told."""
+        return frozenset(self._owned)
 
     def differs(self) -> bool:
-        """Whether there is anything to give up or to take."""
+        """Return whether there is anything to revoke or to take."""
         known, unknown = self._wanted()
-        return bool(unknown) or known.keys() != self.owned.keys()
+        return bool(unknown) or known.keys() != self._owned.keys()
 
-    def to_give_up(self) -> dict[TopicIdPartition, TopicPartition]:
-        """What is owned and not to be."""
+    def to_revoke(self) -> dict[TopicIdPartition, TopicPartition]:
+        """Return what is owned and not in the target."""
         known, _ = self._wanted()
-        return {partition: tp for partition, tp in self.owned.items() if partition not in known}
+        return {each: tp for each, tp in self._owned.items() if each not in known}
 
     def to_take(self) -> dict[TopicIdPartition, TopicPartition]:
-        """What is to be owned and is not, of topics whose names are known."""
+        """Return what is in the target and not owned, of topics whose names are known."""
         known, _ = self._wanted()
-        # A topic that was made anew has to be given up under its old id first.
-        have = set(self.owned.values())
+        # A topic that was created again has to be revoked under its old id first.
+        have = set(self._owned.values())
         return {
-            partition: tp
-            for partition, tp in known.items()
-            if partition not in self.owned and tp not in have
+            each: tp for each, tp in known.items() if each not in self._owned and tp not in have
         }
 
-    def unknown(self) -> bool:
-        """Whether there are ids without a name."""
+    def has_unknown_topics(self) -> bool:
+        """Return whether the target has topic ids without a name."""
         return bool(self._wanted()[1])
 
     def _wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
-        """The target by name, and what of it has none.
+        """Return the target by name, and the part of it that has no name.
 
-        The brokers match internal topics with a pattern as any other. Here they are left out, as
-        from a pattern that is matched here; the group takes them as read.
+        Brokers match a pattern with internal topics as well. They are left out here, as from a
+        pattern that the client matches, and the group takes them for read.
         """
         metadata, pattern = self._cluster.metadata, self._topics.current.pattern
-        basis = (self.target, metadata.version, pattern, len(self.owned))
+        basis = (self._target, metadata.version, pattern, len(self._owned))
         if basis != self._basis:
             # Looked up once for many heartbeats: there may be very many partitions.
             self._basis = basis
@@ -82,12 +108,12 @@ class PartitionAssignment:
     ) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
         known: dict[TopicIdPartition, TopicPartition] = {}
         unknown: list[TopicIdPartition] = []
-        for partition in sorted(self.target):
+        for partition in sorted(self._target):
             name = metadata.names.get(partition.topic_id)
             info = None if name is None else metadata.topic(name)
             if name is None or info is None:
-                # A topic that is deleted is owned until the coordinator says otherwise.
-                owned = self.owned.get(partition)
+                # A deleted topic is owned until the coordinator takes it away.
+                owned = self._owned.get(partition)
                 if owned is None:
                     unknown.append(partition)
                 else:

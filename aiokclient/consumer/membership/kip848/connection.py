@@ -1,16 +1,18 @@
-"""The way from a member to its coordinator: one attempt at a time, each on its own.
+"""The connection of a member to its coordinator: heartbeats, one attempt at a time.
 
 The member's heartbeats and commits share a connection that nothing else uses, so that nothing
-holds them up. An attempt is not repeated as it is: after one that failed the member says all of
-its state again.
+delays them. A heartbeat that failed is not sent again as it is: the next one tells the coordinator
+the whole state of the member.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from aiokclient.consumer.membership.kip848.states import CODES
 from aiokclient.errors import KafkaError, UnsupportedVersionError, error_for
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Action, Backoff, Decision, Retry, Scope, classify
@@ -28,16 +30,19 @@ __all__ = ["HeartbeatConnection"]
 API = "ConsumerGroupHeartbeat"
 
 SWITCHED_OFF = (UnsupportedVersionError.code,)
-"""What a broker answers that knows the request, but is not to take it."""
+"""Codes of a broker that knows the request but must not accept it."""
+
+LEAVE_ATTEMPTS = 3
+"""Number of attempts to tell the coordinator that the member leaves."""
 
 ADVICE = (
-    "the coordinator does not speak the new consumer protocol (KIP-848), which Kafka has from 4.0 "
-    "on, unless it is switched off there. Use group_protocol='classic'"
+    "The coordinator does not support the newer consumer protocol (KIP-848). Kafka 4.0 and later "
+    "support it unless it is switched off. Use group_protocol='classic'."
 )
 
 
 class HeartbeatConnection:
-    """`owner` owns the connection, and closes it; `group_id` says where it leads."""
+    """Heartbeats to the coordinator of `group_id`; `owner` owns the connection, and closes it."""
 
     def __init__(self, cluster: ClusterClient, group_id: str, owner: Hashable) -> None:
         self._cluster = cluster
@@ -46,11 +51,12 @@ class HeartbeatConnection:
         config = cluster.config
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._retry = Retry(math.inf, backoff, cluster.clock)
+        self._log = cluster.log("consumer", group_id)
 
     async def version(self) -> int:
-        """The version of the heartbeat that the coordinator takes.
+        """Return the version of the heartbeat that the coordinator supports.
 
-        Raises UnsupportedVersionError where it takes none, and what `send` raises.
+        Raises UnsupportedVersionError if it supports none, and what connecting raises.
         """
         connection = await self._connect()
         try:
@@ -61,7 +67,7 @@ class HeartbeatConnection:
     async def send(
         self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
     ) -> ConsumerGroupHeartbeatResponse:
-        """The coordinator's answer; raises what it refuses with, and what the way there met."""
+        """Return the coordinator's response; raise its error, or why it could not be asked."""
         connection = await self._connect()
         response: ConsumerGroupHeartbeatResponse = await connection.send(
             request, timeout_s=timeout_s
@@ -85,11 +91,29 @@ class HeartbeatConnection:
         return self._retry.backoff.delay(attempt, self._cluster.clock.rng)
 
     def failed(self, error: KafkaError) -> Action:
-        """What to do about an attempt that failed; what is known of the way is put right. Plain."""
+        """Return what to do about a failed attempt; forget a coordinator that has moved.
+
+        Synchronous.
+        """
         decision = classify(error, Scope.GROUP)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.coordinators.forget("group", self._group_id)
         return Action(decision, self._retry.pause_s())
+
+    async def leave(self, request: ConsumerGroupHeartbeatRequest, timeout_s: float) -> None:
+        """Send the heartbeat that leaves. Try LEAVE_ATTEMPTS times, then only log the failure."""
+        for _ in range(LEAVE_ATTEMPTS):
+            try:
+                await self.send(request, timeout_s)
+                break
+            except KafkaError as error:
+                action = self.failed(error)
+                if error.code in CODES or not action.again:
+                    # The coordinator notices by itself when the session is over.
+                    extra = {"event": "group_leave_failed"}
+                    self._log.info("Could not leave the group: %s", error, extra=extra)
+                    break
+                await asyncio.sleep(action.delay_s)
 
     async def _connect(self) -> BrokerConnection:
         node_id = await self._cluster.coordinators.locate("group", self._group_id)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from aiokclient.consumer.membership.kip848.member import JOIN_EPOCH
 from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -18,7 +19,6 @@ from aiokclient.protocol.messages.consumer_group_heartbeat import (
 from aiokclient.types import GroupMetadata
 
 __all__ = [
-    "JOIN",
     "LEAVE",
     "LEAVE_FOR_A_WHILE",
     "REGEX_FROM",
@@ -31,7 +31,6 @@ __all__ = [
     "partitions_of",
 ]
 
-JOIN = 0
 LEAVE = -1
 LEAVE_FOR_A_WHILE = -2
 REGEX_FROM = 1
@@ -89,7 +88,7 @@ class HeartbeatBuilder:
         """The next heartbeat of a member of this epoch; with epoch 0 it joins."""
         settings = self._settings
         request = self._bare(member.member_id, member.generation_id)
-        if member.generation_id == JOIN:
+        if member.generation_id == JOIN_EPOCH:
             self.forget()
             owned = frozenset()
         full = self._wanted is None or self._owned is None

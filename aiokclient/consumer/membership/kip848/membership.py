@@ -1,9 +1,8 @@
-"""Membership in a group of the new consumer protocol (KIP-848), where brokers assign.
+"""Membership in a group of the newer consumer protocol (KIP-848), where brokers assign.
 
-`kip848_states.py` has the states and what happens in them. Two tasks share the work. `run` sends
-heartbeats: at the interval that the coordinator wants, and at once when there is something to
-say. The other gives partitions up and takes them, which may have to wait for the program; the
-heartbeats go on meanwhile.
+`states` has the table and its theory of operation, `member` the state, `schedule` the times. What
+is here carries the effects out, with three tasks: `run` sends heartbeats, `Reconciliation` revokes
+and takes partitions, `SessionTimeoutWatch` asks for the session timeout.
 
 A pattern is evaluated by the brokers (RE2; as a whole, as Python's `fullmatch`). Where they know
 names only (the early access before Kafka 4.0), and for re.VERBOSE, it is matched with the topics in
@@ -21,7 +20,6 @@ from uuid import UUID
 from aiokclient.consumer.membership.kip848.assignment import PartitionAssignment
 from aiokclient.consumer.membership.kip848.connection import HeartbeatConnection
 from aiokclient.consumer.membership.kip848.heartbeat import (
-    JOIN,
     REGEX_FROM,
     HeartbeatBuilder,
     HeartbeatSubscription,
@@ -29,15 +27,15 @@ from aiokclient.consumer.membership.kip848.heartbeat import (
     expression,
     partitions_of,
 )
-from aiokclient.consumer.membership.kip848.session_timeout import session_timeout_ms
+from aiokclient.consumer.membership.kip848.member import Kip848Member
+from aiokclient.consumer.membership.kip848.reconciliation import Reconciliation
+from aiokclient.consumer.membership.kip848.schedule import HeartbeatSchedule
+from aiokclient.consumer.membership.kip848.session_timeout import SessionTimeoutWatch
 from aiokclient.consumer.membership.kip848.states import (
-    BEATING,
-    CODES,
-    MEMBERS,
+    Kip848Effect,
     Kip848Event,
     Kip848State,
-    after,
-    meaning,
+    event_of,
 )
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
@@ -55,21 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kip848Membership"]
 
-FAREWELLS = 3
-"""So many attempts are made to tell the coordinator that the member leaves."""
-
-MOVING = (Kip848State.JOINING, Kip848State.RECONCILING, Kip848State.FENCED)
-"""The states in which it waits for its group, or for partitions to be released or assigned."""
-
-FREE = 5
-"""So many heartbeats in a row are sent at once because there is something to say."""
-
-SHORTEST_S = 0.1
-"""The shortest interval between heartbeats, whatever the coordinator wants."""
-
-PATIENCE = 0.5
-"""Part of the session timeout after which an unanswered heartbeat is sent on a new connection."""
-
 
 class Kip848Membership:
     """A `Membership`; its heartbeats share a connection with the commits."""
@@ -77,17 +60,15 @@ class Kip848Membership:
     def __init__(self, parts: MembershipParts) -> None:
         cluster, config = parts.cluster, parts.config
         if config.group_id is None:
-            raise IllegalStateError("a membership needs a group_id")
-        self.state = Kip848State.OUT
+            raise IllegalStateError("A membership needs a group_id.")
         self._parts = parts
-        self._rebalances = cluster.metrics.counter("consumer.rebalances", group=config.group_id)
         self._clock = cluster.clock
         self._group_id = config.group_id
-        self._instance_id = config.group_instance_id
-        self._member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
-        self._epoch = JOIN
-        self._life = 0
-        """Counts memberships: answers to an earlier one are void."""
+        self._plain_log = cluster.log("consumer", config.group_id)
+        self._log = LimitedLog(self._plain_log, self._clock.monotonic)
+        self._rebalances = cluster.metrics.counter("consumer.rebalances", group=config.group_id)
+        member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
+        self._member = Kip848Member(config.group_id, member_id, config.group_instance_id)
         self._assignment = PartitionAssignment(
             cluster, parts.topics, hide=config.exclude_internal_topics
         )
@@ -101,138 +82,156 @@ class Kip848Membership:
             )
         )
         self._connection = HeartbeatConnection(cluster, config.group_id, parts.owner)
-        self._session_s = config.session_timeout_ms / 1000
-        self._knows_session = False
-        self._usual_s = self._interval_s = config.heartbeat_interval_ms / 1000
-        self._moving_since: float | None = None
-        self._early = 0
-        """Heartbeats in a row that had something to say."""
-        self._plain_log = cluster.log("consumer", config.group_id)
-        self._log = LimitedLog(self._plain_log, self._clock.monotonic)
-        self._answered_at = -math.inf
-        self._due = self._not_before = -math.inf
-        self._told_at = -math.inf
+        usual_s, session_s = config.heartbeat_interval_ms / 1000, config.session_timeout_ms / 1000
+        self._schedule = HeartbeatSchedule(usual_s, session_s, self._connection.pause_s)
         self._version = REGEX_FROM
         self._subscription = Subscription()
-        self._moved = False
-        self._farewell = self._ended = False
-        self._lost_by = ""
-        self._parting = asyncio.Lock()
-        self._wake = Wakeup()
-        self._work = Wakeup()
-        self._forgotten = Wakeup()
-        """This is no member any more: what is known of the group may be old."""
+        """What heartbeats ask for; a member that is about to leave goes on as before."""
+        self._leaving = asyncio.Lock()
+        self._heartbeat_due = Wakeup()
+        self._partitions_due = Wakeup()
+        self._ended = Wakeup()
+        """Set when a membership has ended."""
+        self._reconciliation = Reconciliation(
+            parts,
+            self._member,
+            self._assignment,
+            apply=self._apply,
+            wake=self._partitions_due,
+            done=self._heartbeat_due,
+            log=self._log,
+        )
+        self._session_watch = SessionTimeoutWatch(parts, self._schedule, ended=self._ended)
 
-    # -- what it is ------------------------------------------------------------------------
+    # -- what it is
+
+    @property
+    def state(self) -> Kip848State:
+        """Where the member stands, for tests and logs."""
+        return self._member.state
 
     @property
     def metadata(self) -> GroupMetadata:
-        if self._epoch <= JOIN:
-            return GroupMetadata(self._group_id, group_instance_id=self._instance_id)
-        return GroupMetadata(self._group_id, self._epoch, self._member_id, self._instance_id)
+        return self._member.metadata
 
     @property
     def confirmed_until(self) -> float:
-        certain = self._knows_session and self._epoch > JOIN
-        return self._answered_at + self._session_s if certain else -math.inf
+        certain = self._schedule.knows_session and self._member.has_epoch
+        return self._schedule.answered_at + self._schedule.session_s if certain else -math.inf
 
     @property
     def joins(self) -> bool:
-        return not self._ended and self.state not in (Kip848State.STALE, Kip848State.FAILED)
+        return self._member.joins
 
     @property
     def rebalancing_since(self) -> float | None:
-        return None if self.settled else self._moving_since
+        return self._member.rebalancing_since
 
     @property
     def answered_at(self) -> float:
-        return self._answered_at
+        return self._schedule.answered_at
 
     @property
     def settled(self) -> bool:
-        return self.state in (Kip848State.STABLE, Kip848State.ACKNOWLEDGING)
+        return self._member.is_settled
 
-    # -- what the consumer tells -----------------------------------------------------------
+    # -- what the consumer wants
 
     def subscribed(self) -> None:
         current = self._parts.topics.current
-        if current or self.state not in BEATING:
-            # One that is about to leave goes on as before until it has.
+        if current or not self._member.sends_heartbeats:
             self._subscription = current
         self._apply(Kip848Event.SUBSCRIBED if current else Kip848Event.UNSUBSCRIBED)
 
     def left_behind(self, reason: str) -> None:
-        if self.state in MEMBERS:
-            self._farewell = True
-        self._lost_by = reason
-        self._apply(Kip848Event.LATE)
+        self._apply(Kip848Event.OVERDUE, reason)
 
     def asked(self) -> None:
-        if self.state is Kip848State.STALE:
-            self._apply(Kip848Event.ASKED)
+        if self._member.state is Kip848State.STALE:
+            self._apply(Kip848Event.RETURNED)
 
     def rejoin(self, reason: str) -> None:
-        """Does nothing: brokers assign anew by themselves whenever there is cause."""
+        """Do nothing: brokers assign anew by themselves whenever there is cause."""
         self._plain_log.debug(
             "No need to rejoin under KIP-848: %s", reason, extra={"event": "group_state"}
         )
 
-    def _apply(self, event: Kip848Event) -> None:
-        before, self.state = self.state, after(self.state, event)
-        if self.state not in MOVING:
-            self._moving_since = None
-        elif self._moving_since is None:
-            self._moving_since = self._clock.monotonic()
-        if self.state is not before:
-            names, extra = (self.state.name, event.name), {"event": "group_state"}
+    async def leave(self, timeout: float) -> None:
+        if self._member.is_closed:
+            return
+        self._apply(Kip848Event.CLOSED)
+        try:
+            async with asyncio.timeout(timeout):
+                if self._member.must_leave:
+                    await self._leave()
+                async with self._leaving:
+                    pass  # `run` may be leaving.
+        except TimeoutError:
+            extra = {"event": "group_leave_failed"}
+            self._plain_log.info("Could not leave within %.1f s", timeout, extra=extra)
+
+    # -- the table at work
+
+    def _apply(self, event: Kip848Event, reason: str = "") -> None:
+        member, before = self._member, self._member.state
+        effects = member.apply(event, self._clock.monotonic(), reason)
+        if member.state is not before:
+            names, extra = (member.state.name, event.name), {"event": "group_state"}
             self._plain_log.debug("The member is %s after %s", *names, extra=extra)
-        if before in BEATING and self.state not in BEATING:
+        if Kip848Effect.END in effects:
             self._end()
-        self._wake.set()
-        self._work.set()
+        # LEAVE needs no more: the member remembers that it must leave.
+        self._heartbeat_due.set()
+        self._partitions_due.set()
 
     def _end(self) -> None:
-        """This is no member any more; what it owns is still to be taken from it."""
-        self._life += 1
-        self._epoch = JOIN
+        """Forget a membership; what it owns is still to be taken from it."""
         self._subscription = self._parts.topics.current
-        self._assignment.target = frozenset()
+        self._assignment.forget_target()
         self._builder.forget()
-        self._forgotten.set()
+        self._ended.set()
         self._parts.changed()
 
-    # -- heartbeats ------------------------------------------------------------------------
+    # -- heartbeats
 
     async def run(self) -> None:
         parts = self._parts
-        parts.spawn(self._reconcile, name="partitions of the group")
-        parts.spawn(self._learn_session, name="session of the group")
+        parts.spawn(self._reconciliation.run, name="partitions of the group")
+        parts.spawn(self._session_watch.run, name="session of the group")
         unsubscribe = parts.cluster.updater.subscribe(parts.callbacks.guard(self._observe))
         try:
-            while not self._ended:
-                if self.state is Kip848State.OUT and self._subscription:
+            while not self._member.is_closed:
+                if self._member.state is Kip848State.OUT and self._subscription:
                     self._apply(Kip848Event.SUBSCRIBED)
-                await self._turn()
+                await self._step()
         finally:
+            self._session_watch.stop()
             unsubscribe()
 
-    async def _turn(self) -> None:
-        if self._farewell:
-            await self._say_farewell()
-        elif self.state not in BEATING or (
-            self.state is Kip848State.JOINING and self._may_not_join()
-        ):
-            await self._wake.wait()
-        elif not await self._wake.wait(self._next_at()) and not self._ended:
-            await self._beat()
+    def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        # Names of topics may be known now, and a pattern may match others.
+        self._partitions_due.set()
+        self._heartbeat_due.set()
 
-    def _may_not_join(self) -> bool:
-        """Whether something of before is owned, or a pattern that is matched here has no topic."""
+    async def _step(self) -> None:
+        if self._member.must_leave:
+            await self._leave()
+        elif not self._member.sends_heartbeats or self._must_not_join():
+            await self._heartbeat_due.wait()
+        elif not await self._heartbeat_due.wait(self._next_at()) and not self._member.is_closed:
+            await self._heartbeat()
+
+    def _must_not_join(self) -> bool:
+        """Return whether an earlier membership still owns something, or no topic is matched."""
+        if self._member.state is not Kip848State.JOINING:
+            return False
         return bool(self._assignment.owned) or self._wanted() == HeartbeatSubscription()
 
+    def _has_news(self) -> bool:
+        return not self._builder.said(self._wanted(), self._assignment.reported())
+
     def _next_at(self) -> float:
-        said = self._builder.said(self._wanted(), self._assignment.told())
-        return max(self._due, self._not_before) if said else self._not_before
+        return self._schedule.next_at(has_news=self._has_news())
 
     def _wanted(self) -> HeartbeatSubscription:
         pattern = self._subscription.pattern
@@ -241,197 +240,68 @@ class Kip848Membership:
         regex = expression(pattern)
         if self._version >= REGEX_FROM and regex is not None:
             return HeartbeatSubscription(regex=regex)
-        return HeartbeatSubscription(
-            tuple(self._parts.topics.matching(self._parts.cluster.metadata))
-        )
+        matching = self._parts.topics.matching(self._parts.cluster.metadata)
+        return HeartbeatSubscription(tuple(matching))
 
-    async def _beat(self) -> None:
-        life = self._life
+    async def _heartbeat(self) -> None:
+        member = self._member
+        membership = member.memberships
         request_s = self._parts.config.request_timeout_ms / 1000
         try:
             self._version = await self._connection.version()
-            if life != self._life or self.state not in BEATING:
+            if membership != member.memberships or not member.sends_heartbeats:
                 return
-            member = GroupMetadata(self._group_id, self._epoch, self._member_id)
-            told, wanted = self._assignment.told(), self._wanted()
-            self._early = 0 if self._builder.said(wanted, told) else self._early + 1
-            request = self._builder.build(member, wanted, told)
+            self._schedule.sending(has_news=self._has_news())
+            name = GroupMetadata(self._group_id, member.epoch, member.member_id)
+            request = self._builder.build(name, self._wanted(), self._assignment.reported())
             sent_at = self._clock.monotonic()
-            answer = await self._connection.send(
-                request, min(request_s, self._session_s * PATIENCE)
-            )
+            timeout_s = self._schedule.attempt_timeout_s(request_s)
+            answer = await self._connection.send(request, timeout_s)
         except KafkaError as error:
             self._builder.forget()
-            if life == self._life:
+            if membership == member.memberships:
                 self._refused(error)
             return
-        if life == self._life:
+        if membership == member.memberships:
             self._answered(answer, sent_at)
 
     def _answered(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
-        if self._epoch > JOIN:
+        if self._member.has_epoch:
             self._connection.succeeded()
-        self._epoch = answer.member_epoch
-        self._interval_s = self._interval(answer.heartbeat_interval_ms)
-        self._answered_at = sent_at
-        self._due, self._not_before = sent_at + self._interval_s, -math.inf
-        if self._early > FREE:
-            self._not_before = sent_at + self._connection.pause_s(self._early - FREE)
+        self._member.answered(answer.member_epoch)
+        self._schedule.answered(sent_at, answer.heartbeat_interval_ms)
+        if answer.heartbeat_interval_ms <= 0:
+            text = "The coordinator asks for a heartbeat every %d ms. Using heartbeat_interval_ms."
+            wanted, extra = answer.heartbeat_interval_ms, {"event": "group_interval_refused"}
+            self._log.write(logging.WARNING, "interval", text, wanted, extra=extra)
         if answer.assignment is not None:
             target = partitions_of(answer.assignment.topic_partitions)
-            if target != self._assignment.target:
-                self._assignment.target, self._told_at = target, sent_at
+            if self._assignment.set_target(target, sent_at):
                 self._rebalances.add()
-        self._apply(Kip848Event.TOLD if self._assignment.differs() else Kip848Event.SETTLED)
+        differs = self._assignment.differs()
+        self._apply(Kip848Event.ASSIGNED if differs else Kip848Event.CONFIRMED)
         self._parts.changed()
-
-    def _interval(self, wanted_ms: int) -> float:
-        """Return the seconds between two heartbeats: what the coordinator wants, within reason."""
-        if wanted_ms <= 0:
-            text = "The coordinator asks for a heartbeat every %d ms. Using %.1f s."
-            extra = {"event": "group_interval_refused"}
-            self._log.write(
-                logging.WARNING, "interval", text, wanted_ms, self._usual_s, extra=extra
-            )
-            return self._usual_s
-        return max(min(wanted_ms / 1000, self._session_s * PATIENCE), SHORTEST_S)
 
     def _refused(self, error: KafkaError) -> None:
         action = self._connection.failed(error)
-        self._not_before = self._clock.monotonic() + action.delay_s
-        event = meaning(self.state, error.code)
+        self._schedule.failed(self._clock.monotonic() + action.delay_s)
+        event = event_of(self._member.state, error.code)
         if event is None and action.decision is Decision.RECOVER:
             event = Kip848Event.FENCED
         if event is Kip848Event.FENCED:
             text, extra = "The membership ended: %s", {"event": "group_left"}
             self._log.write(logging.INFO, ("over", error.code), text, error, extra=extra)
-            self._lost_by = str(error)
-            self._apply(event)
+            self._apply(event, str(error))
         elif isinstance(error, AuthorizationError):
-            # It may be granted yet; until then the program is told at every request.
+            # It may be granted yet; until then the application is told at every request.
             self._parts.report(error)
-        elif event is Kip848Event.FAILED or not action.again:
-            # Refused is what it wants; its place it has, until it leaves or another takes it.
-            self._farewell = event is not Kip848Event.FAILED and self._epoch > JOIN
-            self._lost_by = str(error)
-            self._apply(Kip848Event.FAILED)
+        elif event is not None or not action.again:
+            self._apply(event or Kip848Event.REFUSED, str(error))
             raise error
 
-    async def _say_farewell(self) -> None:
-        self._farewell = False
+    async def _leave(self) -> None:
+        self._member.leaves()
         self._apply(Kip848Event.LEFT)
-        async with self._parting:
-            await self._send_farewell()
-
-    async def _send_farewell(self) -> None:
-        for _ in range(FAREWELLS):
-            try:
-                await self._connection.send(self._builder.last(self._member_id), self._session_s)
-                break
-            except KafkaError as error:
-                action = self._connection.failed(error)
-                if error.code in CODES or not action.again:
-                    # The coordinator finds out by itself when the session is over.
-                    extra = {"event": "group_leave_failed"}
-                    self._plain_log.info("Could not leave the group: %s", error, extra=extra)
-                    break
-                await asyncio.sleep(action.delay_s)
-
-    async def leave(self, timeout: float) -> None:
-        if self._ended:
-            return
-        member = self.state in BEATING or self._farewell
-        self._ended = True
-        self._end()
-        self.state = Kip848State.OUT
-        self._wake.set()
-        self._work.set()
-        try:
-            async with asyncio.timeout(timeout):
-                if member:
-                    await self._say_farewell()
-                async with self._parting:
-                    pass  # `run` may be saying it.
-        except TimeoutError:
-            extra = {"event": "group_leave_failed"}
-            self._plain_log.info("Could not leave within %.1f s", timeout, extra=extra)
-
-    async def _learn_session(self) -> None:
-        """At the start, before it joins again and, if it is told, now and then: it may change."""
-        max_age_s = self._parts.config.metadata_max_age_ms / 1000
-        while not self._ended:
-            until = math.inf
-            told = await session_timeout_ms(self._parts.cluster, self._group_id)
-            if told is not None:
-                self._session_s = told / 1000
-                until = self._clock.monotonic() + max_age_s
-            self._knows_session = True
-            self._parts.changed()
-            await self._forgotten.wait(until)
-
-    # -- partitions ------------------------------------------------------------------------
-
-    def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
-        # Names of topics may be known now, and a pattern may match others.
-        self._work.set()
-        self._wake.set()
-
-    async def _reconcile(self) -> None:
-        while not self._ended:
-            until = await self._step()
-            if until > self._clock.monotonic():
-                await self._work.wait(until)
-
-    async def _step(self) -> float:
-        """Does the next thing there is to do; gives when to look again at the latest."""
-        assignment = self._assignment
-        if self.state is Kip848State.LEAVING:
-            await self._give_up()
-            self._farewell = self.state is Kip848State.LEAVING
-            self._wake.set()
-            return math.inf
-        if self.state is Kip848State.RECONCILING:
-            return await self._move()
-        if assignment.owned and self.state not in MEMBERS[1:]:
-            text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
-            key = ("lost", self._lost_by)
-            self._log.write(logging.WARNING, key, text, self._lost_by, extra=extra)
-            await self._parts.reconciler.lose(list(assignment.owned.values()))
-            assignment.owned.clear()
-        if self.state is Kip848State.FENCED:
-            self._apply(Kip848Event.RELEASED)
-        elif self.state in (Kip848State.STABLE, Kip848State.ACKNOWLEDGING):
-            await self._parts.reconciler.conclude()
-        self._wake.set()
-        return math.inf
-
-    async def _move(self) -> float:
-        assignment = self._assignment
-        if assignment.to_give_up():
-            await self._give_up()
-            return -math.inf
-        new = assignment.to_take()
-        if new:
-            self._moved = True
-            await self._parts.reconciler.assign(list(new.values()))
-            assignment.owned.update(new)
-            return -math.inf
-        if self._moved or not assignment.unknown():
-            self._moved = False
-            self._apply(Kip848Event.RECONCILED)
-            return math.inf
-        self._parts.cluster.updater.request_update(reason="the id of a topic has no name yet")
-        return self._clock.monotonic() + self._parts.config.retry_backoff_max_ms / 1000
-
-    async def _give_up(self) -> None:
-        assignment = self._assignment
-        leaving = self.state is Kip848State.LEAVING
-        gone = dict(assignment.owned) if leaving else assignment.to_give_up()
-        if not gone:
-            return
-        begun = self._clock.monotonic() if leaving else self._told_at
-        deadline = begun + self._parts.config.max_poll_interval_ms / 1000
-        self._moved = True
-        await self._parts.reconciler.revoke(list(gone.values()), deadline=deadline)
-        for partition in gone:
-            assignment.owned.pop(partition, None)
+        async with self._leaving:
+            request = self._builder.last(self._member.member_id)
+            await self._connection.leave(request, self._schedule.session_s)

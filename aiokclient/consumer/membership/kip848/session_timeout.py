@@ -1,12 +1,13 @@
-"""For how long the coordinator of a consumer group waits for a member (KIP-848).
+"""The session timeout of a group of the newer consumer protocol (KIP-848).
 
-It is the brokers' business, and heartbeats do not tell it. A member has to know, since it stops
-when it has not been answered for so long. The group's configs have it, for those that may read
-them; all others go by their own `session_timeout_ms`.
+The brokers decide on it, and responses to heartbeats do not contain it. A member has to know it,
+because it stops reading when it has not been answered for so long. The configs of the group have
+it, for those who may read them; all others use their own `session_timeout_ms`.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.targets import AnyBroker
@@ -20,17 +21,54 @@ from aiokclient.protocol.messages.describe_configs import (
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.consumer.membership.base import MembershipParts
+    from aiokclient.consumer.membership.kip848.schedule import HeartbeatSchedule
+    from aiokclient.consumer.state.wakeup import Wakeup
 
-__all__ = ["session_timeout_ms"]
+__all__ = ["SessionTimeoutWatch", "session_timeout_ms"]
 
 GROUP = 32
 NAME = "consumer.session.timeout.ms"
 PATIENCE_S = 5.0
-"""Nothing is handed out until it is told; so long at most."""
+"""Nothing is delivered until the session timeout is known; that takes this long at most."""
+
+
+class SessionTimeoutWatch:
+    """Keeps the schedule of heartbeats informed of the group's session timeout.
+
+    It asks at the start, after each membership that has `ended` and, if there was a response,
+    every `metadata_max_age_ms`: the timeout may change.
+    """
+
+    def __init__(
+        self, parts: MembershipParts, schedule: HeartbeatSchedule, *, ended: Wakeup
+    ) -> None:
+        assert parts.config.group_id is not None
+        self._group_id = parts.config.group_id
+        self._parts = parts
+        self._schedule = schedule
+        self._ended = ended
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End `run`. Synchronous."""
+        self._stopped = True
+        self._ended.set()
+
+    async def run(self) -> None:
+        """Ask until `stop` is called."""
+        cluster = self._parts.cluster
+        max_age_s = self._parts.config.metadata_max_age_ms / 1000
+        while not self._stopped:
+            found_ms = await session_timeout_ms(cluster, self._group_id)
+            known = found_ms is not None
+            self._schedule.set_session(found_ms / 1000 if found_ms is not None else None)
+            self._parts.changed()
+            await self._ended.wait(cluster.clock.monotonic() + max_age_s if known else math.inf)
 
 
 async def session_timeout_ms(cluster: ClusterClient, group_id: str) -> int | None:
-    """The session timeout of a group in ms; None if it is not told."""
+    """Return the session timeout of a group in ms; None if the brokers do not reveal it."""
     resource = DescribeConfigsResource(
         resource_type=GROUP, resource_name=group_id, configuration_keys=[NAME]
     )
@@ -41,16 +79,16 @@ async def session_timeout_ms(cluster: ClusterClient, group_id: str) -> int | Non
         )
     except KafkaError:
         return None
-    told = [
+    values = [
         each.value
         for result in answer.results
         for each in result.configs or ()
         if each.name == NAME and each.value is not None
     ]
-    return int(told[0]) if told else None
+    return int(values[0]) if values else None
 
 
 def refusal(answer: DescribeConfigsResponse) -> KafkaError | None:
-    """Why it is not told."""
+    """Return the error of a response, if it has one."""
     errors = [error_for(result.error_code, result.error_message) for result in answer.results]
     return next((error for error in errors if error is not None), None)

@@ -1,0 +1,105 @@
+"""The state of one member under KIP-848: a walk through the table of `states`. Without IO."""
+
+from __future__ import annotations
+
+from aiokclient.consumer.membership.kip848.states import (
+    HEARTBEAT_STATES,
+    TABLE,
+    Kip848Effect,
+    Kip848Event,
+    Kip848State,
+)
+from aiokclient.types import GroupMetadata
+
+__all__ = ["JOIN_EPOCH", "Kip848Member"]
+
+JOIN_EPOCH = 0
+"""The epoch of heartbeats that join."""
+
+WAITING = (Kip848State.JOINING, Kip848State.RECONCILING, Kip848State.FENCED)
+"""The states in which the member waits for its group, or for partitions to be revoked or taken."""
+
+SETTLED = (Kip848State.STABLE, Kip848State.ACKNOWLEDGING)
+
+ABSENT = (Kip848State.STALE, Kip848State.FAILED, Kip848State.CLOSED)
+"""The states from which the member does not join unless the application does something."""
+
+
+class Kip848Member:
+    """The state, epoch and membership number of a member. Only `apply` and `answered` change it."""
+
+    def __init__(self, group_id: str, member_id: str, instance_id: str | None) -> None:
+        self.state = Kip848State.OUT
+        self.member_id = member_id
+        self.epoch = JOIN_EPOCH
+        self.memberships = 0
+        """Number of memberships that have ended; responses to heartbeats of these are void."""
+        self.must_leave = False
+        """Whether the coordinator is still to be told that the member leaves."""
+        self.lost_by = ""
+        """Why the last membership ended, for the log."""
+        self._group_id = group_id
+        self._instance_id = instance_id
+        self._waiting_since: float | None = None
+
+    def apply(self, event: Kip848Event, now: float, reason: str = "") -> tuple[Kip848Effect, ...]:
+        """Take the transition of an event, if there is one; return what is to be done for it.
+
+        Of END only what concerns other objects is left to do, and nothing of LEAVE but the request.
+        """
+        row = TABLE.get((self.state, event))
+        if row is None:
+            return ()
+        self.state = row.state
+        if row.state not in WAITING:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        if Kip848Effect.END in row.effects:
+            self.memberships += 1
+            self.epoch = JOIN_EPOCH
+        if Kip848Effect.LEAVE in row.effects:
+            self.must_leave = True
+        self.lost_by = reason or self.lost_by
+        return row.effects
+
+    def answered(self, epoch: int) -> None:
+        """Take the epoch that a response gives."""
+        self.epoch = epoch
+
+    def leaves(self) -> None:
+        """Record that the last heartbeat is about to be sent."""
+        self.must_leave = False
+
+    @property
+    def sends_heartbeats(self) -> bool:
+        return self.state in HEARTBEAT_STATES
+
+    @property
+    def has_epoch(self) -> bool:
+        """Whether the coordinator has answered this membership."""
+        return self.epoch > JOIN_EPOCH
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in SETTLED
+
+    @property
+    def joins(self) -> bool:
+        return self.state not in ABSENT
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is Kip848State.CLOSED
+
+    @property
+    def rebalancing_since(self) -> float | None:
+        """Since when the member waits, on the monotonic clock; None if it does not."""
+        return self._waiting_since
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """The name that commits carry; generation -1 while it is not a member."""
+        if not self.has_epoch:
+            return GroupMetadata(self._group_id, group_instance_id=self._instance_id)
+        return GroupMetadata(self._group_id, self.epoch, self.member_id, self._instance_id)
