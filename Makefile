@@ -1,45 +1,64 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
-.PHONY: demo test test-all lint kafka fuzz sim bench clean
+# Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
+.PHONY: help demo quick test test-all lint native kafka fuzz sim bench clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
+PY311 := .venv-3.11/bin/python
 PIP := -m pip install --disable-pip-version-check --quiet
 LOUD_PIP := -m pip install --disable-pip-version-check
-# What an installation is made from; when it changes, it is made anew.
-SOURCES := pyproject.toml setup.py $(wildcard $(foreach e,pyx pxd h,aiokclient/*.$(e) aiokclient/*/*.$(e)))
+# What an environment is made from; when it changes, packages are installed again.
+PROJECT := pyproject.toml setup.py
+# What native modules are made from; when it changes, those that it concerns are compiled again.
+NATIVE := setup.py $(shell find aiokclient -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h')
 
-demo: .venv/.demo
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2} \
+	    /^## / {printf "                %s\n", substr($$0, 4)}' Makefile
+
+demo: .venv/.demo ## a demonstration that checks itself
 	@$(PY) examples/demo.py
 
-test: .venv/.test .venv-3.11/.test kafka
-	$(PY) .ci/test.py
+quick: .venv/.test .venv/.native ## lint, types, and the quick tests: about a minute
+## leaves out tests that need Kafka or Java or are marked slow, Python 3.11, and other event loops
+	$(PY) .ci/test.py --quick
 
-test-all: .venv/.test .venv-3.11/.all kafka
+ifdef T
+test: .venv/.test .venv/.native
+	$(PY) -m pytest -q $(T)
+else
+test: .venv/.test .venv/.native .venv-3.11/.native kafka ## all checks and all tests, with a real Kafka
+## T=path runs the tests there alone, T="path -k name" those of the name
+	$(PY) .ci/test.py
+endif
+
+test-all: .venv/.test .venv/.native .venv-3.11/.all .venv-3.11/.native kafka ## takes hours: all tests also
+## on Python 3.11, in pure Python, in every kind of event loop, and a wheel in a bare environment
 	AIOKCLIENT_EXPLORE=1 $(PY) .ci/test.py --all
 
-lint: .venv/.test
+lint: .venv/.test ## ruff, mypy, and the import contracts (make quick runs them too)
 	$(PY) .ci/test.py --only lint
 
-kafka: .venv/.test
+native: .venv/.native .venv-3.11/.native ## compile the native modules that have changed, without pip
+
+kafka: .venv/.test ## download Apache Kafka for the tests
 	.ci/need-java
 	$(PY) tests/harness fetch
 
-# FUZZ=seconds for each decoder; then the native ones once more, under the sanitizers
-fuzz: .venv/.test
+fuzz: .venv/.test .venv/.native ## random input for each decoder; FUZZ=seconds for each
+## then the native ones once more, under the sanitizers
 	AIOKCLIENT_FUZZ=$(or $(FUZZ),60) $(PY) -m pytest -q -p no:cacheprovider --timeout=0 -m fuzz tests
 	AIOKCLIENT_FUZZ=$(or $(FUZZ),60) .ci/fuzz-sanitized $(PY)
 
-# SEED=n replays one seed, SEEDS=n runs that many
-sim: .venv/.test
+sim: .venv/.test .venv/.native ## SEED=n replays one seed of the simulation, SEEDS=n runs that many
 	AIOKCLIENT_SIM_SEED=$(SEED) AIOKCLIENT_SIM_SEEDS=$(or $(SEEDS),2000) $(PY) -m pytest -q -s --timeout=0 tests/faults/simulation/test_seeds.py
 
-# RUNS=n of each; SCALE=x times the messages
-bench: .venv/.bench kafka
+bench: .venv/.bench .venv/.native kafka ## benchmarks beside other clients; RUNS=n of each; SCALE=x times the messages
 	$(PY) benchmarks/run.py --runs $(or $(RUNS),5) --scale $(or $(SCALE),1)
 	$(PY) benchmarks/memory.py
 
-clean:
+clean: ## remove everything that was installed, compiled or downloaded
 	rm -rf .venv .venv-3.11 .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	find aiokclient -name '*.so' -delete
 
 .venv/bin/python:
 	@echo "setup: creating a virtual environment in .venv"
@@ -49,7 +68,7 @@ clean:
 	"$$(.ci/find-python 3.11)" -m venv .venv-3.11
 
 # Not quiet: the first time takes a minute or two, most of it for compiling the native modules.
-.venv/.demo: $(SOURCES) | .venv/bin/python
+.venv/.demo: $(PROJECT) $(NATIVE) | .venv/bin/python
 	@echo "setup, 1 of 3: updating pip"
 	$(PY) $(LOUD_PIP) --upgrade pip
 	@echo "setup, 2 of 3: installing aiokclient and its dependencies (compiling takes a minute)"
@@ -58,22 +77,31 @@ clean:
 	@$(PY) -c "import aiokclient; print('native modules:', 'yes' if aiokclient.native else 'no')"
 	@touch $@
 
-.venv/.test: $(SOURCES) | .venv/bin/python
+# Installed without its native modules, which .native compiles: there only what has changed.
+.venv/.test: $(PROJECT) | .venv/bin/python
 	$(PY) $(PIP) --upgrade pip
-	$(PY) $(PIP) --editable . --group test --group peers --group lint --group examples "uvloop>=0.19"
-	touch $@ .venv/.demo
-
-.venv/.bench: .venv/.test
-	$(PY) $(PIP) --editable . --group bench
+	AIOKCLIENT_PURE=1 $(PY) $(PIP) --editable . --group native --group test --group peers --group lint --group examples "uvloop>=0.19"
 	touch $@
 
+.venv/.bench: .venv/.test
+	$(PY) $(PIP) --group bench
+	touch $@
+
+.venv/.native: .venv/.test $(NATIVE)
+	$(PY) setup.py --quiet build_ext --inplace
+	touch $@ .venv/.demo
+
 # The newest versions of all dependencies are in .venv, the lowest ones here.
-.venv-3.11/.test: $(SOURCES) .ci/lowest | .venv-3.11/bin/python
-	.venv-3.11/bin/python $(PIP) --upgrade pip
-	.venv-3.11/bin/python .ci/lowest > .venv-3.11/lowest.txt
-	.venv-3.11/bin/python $(PIP) --editable . --group test --group peers "uvloop>=0.19" --constraint .venv-3.11/lowest.txt
+.venv-3.11/.test: $(PROJECT) .ci/lowest | .venv-3.11/bin/python
+	$(PY311) $(PIP) --upgrade pip
+	$(PY311) .ci/lowest > .venv-3.11/lowest.txt
+	AIOKCLIENT_PURE=1 $(PY311) $(PIP) --editable . --group native --group test --group peers "uvloop>=0.19" --constraint .venv-3.11/lowest.txt
+	touch $@
+
+.venv-3.11/.native: .venv-3.11/.test $(NATIVE)
+	$(PY311) setup.py --quiet build_ext --inplace
 	touch $@
 
 .venv-3.11/.all: .venv-3.11/.test
-	.venv-3.11/bin/python $(PIP) --group lint --group examples --constraint .venv-3.11/lowest.txt
+	$(PY311) $(PIP) --group lint --group examples --constraint .venv-3.11/lowest.txt
 	touch $@

@@ -1,13 +1,12 @@
 """Run every check and every test, one step after the other, and end in one summary.
 
 The tests of a step run in two worker processes, `--workers N` in another number. `--only NAME` runs
-one step. `--all` runs the whole suite on Python 3.11 as well, with the lowest versions of the
-dependencies, and in each kind of event loop.
+one step. `--quick` runs the linters and the tests that are quick. `--all` runs the whole suite on
+Python 3.11 as well, with the lowest versions of the dependencies, and in each kind of event loop.
 """
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -53,19 +52,22 @@ class Step:
 
     def run(self) -> None:
         print(f"\n=== {self.name}", flush=True)
-        began, used = time.monotonic(), processor_time()
+        began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder, "junit.xml")
             extra = [f"--junitxml={report}"] if self.junit else []
-            self.ok = all(
-                subprocess.run([*c, *extra], cwd=ROOT, env={**os.environ, **self.env}).returncode
-                == 0
-                for c in self.commands
-            )
+            self.ok = all(self._execute([*command, *extra]) for command in self.commands)
             if self.junit:
                 self._count(report)
         self.seconds = time.monotonic() - began
-        self.processor_seconds = processor_time() - used
+
+    def _execute(self, command: list[str]) -> bool:
+        """Run the command, add its processor time, and return whether it succeeded."""
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.env})
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.processor_seconds += used.ru_utime + used.ru_stime
+        return process.returncode == 0
 
     def _count(self, report: Path) -> None:
         if not report.exists():
@@ -83,25 +85,26 @@ class Step:
             self.tests.append((float(case.get("time", 0)), name))
 
 
-def processor_time() -> float:
-    """Return the seconds that processors worked for the processes which this one started."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def steps(everything: bool, workers: int) -> list[Step]:
-    pytest = ["-m", "pytest", "-q", f"--numprocesses={workers}"]
-    pure = {"AIOKCLIENT_PURE": "1"}
-    lint = [
+def lint() -> Step:
+    commands = [
         [NEWEST, "-m", "ruff", "check", "."],
         [NEWEST, "-m", "ruff", "format", "--check", "."],
         [NEWEST, "-m", "mypy"],
         [".venv/bin/lint-imports"],
     ]
-    found = [
-        Step("lint", lint),
-        Step("tests", [[NEWEST, *pytest, "tests"]], junit=True),
-    ]
+    return Step("lint", commands)
+
+
+def quick_steps(workers: int) -> list[Step]:
+    chosen = ["-m", "not kafka and not java and not slow", "tests"]
+    command = [NEWEST, "-m", "pytest", "-q", f"--numprocesses={workers}", *chosen]
+    return [lint(), Step("tests, quick", [command], junit=True)]
+
+
+def steps(everything: bool, workers: int) -> list[Step]:
+    pytest = ["-m", "pytest", "-q", f"--numprocesses={workers}"]
+    pure = {"AIOKCLIENT_PURE": "1"}
+    found = [lint(), Step("tests", [[NEWEST, *pytest, "tests"]], junit=True)]
     if everything:
         found.append(Step("package", [[NEWEST, ".ci/check-package"]]))
         found.append(Step("tests, pure", [[NEWEST, *pytest, "tests"]], pure, junit=True))
@@ -142,11 +145,14 @@ def show(chosen: list[Step]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--only")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    chosen = [s for s in steps(options.all, options.workers) if options.only in (None, s.name)]
+    workers = options.workers
+    found = quick_steps(workers) if options.quick else steps(options.all, workers)
+    chosen = [step for step in found if options.only in (None, step.name)]
     for step in chosen:
         step.run()
     show(chosen)
