@@ -6,18 +6,14 @@ decides by the policy what to do about the failed ones.
 
 from __future__ import annotations
 
-import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Generic, NamedTuple, TypeVar
-
-import anyio
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.per_item import ItemResults, ask_in_parallel, ask_within
 from aiokclient.config import ConsumerConfig
 from aiokclient.errors import (
-    ApiTimeoutError,
     KafkaError,
     LeaderNotAvailableError,
     ProtocolError,
@@ -25,7 +21,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -47,6 +43,9 @@ NO_END: Final = 2**63 - 1
 A = TypeVar("A")
 T = TypeVar("T")
 
+LookupResult: TypeAlias = ItemResults[TopicPartition, T]
+"""What one round of requests found, and the errors, by partition."""
+
 
 class FoundOffset(NamedTuple):
     """An offset by time; -1 if no record is that young."""
@@ -61,24 +60,6 @@ class EpochEnd(NamedTuple):
 
     leader_epoch: int
     end_offset: int
-
-
-class LookupResult(Generic[T]):
-    """What one round brought."""
-
-    __slots__ = ("failed", "found")
-
-    def __init__(self) -> None:
-        self.found: dict[TopicPartition, T] = {}
-        self.failed: dict[TopicPartition, KafkaError] = {}
-
-    def put(self, tp: TopicPartition, code: int, api: str, broker: int, value: T) -> None:
-        """Takes note of one partition's answer."""
-        error = error_for(code, api=api, broker=broker, topic_partition=tp)
-        if error is None:
-            self.found[tp] = value
-        else:
-            self.failed[tp] = error
 
 
 class OffsetLookup:
@@ -109,42 +90,29 @@ class OffsetLookup:
         Raises ApiTimeoutError, whose cause is what was met last, and what is not to be retried.
         """
         found: dict[TopicPartition, FoundOffset] = {}
-        last: KafkaError | None = None
-        deadline = self._cluster.clock.monotonic() + timeout
-        try:
-            async with asyncio.timeout(None if timeout == math.inf else timeout):
-                for attempt in range(1 << 62):
-                    left = {tp: time for tp, time in timestamps.items() if tp not in found}
-                    outcome = await self.by_time(left)
-                    found.update(outcome.found)
-                    if not outcome.failed:
-                        return found
-                    last = next(iter(outcome.failed.values()))
-                    await self._before_next(outcome.failed, attempt, deadline)
-        except TimeoutError as error:
-            if isinstance(error, KafkaError):
-                raise
-            missing = next(tp for tp in timestamps if tp not in found)
-            raise ApiTimeoutError(
-                f"no offset within {timeout:.1f} s", api="ListOffsets", topic_partition=missing
-            ) from last
-        raise AssertionError("unreachable")
 
-    async def _before_next(
-        self, failed: Mapping[TopicPartition, KafkaError], attempt: int, deadline: float
-    ) -> None:
-        self._cluster.supervisor.check()
+        async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+            results = await self.by_time({tp: timestamps[tp] for tp in left})
+            found.update(results.found)
+            return results.failed
+
         clock = self._cluster.clock
-        remaining = deadline - clock.monotonic()
-        delay = 0.0
-        for tp, error in failed.items():
-            action = decide(error, Scope.LIST_OFFSETS, attempt, remaining, clock.rng, self._backoff)
-            if action.decision is Decision.REFRESH_AND_RETRY:
-                self._cluster.updater.request_update([tp.topic], reason=str(error))
-            elif action.decision is not Decision.RETRY and remaining > 0:
-                raise error
-            delay = max(delay, action.delay_s)
-        await asyncio.sleep(delay)
+        await ask_within(
+            timeout,
+            timestamps,
+            ask,
+            Retry(clock.monotonic() + timeout, self._backoff, clock),
+            Scope.LIST_OFFSETS,
+            refresh=self._refresh,
+            check=self._cluster.supervisor.check,
+            api="ListOffsets",
+            needed="offset",
+        )
+        return found
+
+    def _refresh(self, tp: TopicPartition, error: KafkaError) -> bool:
+        self._cluster.updater.request_update([tp.topic], reason=str(error))
+        return True
 
     # -- one round
 
@@ -153,7 +121,7 @@ class OffsetLookup:
         questions: Mapping[TopicPartition, A],
         ask: Callable[[int, Mapping[TopicPartition, A], LookupResult[T]], Awaitable[None]],
     ) -> LookupResult[T]:
-        outcome: LookupResult[T] = LookupResult()
+        results: LookupResult[T] = ItemResults()
         metadata = self._cluster.metadata
         brokers: dict[int, dict[TopicPartition, A]] = {}
         for tp, question in questions.items():
@@ -161,34 +129,23 @@ class OffsetLookup:
             if leader in metadata.brokers:
                 brokers.setdefault(leader, {})[tp] = question
             else:
-                outcome.failed[tp] = _without_leader(metadata, tp)
-        async with anyio.create_task_group() as group:
-            for node_id, part in brokers.items():
-                group.start_soon(self._ask_one, node_id, part, ask, outcome)
-        return outcome
+                results.failed[tp] = _without_leader(metadata, tp)
 
-    async def _ask_one(
-        self,
-        node_id: int,
-        part: Mapping[TopicPartition, A],
-        ask: Callable[[int, Mapping[TopicPartition, A], LookupResult[T]], Awaitable[None]],
-        outcome: LookupResult[T],
-    ) -> None:
-        try:
-            await ask(node_id, part, outcome)
-        except KafkaError as error:
-            outcome.failed.update((tp, error) for tp in part if tp not in outcome.found)
-        for tp in part:
-            if tp not in outcome.found and tp not in outcome.failed:
-                outcome.failed[tp] = ProtocolError(
-                    "the answer leaves the partition out", broker=node_id, topic_partition=tp
-                )
+        async def ask_one(node_id: int, part: Mapping[TopicPartition, A]) -> None:
+            await ask(node_id, part, results)
+            results.fail_missing(part, lambda tp: _left_out(node_id, tp))
+
+        def failed(part: Mapping[TopicPartition, A], error: KafkaError) -> None:
+            results.fail_missing(part, lambda tp: error)
+
+        await ask_in_parallel(brokers, ask_one, failed)
+        return results
 
     async def _list(
         self,
         node_id: int,
         timestamps: Mapping[TopicPartition, int],
-        outcome: LookupResult[FoundOffset],
+        results: LookupResult[FoundOffset],
     ) -> None:
         topics: dict[str, ListOffsetsTopic] = {}
         for tp, timestamp in timestamps.items():
@@ -212,10 +169,13 @@ class OffsetLookup:
                 tp = TopicPartition(answered.name, answer.partition_index)
                 if tp in timestamps:
                     found = FoundOffset(answer.offset, answer.timestamp, answer.leader_epoch)
-                    outcome.put(tp, answer.error_code, "ListOffsets", node_id, found)
+                    results.put_partition(tp, answer.error_code, "ListOffsets", node_id, found)
 
     async def _epochs(
-        self, node_id: int, epochs: Mapping[TopicPartition, int], outcome: LookupResult[EpochEnd]
+        self,
+        node_id: int,
+        epochs: Mapping[TopicPartition, int],
+        results: LookupResult[EpochEnd],
     ) -> None:
         topics: dict[str, OffsetForLeaderTopic] = {}
         for tp, epoch in epochs.items():
@@ -230,7 +190,7 @@ class OffsetLookup:
         connection = await self._cluster.connect(node_id, Purpose.CONTROL)
         offered = connection.api_versions.get(OffsetForLeaderEpochRequest.api_key)
         if offered is None or offered[1] < FOR_CONSUMERS:
-            outcome.found.update((tp, EpochEnd(epoch, NO_END)) for tp, epoch in epochs.items())
+            results.found.update((tp, EpochEnd(epoch, NO_END)) for tp, epoch in epochs.items())
             return
         response = await connection.send(request, timeout_s=self._timeout_s)
         for answered in response.topics:
@@ -238,7 +198,14 @@ class OffsetLookup:
                 tp = TopicPartition(answered.topic, answer.partition)
                 if tp in epochs:
                     end = EpochEnd(answer.leader_epoch, answer.end_offset)
-                    outcome.put(tp, answer.error_code, "OffsetForLeaderEpoch", node_id, end)
+                    results.put_partition(
+                        tp, answer.error_code, "OffsetForLeaderEpoch", node_id, end
+                    )
+
+
+def _left_out(node_id: int, tp: TopicPartition) -> KafkaError:
+    text = "The response does not contain the partition."
+    return ProtocolError(text, broker=node_id, topic_partition=tp)
 
 
 def _without_leader(metadata: ClusterMetadata, tp: TopicPartition) -> KafkaError:

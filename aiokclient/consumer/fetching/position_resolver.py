@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.per_item import ItemResults
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.fetching.list_offsets import (
     EpochEnd,
@@ -90,7 +91,7 @@ class PositionResolver:
         # If no record is young enough, reading starts at the end. The end is looked up first:
         # what is written between the two responses is young enough, and must not be skipped.
         timed = {tp: LATEST_TIMESTAMP for tp, time in wanted.items() if time >= 0}
-        ends: LookupResult[FoundOffset] = LookupResult()
+        ends: LookupResult[FoundOffset] = ItemResults()
         if timed:
             ends = await self._offsets.by_time(timed)
         outcome = await self._offsets.by_time(
@@ -120,7 +121,10 @@ class PositionResolver:
                 state.replace_reset(self._fresh)
 
     def _located(
-        self, state: PartitionState, outcome: LookupResult[FoundOffset], end: FoundOffset | None
+        self,
+        state: PartitionState,
+        outcome: LookupResult[FoundOffset],
+        end: FoundOffset | None,
     ) -> None:
         found = outcome.found.get(state.tp)
         if found is not None and found.offset == NOWHERE and end is not None:

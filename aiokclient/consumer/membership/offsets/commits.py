@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.cluster.per_item import ask_within
 from aiokclient.consumer.membership.offsets import messages
 from aiokclient.consumer.membership.offsets.lost_records import LostRecords
 from aiokclient.consumer.membership.rewind import requests as orders
@@ -37,7 +38,7 @@ from aiokclient.errors import (
 )
 from aiokclient.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Decision, Retry, Scope
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -98,11 +99,10 @@ class _Commit:
     ticket: int
     left: dict[TopicPartition, OffsetAndMetadata]
     held: Mapping[TopicPartition, PartitionState | None]
-    deadline: float
+    retry: Retry
     attempts: float
     rising: bool
     check: Callable[[], None]
-    attempt: int = 0
     refused: Errors = field(default_factory=dict)
     last: KafkaError | None = None
 
@@ -201,8 +201,8 @@ class Commits:
         self._tickets += 1
         left = self._with_notes(offsets)
         held = {tp: self._state(tp) for tp in left}
-        deadline = self._cluster.clock.monotonic() + timeout
-        commit = _Commit(self._tickets, left, held, deadline, attempts, rising, check)
+        retry = self._retry(timeout)
+        commit = _Commit(self._tickets, left, held, retry, attempts, rising, check)
         try:
             async with asyncio.timeout(None if timeout == math.inf else timeout):
                 self._drop_lost(commit)
@@ -237,8 +237,8 @@ class Commits:
             if not commit.left:
                 return
             await self._store(commit)
-            commit.attempt += 1
-            if commit.left and commit.attempt >= commit.attempts:
+            commit.retry.next_attempt()
+            if commit.left and commit.retry.attempt >= commit.attempts:
                 assert commit.last is not None
                 commit.refused.update(dict.fromkeys(commit.left, commit.last))
                 commit.left.clear()
@@ -256,17 +256,11 @@ class Commits:
             if state is not None and jumps.get(tp) == state.jumps:
                 state.group.committed_to(offset)
         delay = 0.0
-        remaining = commit.deadline - self._cluster.clock.monotonic()
         for tp, error in failed.items():
             commit.last = error
-            final = error.code in AWAITED and (self.awaited or self._in_listener())
-            action = (
-                None
-                if final
-                else self._judge(tp, error, Scope.OFFSET_COMMIT, commit.attempt, remaining)
-            )
-            if action is not None:
-                delay = max(delay, action)
+            delay_s = self._delay_s(tp, error, commit.retry)
+            if delay_s is not None:
+                delay = max(delay, delay_s)
             elif member == self.member():
                 commit.refused[tp] = error
                 del left[tp]
@@ -341,39 +335,24 @@ class Commits:
         Offsets of transactions that are not ended are waited for (KIP-447).
         """
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        left = list(dict.fromkeys(tps))
-        deadline = self._cluster.clock.monotonic() + timeout
-        last: KafkaError | None = None
-        try:
-            async with asyncio.timeout(None if timeout == math.inf else timeout):
-                for attempt in range(1 << 62):
-                    answered, failed = await self.ask(left)
-                    found.update(answered)
-                    left = [tp for tp in left if tp in failed]
-                    if not left:
-                        return found
-                    last = failed[left[0]]
-                    await self._before_next(failed, attempt, deadline)
-        except TimeoutError as error:
-            if isinstance(error, KafkaError):
-                raise
-            raise ApiTimeoutError(
-                f"no committed offset within {timeout:.1f} s",
-                api="OffsetFetch",
-                topic_partition=left[0],
-            ) from last
-        raise AssertionError("unreachable")
 
-    async def _before_next(self, failed: Errors, attempt: int, deadline: float) -> None:
-        self.check()
-        delay = 0.0
-        remaining = deadline - self._cluster.clock.monotonic()
-        for tp, error in failed.items():
-            action = self._judge(tp, error, Scope.OFFSET_FETCH, attempt, remaining)
-            if action is None:
-                raise error
-            delay = max(delay, action)
-        await asyncio.sleep(delay)
+        async def ask(left: list[TopicPartition]) -> Errors:
+            answered, failed = await self.ask(left)
+            found.update(answered)
+            return failed
+
+        await ask_within(
+            timeout,
+            tps,
+            ask,
+            self._retry(timeout),
+            Scope.OFFSET_FETCH,
+            refresh=self._refresh,
+            check=self.check,
+            api="OffsetFetch",
+            needed="committed offset",
+        )
+        return found
 
     async def ask(
         self, tps: Iterable[TopicPartition]
@@ -422,17 +401,24 @@ class Commits:
                 extra = {"event": "metadata_outdated"}
                 self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)
 
-    def _judge(
-        self, tp: TopicPartition, error: KafkaError, scope: Scope, attempt: int, remaining: float
-    ) -> float | None:
-        """How long to wait before it is tried again; None if it is not to be."""
-        rng = self._cluster.clock.rng
-        action = decide(error, scope, attempt, remaining, rng, self._backoff)
-        if action.decision is Decision.REFRESH_AND_RETRY:
-            self._cluster.coordinators.forget("group", self.group_id)
-            self._cluster.updater.request_update([tp.topic], reason=str(error))
-            if self._cluster.metadata.lacks(*tp):
-                return None
+    def _retry(self, timeout: float) -> Retry:
+        clock = self._cluster.clock
+        return Retry(clock.monotonic() + timeout, self._backoff, clock)
+
+    def _refresh(self, tp: TopicPartition, error: KafkaError) -> bool:
+        """Have the coordinator and the topic looked up; return whether the partition may exist."""
+        self._cluster.coordinators.forget("group", self.group_id)
+        self._cluster.updater.request_update([tp.topic], reason=str(error))
+        return not self._cluster.metadata.lacks(*tp)
+
+    def _delay_s(self, tp: TopicPartition, error: KafkaError, retry: Retry) -> float | None:
+        """Return the seconds to wait before the next attempt; None for an error that is final."""
+        if error.code in AWAITED and (self.awaited or self._in_listener()):
+            return None
+        action = retry.decide(error, Scope.OFFSET_COMMIT)
+        refresh = action.decision is Decision.REFRESH_AND_RETRY
+        if refresh and not self._refresh(tp, error):
+            return None
         return action.delay_s if action.again else None
 
     def _state(self, tp: TopicPartition) -> PartitionState | None:

@@ -1,0 +1,196 @@
+"""The loop over the items of an operation: topics, partitions, groups, configuration resources.
+
+A response has a result for each item. Some items succeed, some fail for good, and some are to be
+tried again, alone:
+
+    left ──request──▶ response ──▶ found            done
+      ▲                        ├─▶ failed for good  `refuse(item, error)`
+      └────── the delay ───────┴─▶ may pass         tried again
+
+- `PerItem` is this loop: it owns the items that are left, and asks the policy about each error.
+- `ItemResults` collects the results of one round of requests.
+- `ask_in_parallel` sends one request for each target of a round at the same time.
+
+An error of a request as a whole is an error of each of its items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Generic, NoReturn, TypeAlias, TypeVar
+
+import anyio
+
+from aiokclient.errors import ApiTimeoutError, KafkaError, error_for
+from aiokclient.policy import Decision, Retry, Scope
+from aiokclient.types import TopicPartition
+
+__all__ = ["ItemResults", "PerItem", "Refresh", "ask_in_parallel", "ask_within"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+Part = TypeVar("Part", bound=Iterable[object])
+
+Errors: TypeAlias = Mapping[K, KafkaError]
+Ask: TypeAlias = Callable[[list[K]], Awaitable[Errors[K]]]
+"""Sends the requests of one round for some items, and returns the errors."""
+
+Refresh: TypeAlias = Callable[[K, KafkaError], bool]
+"""Has what the client knows about an item looked up again, as its error asks for.
+
+Returns whether to try the item again.
+"""
+
+Refuse: TypeAlias = Callable[[K, KafkaError], object]
+"""Takes the error of an item that is not tried again; what it raises ends the loop."""
+
+
+class ItemResults(Generic[K, V]):
+    """The results of one round: a value or an error for each item."""
+
+    __slots__ = ("failed", "found")
+
+    def __init__(self) -> None:
+        self.found: dict[K, V] = {}
+        self.failed: dict[K, KafkaError] = {}
+
+    def put(self, item: K, error: KafkaError | None, value: V) -> None:
+        """Record the error of an item, or its value if there is no error."""
+        if error is None:
+            self.found[item] = value
+        else:
+            self.failed[item] = error
+
+    def put_partition(
+        self: ItemResults[TopicPartition, V],
+        tp: TopicPartition,
+        code: int,
+        api: str,
+        broker: int,
+        value: V,
+    ) -> None:
+        """Record what a broker answered for a partition: an error code, or 0 and a value."""
+        self.put(tp, error_for(code, api=api, broker=broker, topic_partition=tp), value)
+
+    def fail_missing(self, items: Iterable[K], error: Callable[[K], KafkaError]) -> None:
+        """Record an error for each of these items that has no result yet."""
+        for item in items:
+            if item not in self.found and item not in self.failed:
+                self.failed[item] = error(item)
+
+
+class PerItem(Generic[K]):
+    """The items of one operation that have no final result yet.
+
+    `retry` counts the rounds. Without `refuse`, an item that is not tried again is dropped.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[K],
+        retry: Retry,
+        scope: Scope,
+        *,
+        refresh: Refresh[K],
+        refuse: Refuse[K] = lambda item, error: None,
+    ) -> None:
+        self.left = list(dict.fromkeys(items))
+        """The items to ask for, in their order."""
+        self.last_error: KafkaError | None = None
+        """The first error of the last round that had one."""
+        self._retry = retry
+        self._scope = scope
+        self._refresh = refresh
+        self._refuse = refuse
+
+    async def run(self, ask: Ask[K], check: Callable[[], None] = lambda: None) -> None:
+        """Ask for the items until none is left, with the delays of the backoff between the rounds.
+
+        `check` is called after each round that had errors. What it raises ends the loop, as does
+        what `ask` raises.
+        """
+        while self.left:
+            failed = await ask(self.left)
+            if failed:
+                check()
+            delay_s = self.settle(failed)
+            if self.left:
+                await asyncio.sleep(delay_s)
+
+    def settle(self, failed: Errors[K]) -> float:
+        """Record a round whose errors these are; return the seconds to wait before the next.
+
+        Only the items that are to be tried again remain in `left`.
+        """
+        self.left = [item for item in self.left if item in failed]
+        again: dict[K, None] = {}
+        delay_s = 0.0
+        self.last_error = next(iter(failed.values()), self.last_error)
+        for item, error in failed.items():
+            action = self._retry.decide(error, self._scope)
+            refresh = action.decision is Decision.REFRESH_AND_RETRY
+            if action.again and (not refresh or self._refresh(item, error)):
+                again[item] = None
+                delay_s = max(delay_s, action.delay_s)
+            else:
+                self._refuse(item, error)
+        self._retry.next_attempt()
+        self.left = [item for item in self.left if item in again]
+        return delay_s
+
+
+async def ask_within(
+    timeout: float,
+    partitions: Iterable[TopicPartition],
+    ask: Ask[TopicPartition],
+    retry: Retry,
+    scope: Scope,
+    *,
+    refresh: Refresh[TopicPartition],
+    check: Callable[[], None],
+    api: str,
+    needed: str,
+) -> None:
+    """Run the loop until every partition has succeeded, within `timeout` seconds.
+
+    Raises the first error that is not tried again, and ApiTimeoutError after the timeout. That
+    names what was `needed` of the first partition that is left; its cause is the last error.
+    """
+
+    def refuse(tp: TopicPartition, error: KafkaError) -> NoReturn:
+        raise TimeoutError if retry.remaining_s <= 0 else error
+
+    loop = PerItem(partitions, retry, scope, refresh=refresh, refuse=refuse)
+    try:
+        async with asyncio.timeout(None if timeout == math.inf else timeout):
+            await loop.run(ask, check)
+    except TimeoutError as error:
+        if isinstance(error, KafkaError):
+            raise
+        text = f"The brokers returned no {needed} within {timeout:.1f} s."
+        missing = next(iter(loop.left), None)
+        raise ApiTimeoutError(text, api=api, topic_partition=missing) from loop.last_error
+
+
+async def ask_in_parallel(
+    parts: Mapping[T, Part],
+    ask: Callable[[T, Part], Awaitable[None]],
+    failed: Callable[[Part, KafkaError], object],
+) -> None:
+    """Ask several targets at the same time, each for its part of the items.
+
+    `failed(part, error)` is called for a target that could not be asked; the others go on.
+    """
+
+    async def ask_one(target: T, part: Part) -> None:
+        try:
+            await ask(target, part)
+        except KafkaError as error:
+            failed(part, error)
+
+    async with anyio.create_task_group() as tasks:
+        for target, part in parts.items():
+            tasks.start_soon(ask_one, target, part)

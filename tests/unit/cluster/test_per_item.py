@@ -1,0 +1,163 @@
+"""The loop over items: what is tried again, what fails for good, and when the loop ends."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+from world import World, simulate
+
+from aiokclient.cluster.per_item import ItemResults, PerItem, ask_in_parallel, ask_within
+from aiokclient.errors import (
+    ApiTimeoutError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    TopicAuthorizationError,
+)
+from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.types import TopicPartition
+
+
+class StoppedClock:
+    """A clock that stands still."""
+
+    rng = random.Random(1)
+
+    def monotonic(self) -> float:
+        return 100.0
+
+    def time_ms(self) -> int:
+        return 0
+
+
+def loop(refresh: bool = True) -> tuple[PerItem[str], list[str], dict[str, KafkaError]]:
+    refreshed: list[str] = []
+    refused: dict[str, KafkaError] = {}
+
+    def look_up(item: str, error: KafkaError) -> bool:
+        refreshed.append(item)
+        return refresh
+
+    retry = Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock())
+    items = PerItem(
+        ["a", "b", "c", "a"], retry, Scope.ADMIN, refresh=look_up, refuse=refused.__setitem__
+    )
+    return items, refreshed, refused
+
+
+def test_settle_keeps_only_the_items_whose_error_may_pass() -> None:
+    items, refreshed, refused = loop()
+    denied = TopicAuthorizationError()
+    delay_s = items.settle({"c": NotLeaderOrFollowerError(), "b": denied})
+    assert items.left == ["c"]
+    assert refreshed == ["c"]
+    assert refused == {"b": denied}
+    assert delay_s == 1.0
+
+
+def test_settle_counts_one_attempt_whatever_the_number_of_errors() -> None:
+    items, *_ = loop()
+    assert items.settle(dict.fromkeys("abc", RequestTimedOutError())) == 1.0
+    assert items.settle(dict.fromkeys("abc", RequestTimedOutError())) == 2.0
+    assert items.settle({}) == 0.0
+    assert items.left == []
+
+
+def test_settle_refuses_an_item_that_was_looked_up_in_vain() -> None:
+    items, refreshed, refused = loop(refresh=False)
+    items.settle({"a": NotLeaderOrFollowerError()})
+    assert items.left == []
+    assert refreshed == list(refused) == ["a"]
+
+
+def test_results_are_missing_only_where_there_is_neither_value_nor_error() -> None:
+    results: ItemResults[TopicPartition, int] = ItemResults()
+    parts = [TopicPartition("t", index) for index in range(3)]
+    results.put_partition(parts[0], 0, "ListOffsets", 1, 7)
+    results.put_partition(parts[1], 6, "ListOffsets", 1, 0)
+    missing = KafkaError("missing")
+    results.fail_missing(parts, lambda tp: missing)
+    assert results.found == {parts[0]: 7}
+    assert isinstance(results.failed[parts[1]], NotLeaderOrFollowerError)
+    assert results.failed[parts[2]] is missing
+
+
+PARTITION = TopicPartition("orders", 3)
+
+
+@pytest.mark.parametrize("rounds", [0, 3])
+def test_ask_within_ends_when_every_partition_has_succeeded(rounds: int) -> None:
+    asked: list[list[TopicPartition]] = []
+    other = TopicPartition("orders", 4)
+
+    async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+        asked.append(left)
+        return {PARTITION: NotLeaderOrFollowerError()} if len(asked) <= rounds else {}
+
+    async def scenario(world: World) -> None:
+        await within(world, 10, [PARTITION, other], ask)
+
+    simulate(scenario)
+    assert asked == [[PARTITION, other], *[[PARTITION]] * rounds]
+
+
+def test_ask_within_raises_the_first_error_that_is_final() -> None:
+    denied = TopicAuthorizationError()
+
+    async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+        return {PARTITION: denied}
+
+    async def scenario(world: World) -> None:
+        with pytest.raises(TopicAuthorizationError) as caught:
+            await within(world, 10, [PARTITION], ask)
+        assert caught.value is denied
+
+    simulate(scenario)
+
+
+def test_ask_within_names_a_partition_that_is_left_at_the_timeout() -> None:
+    async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+        return {PARTITION: NotLeaderOrFollowerError()}
+
+    async def scenario(world: World) -> None:
+        began = world.now
+        with pytest.raises(ApiTimeoutError, match=r"no offset within 5\.0 s") as caught:
+            await within(world, 5, [PARTITION], ask)
+        assert world.now - began == pytest.approx(5)
+        assert caught.value.topic_partition == PARTITION
+        assert isinstance(caught.value.__cause__, NotLeaderOrFollowerError)
+
+    simulate(scenario)
+
+
+async def within(world: World, timeout: float, partitions: list[TopicPartition], ask) -> None:
+    clock = world.sim.clock
+    await ask_within(
+        timeout,
+        partitions,
+        ask,
+        Retry(clock.monotonic() + timeout, Backoff(), clock),
+        Scope.LIST_OFFSETS,
+        refresh=lambda tp, error: True,
+        check=lambda: None,
+        api="ListOffsets",
+        needed="offset",
+    )
+
+
+async def test_a_target_that_cannot_be_asked_fails_its_part_alone() -> None:
+    answered: list[str] = []
+    failed: list[list[str]] = []
+
+    async def ask(target: int, part: list[str]) -> None:
+        if target == 2:
+            raise RequestTimedOutError
+        answered.extend(part)
+
+    await ask_in_parallel(
+        {1: ["a"], 2: ["b", "c"], 3: ["d"]}, ask, lambda part, error: failed.append(part)
+    )
+    assert sorted(answered) == ["a", "d"]
+    assert failed == [["b", "c"]]
