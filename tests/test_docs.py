@@ -69,7 +69,8 @@ def compiled(block: Block, page: Path, servers: str) -> CodeType:
     """Return the code of a block, in which `await` is allowed as in a notebook."""
     code = "\n" * (block.line - 1) + block.code.replace(ADDRESS, servers)
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    return compile(code, str(page), "exec", flags=flags, dont_inherit=True)
+    result: CodeType = compile(code, str(page), "exec", flags=flags, dont_inherit=True)
+    return result
 
 
 async def run(page: Path, servers: str) -> None:

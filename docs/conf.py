@@ -1,0 +1,53 @@
+"""The configuration of the documentation's site. `make docs` builds it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
+# The pure modules have the same names and docstrings as the native ones, and signatures too.
+os.environ["AIOKCLIENT_PURE"] = "1"
+
+import inventories  # noqa: E402
+
+import aiokclient  # noqa: E402
+
+project = "aiokclient"
+author = "The aiokclient authors"
+copyright = "the aiokclient authors"  # noqa: A001 - Sphinx's name
+version = release = aiokclient.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx_design",
+    "sphinxcontrib.mermaid",
+    "docstrings",
+    "generated",
+]
+exclude_patterns = ["_build", "_ext", "inventories"]
+html_theme = "furo"
+html_title = "aiokclient"
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_fence_as_directive = ["mermaid"]
+myst_heading_anchors = 4
+
+nitpicky = True
+nitpick_ignore_regex = [
+    # What is internal is named in signatures, and described nowhere.
+    (r"py:.*", r"aiokclient\.(?!errors\b|testing\b|protocol\b|patterns\b|admin\b).*"),
+    (r"py:.*", r"(.*\.)?_[\w.]*"),
+]
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = True
+
+# External addresses are looked up only where DOCS_EXTERNAL is set, as in CI.
+external = bool(os.environ.get("DOCS_EXTERNAL"))
+intersphinx_mapping = inventories.mapping(HERE / "inventories", HERE.parent / "build" / "inventories", external)
+linkcheck_anchors = False
