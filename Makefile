@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo quick test test-all lint native kafka fuzz sim bench clean
+.PHONY: help demo quick test test-all lint native docs kafka fuzz sim bench clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -39,6 +39,11 @@ lint: .venv/.test ## ruff, mypy, and the import contracts (make quick runs them 
 	$(PY) .ci/test.py --only lint
 
 native: .venv/.native .venv-3.11/.native ## compile the native modules that have changed, without pip
+
+docs: .venv/.docs ## the site of the documentation, in build/docs; every warning is an error
+## DOCS_EXTERNAL=1 also looks up external links, and reads other projects' inventories
+	$(PY) -m sphinx -n -W --keep-going -q -E -b html docs build/docs
+	@if [ -n "$$DOCS_EXTERNAL" ]; then $(PY) -m sphinx -q -b linkcheck docs build/linkcheck; fi
 
 kafka: .venv/.test ## download Apache Kafka for the tests
 	.ci/need-java
@@ -81,6 +86,10 @@ clean: ## remove everything that was installed, compiled or downloaded
 .venv/.test: $(PROJECT) | .venv/bin/python
 	$(PY) $(PIP) --upgrade pip
 	AIOKCLIENT_PURE=1 $(PY) $(PIP) --editable . --group native --group test --group peers --group lint --group examples "uvloop>=0.19"
+	touch $@
+
+.venv/.docs: .venv/.test
+	$(PY) $(PIP) --group docs
 	touch $@
 
 .venv/.bench: .venv/.test

@@ -17,7 +17,7 @@ import aiokclient  # noqa: E402
 
 project = "aiokclient"
 author = "The aiokclient authors"
-copyright = "the aiokclient authors"  # noqa: A001 - Sphinx's name
+copyright = "the aiokclient authors"
 version = release = aiokclient.__version__
 
 extensions = [
@@ -38,16 +38,25 @@ myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4
 
 nitpicky = True
+nitpick_ignore = [("py:class", "concurrent.futures._base.Future")]  # The name in its module.
 nitpick_ignore_regex = [
-    # What is internal is named in signatures, and described nowhere.
-    (r"py:.*", r"aiokclient\.(?!errors\b|testing\b|protocol\b|patterns\b|admin\b).*"),
-    (r"py:.*", r"(.*\.)?_[\w.]*"),
+    # What is internal is named in signatures, and described nowhere: modules of public packages,
+    # type variables, and names that are imported for type checkers only.
+    (r"py:.*", r"aiokclient\.\w+\.\w+(\.\w+)*"),
+    (r"py:.*", r"[A-Z]\w*"),
+    # Strings that autodoc could not evaluate are cut at their brackets.
+    (r"py:.*", r"collections\.abc\.Mapping\[\w+"),
 ]
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+smartquotes = False
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 
 # External addresses are looked up only where DOCS_EXTERNAL is set, as in CI.
 external = bool(os.environ.get("DOCS_EXTERNAL"))
-intersphinx_mapping = inventories.mapping(HERE / "inventories", HERE.parent / "build" / "inventories", external)
+intersphinx_mapping = inventories.mapping(
+    HERE / "inventories", HERE.parent / "build" / "inventories", external
+)
 linkcheck_anchors = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
 import inspect
 import re
 import subprocess
@@ -153,3 +154,20 @@ def test_the_modules_that_pages_run_exist() -> None:
             [sys.executable, "-m", module, "--help"], capture_output=True, check=False
         )
         assert done.returncode == 0, module
+
+
+def test_the_reference_lists_every_public_name() -> None:
+    text = text_of(ROOT / "docs" / "reference" / "api.md")
+    listed = set(re.findall(r"auto\w+:: (?:[\w.]+\.)?(\w+)", text))
+    # Types and constants, modules, and what another section lists.
+    others = {"Headers", "SKIP", "native", "errors", "protocol", "ApiKey", "messages"}
+    for name in ("aiokclient", "aiokclient.admin", "aiokclient.patterns", "aiokclient.testing"):
+        module = importlib.import_module(name)
+        assert sorted(set(module.__all__) - listed - others) == [], name
+
+
+def test_the_catalog_has_a_section_for_every_category() -> None:
+    text = text_of(ROOT / "docs" / "reference" / "errors.md")
+    source = (ROOT / "docs" / "_ext" / "generated.py").read_text()
+    (names,) = re.findall(r"^CATEGORIES = \((.*?)^\)", source, re.M | re.S)
+    assert set(re.findall(r"\{errors\} (\w+)", text)) == set(re.findall(r'"(\w+)"', names))

@@ -10,8 +10,12 @@ __all__ = ["setup"]
 INDENT = "    "
 
 
+NAMED = re.compile(r"[\w, ]+: ")
+
+
 def to_rst(lines: list[str]) -> list[str]:
     """Return a docstring as reStructuredText: literals in backticks, indented blocks as code."""
+    lines = _with_bullets(lines)
     result: list[str] = []
     code = False
     for index, line in enumerate(lines):
@@ -28,6 +32,20 @@ def to_rst(lines: list[str]) -> list[str]:
             code = False
         result.append(line if code else _inline(line))
     return [*result, ""]
+
+
+def _with_bullets(lines: list[str]) -> list[str]:
+    """Return the lines with a bullet before each, where a paragraph lists names: texts."""
+    result: list[str] = []
+    for paragraph in "\n".join(lines).split("\n\n"):
+        own = [line for line in paragraph.split("\n") if line[:1] not in ("", " ")]
+        listing = len(own) > 1 and all(map(NAMED.match, own))
+        for line in paragraph.split("\n"):
+            if listing:
+                line = f"- {line}" if line[:1] != " " else f"  {line.strip()}"
+            result.append(line)
+        result.append("")
+    return result
 
 
 def _inline(line: str) -> str:

@@ -1,9 +1,9 @@
 """Parts of pages that are generated from the code: options, and errors.
 
-    ```{options} aiokclient.config:ProducerConfig
-    ```
-    ```{errors} RetriableError
-    ```
+```{options} aiokclient.config:ProducerConfig
+```
+```{errors} RetriableError
+```
 """
 
 from __future__ import annotations
