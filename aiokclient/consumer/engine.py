@@ -12,20 +12,23 @@ from aiokclient.cluster.ownership import for_background
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
+from aiokclient.consumer.delivery.in_progress import InProgress
+from aiokclient.consumer.delivery.read_lock import ReadLock
 from aiokclient.consumer.delivery.reader import Reader
+from aiokclient.consumer.delivery.reports import Reports
 from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.buffer import FetchBuffer
 from aiokclient.consumer.fetching.list_offsets import OffsetLookup
 from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.fetching.position_resolver import PositionResolver
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
+from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.consumer.meters import ConsumerGauges
 from aiokclient.consumer.state.partition import Phase, Withheld
-from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.consumer.state.subscription import PartitionSource, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.errors import ClosedError
-from aiokclient.limited_log import LimitedLog
 from aiokclient.types import TopicPartition
 
 __all__ = ["Engine"]
@@ -59,61 +62,91 @@ class Engine:
         self._subscription = subscription
         self._died = died
         self._over: ClosedError | None = None
-        subscription.metrics = cluster.metrics
-        subscription.client_log = cluster.log("consumer", config.group_id)
-        subscription.log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
-        arrived = Wakeup()
+        log = cluster.log("consumer", config.group_id)
+        subscription.measure(cluster.metrics, log, cluster.clock.monotonic)
+        self._spawn, self._callbacks = supervisor.spawn, supervisor.callbacks
+        self._arrived = Wakeup()
         self.moved = Wakeup()
         """Set when partitions or positions have changed."""
         self.buffer = FetchBuffer(config.fetch_max_bytes)
-        self._callbacks = callbacks = supervisor.callbacks
-        unpacker = Unpacker(self.buffer, deserializers, arrived.set, callbacks, config)
-        self.reader = Reader(subscription, self.buffer, unpacker, arrived, cluster.metrics, died)
+        self.reports = Reports(self._arrived.set)
+        self.listener_calls = ListenerCalls()
+        time = asyncio.get_running_loop().time
+        self.in_progress = InProgress(time)
+        self.read_lock = ReadLock(time, self.listener_calls.is_inside)
         self.offsets = OffsetLookup(cluster, config)
-        report, spawn = self.reader.report, supervisor.spawn
         self.fetchers = FetchManager(
             cluster,
             config,
             subscription,
             self.buffer,
-            arrived=arrived.set,
-            report=report,
-            spawn=spawn,
-            callbacks=callbacks,
+            arrived=self._arrived.set,
+            report=self.reports.add,
+            spawn=self._spawn,
+            callbacks=self._callbacks,
         )
-        self._locator = PositionResolver(
+        self._position_resolver = PositionResolver(
             cluster,
             config,
             subscription,
             self.offsets,
             diverged=self.fetchers.responses.diverged,
-            report=report,
-            spawn=spawn,
+            report=self.reports.add,
+            spawn=self._spawn,
         )
         self.group: ConsumerCoordinator | None = None
         self._follower: TopicFollower | None = None
-        if config.group_id is not None:
-            self.group = ConsumerCoordinator(
-                cluster, config, subscription, self.reader, spawn, callbacks, supervisor.check
-            )
-        else:
-            self._follower = TopicFollower(
-                cluster,
-                config,
-                subscription,
-                report=report,
-                calls=self.reader.read_lock.listener_calls,
-            )
-        self._spawn = spawn
+        self._source = self._make_source(config, supervisor)
+        self.reader = self._make_reader(config, deserializers)
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
         """A start is not to end by its deadline only because positions are waited for."""
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
         self._measure(config.group_id)
 
+    def _make_source(self, config: ConsumerConfig, supervisor: Supervisor) -> PartitionSource:
+        """Make what turns the subscription into partitions."""
+        if config.group_id is None:
+            self._follower = TopicFollower(
+                self.cluster,
+                config,
+                self._subscription,
+                report=self.reports.add,
+                calls=self.listener_calls,
+            )
+            return self._follower
+        self.group = ConsumerCoordinator(
+            self.cluster,
+            config,
+            self._subscription,
+            self.in_progress,
+            self.read_lock,
+            report=self.reports.add,
+            listener_calls=self.listener_calls,
+            spawn=self._spawn,
+            callbacks=self._callbacks,
+            check=supervisor.check,
+        )
+        return self.group
+
+    def _make_reader(self, config: ConsumerConfig, deserializers: Deserializers) -> Reader:
+        arrived = self._arrived
+        return Reader(
+            self._subscription,
+            self.buffer,
+            Unpacker(self.buffer, deserializers, arrived.set, self._callbacks, config),
+            arrived,
+            self.reports,
+            self.in_progress,
+            self.read_lock,
+            self.cluster.metrics,
+            requested=_nothing if self.group is None else self.group.requested,
+            died=self._died,
+        )
+
     def _measure(self, group_id: str | None) -> None:
         metrics, time = self.cluster.metrics, self.cluster.clock.monotonic
-        lock = self.reader.read_lock
+        lock = self.read_lock
         self._gauges = ConsumerGauges(
             metrics, self._subscription, lambda: lock.away_since, time, group_id
         )
@@ -129,14 +162,13 @@ class Engine:
         subscription = self._subscription
         for state in subscription.partitions.values():
             state.begin_again()  # A start before this one may have been cut short.
-        subscription.begin(self._callbacks.soon)
+        subscription.begin(self.reader, self._source, self._callbacks.soon)
         self._unsubscribe = self.cluster.updater.subscribe(self._callbacks.guard(self._observe))
-        subscription.part_known = self._has_part
         subscription.listen(self.moved.set)
         subscription.listen(self._want_assigned)
         self._want_assigned()
         self.fetchers.start()
-        self._spawn(self._locator.run, name="positions")
+        self._spawn(self._position_resolver.run, name="positions")
         if self._follower is not None:
             await self._start_follower(self._follower)
         if self.group is not None:
@@ -146,7 +178,7 @@ class Engine:
             pass
         refusal = None if self.group is None else self.group.refused()
         if refusal is not None:
-            self.reader.reports.clear()
+            self.reports.clear()
             raise refusal
 
     async def _start_follower(self, follower: TopicFollower) -> None:
@@ -185,7 +217,7 @@ class Engine:
 
     async def _end(self, timeout: float) -> None:
         self._unsubscribe()
-        self._subscription.unlisten()
+        self._subscription.end()
         self.buffer.clear()
         try:
             await self.fetchers.stop(min(timeout, FAREWELL_S))
@@ -193,7 +225,7 @@ class Engine:
             self._release()
 
     def _release(self) -> None:
-        self.reader.read_lock.forget()
+        self.read_lock.forget()
         self._uncount()
         self._gauges.close()
         if self._follower is not None:
@@ -219,8 +251,8 @@ class Engine:
                 found.append(f"{state.tp} cannot be read: it has no leader")
         if self.group is not None:
             found = [*self.group.troubles(), *found]
-        if self.reader.read_lock.trouble is not None and not self.reader.stopped:
-            found.insert(0, self.reader.read_lock.trouble)
+        if self.read_lock.trouble is not None and not self.reader.stopped:
+            found.insert(0, self.read_lock.trouble)
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
@@ -237,18 +269,10 @@ class Engine:
 
     async def knows_its_part(self, until: float) -> bool:
         """Waits until what is subscribed has become partitions; False when `until` passes first."""
-        while not (self._died() or self.reader.reports or self._has_part()):
+        while not (self._died() or self.reports or self._source.knows_its_part()):
             if not await self.moved.wait(until):
                 return False
         return True
-
-    def _has_part(self) -> bool:
-        if self.group is not None:
-            return self.group.knows_its_part()
-        wanted, follower = self._subscription.subscription, self._follower
-        if follower is None or not wanted:
-            return True
-        return follower.up_to_date and wanted is follower.topics.current
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         self.fetchers.observe(new)
@@ -269,7 +293,7 @@ class Engine:
 
     def _settled(self) -> bool:
         """Whether each position is found, or will not be."""
-        if self.reader.reports:
+        if self.reports:
             return True
         if self.group is not None and not self.group.settled():
             return False
@@ -278,3 +302,7 @@ class Engine:
             state.phase not in SEARCHING and not state.withheld & Withheld.INITIAL_OFFSET
             for state in states
         )
+
+
+def _nothing() -> None:
+    """Stand for a group that hears of requests for records, where there is none."""

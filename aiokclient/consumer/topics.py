@@ -7,6 +7,7 @@ it was noticed is missed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,7 +48,21 @@ class TopicFollower:
         """Set each time the assigned partitions were compared with the metadata."""
         self.up_to_date = False
         subscription.listen(self._subscribed)
-        subscription.followed = lambda: self.topics.current
+
+    @property
+    def followed(self) -> Subscription:
+        """The subscription whose topics are followed, which may be an earlier one."""
+        return self.topics.current
+
+    @property
+    def confirmed_until(self) -> float:
+        """Infinity: without a group nobody else takes the partitions."""
+        return math.inf
+
+    def knows_its_part(self) -> bool:
+        """Return whether the partitions of the subscribed topics are assigned."""
+        wanted = self._subscription.subscription
+        return not wanted or (self.up_to_date and wanted is self.topics.current)
 
     def _subscribed(self) -> None:
         if self._subscription.subscription is not self.topics.current:

@@ -31,8 +31,7 @@ class InProgress:
         self._held: dict[PartitionState, None] = {}
         self._worked_on: dict[PartitionState, None] = {}
         self._tracking = False
-        self.full = False
-        """Somebody waits for room among what is outstanding."""
+        self._full = False
         self.relieved = Wakeup()
         self._aside = 0
 
@@ -96,6 +95,11 @@ class InProgress:
         """
         return bool(state.outstanding) or (asks and state in self._held)
 
+    def end_waiting_for_room(self) -> bool:
+        """Return whether a request waits for room among what is outstanding, once."""
+        waits, self._full = self._full, False
+        return waits
+
     def __bool__(self) -> bool:
         return bool(self._held) or self.outstanding() > 0
 
@@ -124,8 +128,8 @@ class InProgress:
     def has_room(self, limit: int) -> bool:
         """Return whether fewer than `limit` records are outstanding, at a request for more."""
         self._worked_on = {state: None for state in self._worked_on if state.outstanding}
-        self.full = self.outstanding() >= limit
-        return not self.full
+        self._full = self.outstanding() >= limit
+        return not self._full
 
     def oldest(self) -> float | None:
         """When the oldest record that is outstanding was handed out."""

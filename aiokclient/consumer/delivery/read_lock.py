@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
 
 __all__ = ["Cursor", "ReadLock"]
@@ -52,11 +51,11 @@ class ReadLock:
     up nobody: only a weak reference to its iterator is kept.
     """
 
-    def __init__(self, time: Callable[[], float]) -> None:
+    def __init__(self, time: Callable[[], float], in_listener: Callable[[], bool]) -> None:
         self._time = time
+        self._in_listener = in_listener
         self._busy = False
         self._turn = HeldLock(self)
-        self.listener_calls = ListenerCalls()
         self._holder: Callable[[], Any] | None = None
         self._read_by: Callable[[], asyncio.Task[Any] | None] = _nobody
         self._is_cancelled = False
@@ -64,8 +63,6 @@ class ReadLock:
         """The end of the task that read last, if it has failed or was cancelled."""
         self.away_since: float | None = time()
         """The time at which the program last got what it had asked for; None while it asks."""
-        self.entered: Callable[[], None] = lambda: None
-        """Called when it asks."""
 
     def enter(self, cursor: Cursor | None) -> HeldLock:
         """Return a context in which the caller is the reader; use it at once.
@@ -74,7 +71,7 @@ class ReadLock:
         IllegalStateError in a listener.
         """
         task = asyncio.current_task()
-        if self.listener_calls.is_inside():
+        if self._in_listener():
             raise IllegalStateError("a listener must not read; seek and commit are allowed in it")
         if self._busy or self._held_from(task, cursor):
             raise ConcurrentReadError()
@@ -87,11 +84,6 @@ class ReadLock:
                 task.add_done_callback(self._ended)
                 self._read_by = weakref.ref(task)
         self.away_since = None
-        try:
-            self.entered()
-        except BaseException:
-            self.left(raised=True)
-            raise
         return self._turn
 
     def left(self, *, raised: bool) -> None:

@@ -26,6 +26,7 @@ from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.delivery.end_offsets import EndOffsets, EndOffsetsLookup
 from aiokclient.consumer.delivery.in_progress import InProgress
 from aiokclient.consumer.delivery.read_lock import Cursor, ReadLock
+from aiokclient.consumer.delivery.reports import Reports
 from aiokclient.consumer.delivery.unpack import Chunk, Unpacker
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.meters import ReadMeters
@@ -33,7 +34,7 @@ from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import CorruptBatchError, DecompressionLimitError, KafkaError
+from aiokclient.errors import CorruptBatchError, DecompressionLimitError
 from aiokclient.metrics import Metrics
 
 __all__ = ["YIELD_INTERVAL_S", "MAX_BYTES", "Reader"]
@@ -54,43 +55,46 @@ class Reader:
         buffer: FetchBuffer,
         unpacker: Unpacker,
         arrived: Wakeup,
+        reports: Reports,
+        in_progress: InProgress,
+        read_lock: ReadLock,
         metrics: Metrics,
+        *,
+        requested: Callable[[], None],
         died: Callable[..., BaseException | None],
     ) -> None:
         self._subscription = subscription
         self._buffer = buffer
         self._unpacker = unpacker
         self._arrived = arrived
-        self._died = died
+        self._reports = reports
+        self.in_progress = in_progress
+        self.read_lock = read_lock
         self.meters = ReadMeters(metrics)
+        self._requested = requested
+        self._died = died
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
-        self.in_progress = InProgress(self._time)
-        self.reports: dict[tuple[object, ...], Exception] = {}
-        """Errors to be raised at the next requests."""
         self._failed = self._woken = False
-        self.read_lock = ReadLock(self._time)
         self._yielded = 0.0
         self._fresh = False
         self._cut_short = False
-        """There was more to unpack, but the loop had to get its turn."""
+        """There was more to unpack, but it was time to yield to the event loop."""
         self._ends = EndOffsets(subscription)
         self._lookup = anyio.CancelScope()
         self.stopped = False
-        subscription.settle = self.settle
-        subscription.touched = self._touched
-        subscription.seek_buffered = self._seek_buffered
         subscription.listen(self.changed)
 
     # -- from elsewhere
 
-    def _touched(self) -> None:
+    def revalidate(self) -> None:
+        """Take back the exposed chunk if it must not be delivered any more; see `Progress`."""
         exposed = self._exposed
         if exposed is not None and not exposed.valid:
             self._take_back()
 
-    def _seek_buffered(self, state: PartitionState, offset: int, epoch: int) -> bool:
+    def seek_buffered(self, state: PartitionState, offset: int, epoch: int) -> bool:
         """Move a position to an offset that is buffered; False if it is not. After `settle`."""
         parts = self._buffer.holding(state, offset) if state.phase is Phase.FETCHING else []
         if not parts:
@@ -112,13 +116,6 @@ class Reader:
         states = self._subscription.partitions.values()
         self._failed = any(state.phase is Phase.FAILED for state in states)
         self._ends.changed()
-        self._arrived.set()
-
-    def report(self, error: Exception) -> None:
-        """Has an error raised at the next request, once."""
-        place = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
-        key = (type(error), *place)
-        self.reports[key] = error
         self._arrived.set()
 
     def stop(self) -> None:
@@ -174,6 +171,7 @@ class Reader:
 
     def _ask(self, *, tracking: bool = False) -> None:
         """The next is asked for, so what is in hand is processed."""
+        self._requested()
         self._take_back()
         self.in_progress.ask(tracking=tracking)
 
@@ -267,8 +265,8 @@ class Reader:
     def _raise_failures(self) -> None:
         if self._woken and (died := self._died(raised=True)) is not None:
             raise died
-        if self.reports:
-            raise self.reports.pop(next(iter(self.reports)))
+        if self._reports:
+            raise self._reports.take()
         if self._failed:
             for state in self._subscription.partitions.values():
                 if state.error is not None:
@@ -400,16 +398,16 @@ class Reader:
         """Count everything delivered so far as processed; the iteration continues."""
         self.settle()
         self.in_progress.mark_processed()
-        if self.in_progress.full:
-            self.in_progress.full = False
+        if self.in_progress.end_waiting_for_room():
             self._arrived.set()
 
     def done(self, record: RawRecord) -> None:
         """The program is done with a record that `tracked` has handed out."""
         place: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.
         state = self._subscription.partitions.get(place)
-        if state is not None and self.in_progress.done(state, record) and self.in_progress.full:
-            self.in_progress.full = False
+        if state is None or not self.in_progress.done(state, record):
+            return
+        if self.in_progress.end_waiting_for_room():
             self._arrived.set()
 
     # -- whole parts, for tables
@@ -467,7 +465,7 @@ class Reader:
             if self._lookup.cancelled_caught:
                 return
             self._drop_chunks()
-            self._unpacker.limits = self._ends.begin(cursor, found)
+            self._unpacker.limit(self._ends.begin(cursor, found))
 
     def _limit(self, cursor: Cursor | None) -> None:
         """Takes back the limits of an iteration that another request has followed."""
@@ -475,8 +473,7 @@ class Reader:
             self._end_limits()
 
     def _end_limits(self) -> None:
-        if self._unpacker.limits:
-            self._unpacker.limits = {}
+        if self._unpacker.lift_limits():
             self._drop_chunks()
             self._buffer.rewind(list(self._buffer))  # They have cut off what comes now.
         self._ends.clear()

@@ -172,14 +172,22 @@ class Unpacker:
         self.limit_bytes = config.max_decompressed_batch_bytes
         self._size = 0
         """Bytes of records of the batch, or the part of it, that was read last."""
-        self.limits: Mapping[PartitionState, int] = {}
-        """Offsets at which an iteration to the end stops."""
+        self._limits: Mapping[PartitionState, int] = {}
 
     @property
     def _deserializers(self) -> Deserializers:
         """The application's; the consumer keeps them alive, and nothing else."""
         given = self._owned.get()
         return NO_DESERIALIZERS if given is None else given
+
+    def limit(self, offsets: Mapping[PartitionState, int]) -> None:
+        """Unpack nothing from these offsets on: an iteration ends there."""
+        self._limits = offsets
+
+    def lift_limits(self) -> bool:
+        """Unpack everything again; return whether there were limits."""
+        limited, self._limits = bool(self._limits), {}
+        return limited
 
     def step(self) -> Chunk | None:
         """The next chunk; it may hold no record but move the position. None: nothing is ready."""
@@ -335,7 +343,7 @@ class Unpacker:
         return decoded.next_offset
 
     def _limit(self, chunk: Chunk) -> None:
-        limit = self.limits.get(chunk.state)
+        limit = self._limits.get(chunk.state)
         if limit is None or chunk.next_offset <= limit:
             return
         chunk.next_offset = limit

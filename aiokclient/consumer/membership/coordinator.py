@@ -35,9 +35,11 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config import ConsumerConfig
-    from aiokclient.consumer.delivery.reader import Reader
+    from aiokclient.consumer.delivery.in_progress import InProgress
+    from aiokclient.consumer.delivery.read_lock import ReadLock
+    from aiokclient.consumer.membership.listener import ListenerCalls
     from aiokclient.consumer.state.partition import PartitionState
-    from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 
 __all__ = ["MEMBERSHIPS", "ConsumerCoordinator"]
 
@@ -61,13 +63,20 @@ class ConsumerCoordinator:
         cluster: ClusterClient,
         config: ConsumerConfig,
         subscription: SubscriptionState,
-        reader: Reader,
+        in_progress: InProgress,
+        read_lock: ReadLock,
+        *,
+        report: Callable[[Exception], None],
+        listener_calls: ListenerCalls,
         spawn: Callable[..., None],
         callbacks: Callbacks,
         check: Callable[[], None],
     ) -> None:
-        self._subscription, self._reader = subscription, reader
+        self._subscription = subscription
+        self._in_progress, self._read_lock = in_progress, read_lock
+        self._report_error = report
         self._spawn = spawn
+        self._closed = False
         self._changes = Wakeup()
         self._left_behind = False
         self._refusal: tuple[Exception, float] | None = None
@@ -79,13 +88,12 @@ class ConsumerCoordinator:
             subscription,
             member=lambda: self.membership.metadata,
             joins=lambda: self.membership.joins and not self._left_behind,
-            in_listener=reader.read_lock.listener_calls.is_inside,
+            in_listener=listener_calls.is_inside,
             owner=self._owner,
             check=check,
         )
         interval_s = config.max_poll_interval_ms / 1000
         time = cluster.clock.monotonic
-        in_progress, lock = reader.in_progress, reader.read_lock
         self._auto_commit = AutoCommit(config, subscription, self.commits, time)
         self._initial_offsets = InitialOffsets(
             cluster,
@@ -101,7 +109,7 @@ class ConsumerCoordinator:
             subscription,
             in_progress,
             self._auto_commit,
-            calls=lock.listener_calls,
+            calls=listener_calls,
             released=self._released,
             report=self._report,
             overdue=self._overdue,
@@ -123,7 +131,7 @@ class ConsumerCoordinator:
             rewinder=self._rewinder,
         )
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
-        self._poll_watch = PollIntervalWatch(lock, in_progress, interval_s, self._overdue)
+        self._poll_watch = PollIntervalWatch(read_lock, in_progress, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
         self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
 
@@ -132,17 +140,14 @@ class ConsumerCoordinator:
         self._report(error)
 
     def _report(self, error: Exception) -> None:
-        self._reader.report(error)
+        self._report_error(error)
         self._subscription.changed()  # A start that still waits for the group is to end with it.
 
     def start(self) -> None:
         """Begins. Plain."""
         self._subscription.assign_subscribed({})  # A start before this one may have been cut short.
-        self._subscription.confirmed_until = lambda: self.membership.confirmed_until
         self._subscription.confirm()
         self._subscription.listen(self._subscribed)
-        self._subscription.followed = lambda: self.topics.current
-        self._reader.read_lock.entered = self._asked
         for run, name in (
             (self._follow, "subscription"),
             (self._live, "membership"),
@@ -169,6 +174,16 @@ class ConsumerCoordinator:
     def wake(self) -> None:
         """Have commits look again, after the consumer has failed. Synchronous."""
         self.commits.renamed.set()
+
+    @property
+    def followed(self) -> Subscription:
+        """The subscription that the group knows of, which may be an earlier one."""
+        return self.topics.current
+
+    @property
+    def confirmed_until(self) -> float:
+        """The time, on the loop's clock, until which this consumer certainly is a member."""
+        return self.membership.confirmed_until
 
     def settled(self) -> bool:
         """Whether the group has said what this consumer is to read, and that is so. Plain."""
@@ -219,9 +234,8 @@ class ConsumerCoordinator:
             raise IllegalStateError(
                 "rewind_group() is for members of the group: subscribe() to its topics first"
             )
-        reader = self._reader
         # A task that calls this amid its records would wait for itself.
-        aside = reader.in_progress.set_aside() if reader.read_lock.is_reader() else nullcontext()
+        aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
             await self._rewinder.order(offsets, timeout, self.membership.rejoin)
 
@@ -253,15 +267,18 @@ class ConsumerCoordinator:
             extra={"event": "poll_interval_exceeded"},
         )
         self.membership.left_behind(text)
-        if self._reader.read_lock.is_asked():
+        if self._read_lock.is_asked():
             # One of many handlers is late, and the program waits for records meanwhile.
-            self._asked()
+            self.requested()
 
     def _released(self, states: Sequence[PartitionState], lost: bool) -> None:
         self.commits.lost.release(states, lost=lost)
         self.commits.renamed.set()
 
-    def _asked(self) -> None:
+    def requested(self) -> None:
+        """Take note that the application requests records. Synchronous."""
+        if self._closed:
+            return
         self._left_behind = False
         self.commits.lost.requested()
         self.membership.asked()
@@ -283,7 +300,7 @@ class ConsumerCoordinator:
         bounded_s = timeout if timeout < math.inf else 0.0  # Without a bound no share is kept.
         leave_by = deadline - bounded_s * LEAVE_SHARE
         wait_until = leave_by - bounded_s * COMMIT_SHARE
-        in_progress = self._reader.in_progress
+        in_progress = self._in_progress
         try:
             await self._put_down(wait_until, may_ask)
             with anyio.CancelScope(deadline=leave_by):
@@ -294,13 +311,13 @@ class ConsumerCoordinator:
 
     async def _put_down(self, until: float, may_ask: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
-        in_progress = self._reader.in_progress
+        in_progress = self._in_progress
         self._subscription.settle()
         while in_progress and may_ask() and loop.time() < until:
             await in_progress.relieved.wait(until)
 
     def release(self) -> None:
         """Its connections and interests end. Plain."""
-        self._reader.read_lock.entered = lambda: None
+        self._closed = True
         self._cluster.updater.unwant(self.topics)
         self._cluster.release(self)

@@ -129,18 +129,18 @@ class GroupCalls(Lifecycle):
             self._subscription.revive(self._listener)
 
     def _waits_for_caller(self) -> str:
-        calling = self._engine is not None and self._engine.reader.read_lock.listener_calls
-        return "a listener" if calling and calling.is_calling() else ""
+        calls = None if self._engine is None else self._engine.listener_calls
+        return "a listener" if calls is not None and calls.is_calling() else ""
 
     def _in_listener(self) -> bool:
         if self._engine is None:
             return False
-        return self._engine.reader.read_lock.listener_calls.is_inside()
+        return self._engine.listener_calls.is_inside()
 
     def _is_started_by_listener(self) -> bool:
         if self._engine is None or self._state is not State.STARTING:
             return False
-        return self._engine.reader.read_lock.listener_calls.was_inside()
+        return self._engine.listener_calls.was_inside()
 
     def _group(self, call: str) -> ConsumerCoordinator:
         self._check()

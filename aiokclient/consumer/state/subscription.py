@@ -14,7 +14,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from aiokclient.cluster.health import some
@@ -22,13 +22,14 @@ from aiokclient.cluster.ownership import Weakly
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.state.offset_reset import NONE, Reset
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
+from aiokclient.consumer.state.progress import Progress
 from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
 from aiokclient.limited_log import LimitedLog
 from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["Subscription", "SubscriptionState"]
+__all__ = ["PartitionSource", "Subscription", "SubscriptionState"]
 
 
 class Subscription:
@@ -58,6 +59,24 @@ class Subscription:
         return not internal and self.pattern.fullmatch(topic) is not None
 
 
+class PartitionSource(Protocol):
+    """What turns the subscription into partitions: the group, or a follower of whole topics."""
+
+    @property
+    def followed(self) -> Subscription:
+        """The subscription that the partitions are of, which may be an earlier one."""
+        ...
+
+    @property
+    def confirmed_until(self) -> float:
+        """The time, on the loop's clock, until which the partitions certainly are this member's."""
+        ...
+
+    def knows_its_part(self) -> bool:
+        """Return whether it is known which partitions are to be read, all or some of them."""
+        ...
+
+
 class SubscriptionState:
     """The subscription, and the state of each assigned partition in a fixed order."""
 
@@ -68,17 +87,13 @@ class SubscriptionState:
         self.reset = reset
         self.grouped = grouped
         """A group shares the subscribed topics out, and knows where to begin."""
-        self.confirmed_until: Callable[[], float] = lambda: math.inf
-        """Until when, on the loop's clock, it is certain that what the group gave is ours."""
+        self._progress: Progress | None = None
+        self._source: PartitionSource | None = None
         self._late = False
-        self.part_known: Callable[[], bool] = lambda: True
-        """Whether what is subscribed has become partitions: not amid a rebalance, say."""
         self.metrics = Metrics()
         self.client_log = ClientLog("aiokclient.consumer", "aiokclient")
         self.log = LimitedLog(self.client_log, time.monotonic)
         self.subscription = Subscription()
-        self.followed: Callable[[], Subscription] = lambda: self.subscription
-        """The subscription that has been taken up, which may be an earlier one."""
         self._dropped: dict[TopicPartition, PartitionState] = {}
         """Partitions that `unsubscribe` dropped in this iteration of the loop, without a group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -92,33 +107,52 @@ class SubscriptionState:
         self._listeners: list[Callable[[], None]] = []
         self._soon: Callable[[Callable[[], None]], None] = lambda call: call()
         self._pending = False
-        self.settle: Callable[[], None] = lambda: None
-        """Called before positions are read or moved: the reader writes down what it has handed
-        out of the list that is being iterated."""
-        self.seek_buffered: Callable[[PartitionState, int, int], bool] = lambda *_: False
-        """Moves a position within what is buffered; returns False if the offset is not there."""
-        self.touched: Callable[[], None] = lambda: None
-        """Called at once after any change: the reader takes that list back if it is void."""
 
     def listen(self, callback: Callable[[], None]) -> None:
         """Has `callback` called soon after partitions, positions or pauses have changed."""
         self._listeners.append(callback)
 
-    def begin(self, soon: Callable[[Callable[[], None]], None]) -> None:
-        """Have the listeners called through `soon`, which is supervised."""
+    def measure(self, metrics: Metrics, log: ClientLog, time: Callable[[], float]) -> None:
+        """Count and log there from now on; `time` is the monotonic clock."""
+        self.metrics = metrics
+        self.client_log = log
+        self.log = LimitedLog(log, time)
+
+    def begin(
+        self,
+        progress: Progress,
+        source: PartitionSource,
+        soon: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """Work with the parts of a consumer that starts.
+
+        The listeners are called through `soon`, which is supervised.
+        """
+        self._progress, self._source = progress, source
         self._soon, self._pending = soon, False
 
-    def unlisten(self) -> None:
-        """Nobody listens any more."""
+    def end(self) -> None:
+        """Forget the parts of a consumer that ends, and the listeners."""
         self._listeners.clear()
-        self.settle = self.touched = lambda: None
-        self.seek_buffered = lambda *_: False
-        self.part_known = lambda: True
-        self.followed = lambda: self.subscription
+        self._progress = self._source = None
+
+    def settle(self) -> None:
+        """Write down how far an iteration went; to be called before positions are read or moved."""
+        if self._progress is not None:
+            self._progress.settle()
+
+    def confirmed_until(self) -> float:
+        """Return the time, on the loop's clock, until which the partitions are certainly ours."""
+        return math.inf if self._source is None else self._source.confirmed_until
+
+    def part_known(self) -> bool:
+        """Return whether what is subscribed has become partitions."""
+        return self._source is None or self._source.knows_its_part()
 
     def changed(self) -> None:
         """Tells the listeners soon: a thousand changes in a row are one to them."""
-        self.touched()
+        if self._progress is not None:
+            self._progress.revalidate()
         if not self._pending and self._listeners:
             self._pending = True
             self._soon(self.flush)
@@ -152,7 +186,8 @@ class SubscriptionState:
         way; without one that waits for what the brokers say of the topics. Asking for the same
         changes only the listener, also after an end of the subscription that nothing has taken up.
         """
-        for present in (self.subscription, self.followed()):
+        followed = self.subscription if self._source is None else self._source.followed
+        for present in (self.subscription, followed):
             if present.is_like(subscription):
                 present.listener = subscription.listener
                 subscription = present
@@ -266,7 +301,7 @@ class SubscriptionState:
         """Deliver the record at `offset` next, from the buffer if it is there."""
         self.settle()
         state, known = self[tp], NO_EPOCH if epoch is None else epoch
-        if not self.seek_buffered(state, offset, known):
+        if self._progress is None or not self._progress.seek_buffered(state, offset, known):
             state.seek(offset, known)
         self.changed()
 

@@ -8,10 +8,14 @@ import pytest
 from group_world import fill, member
 from world import World, simulate
 
+from aiokclient.consumer.state.subscription import SubscriptionState
+
 
 @pytest.mark.fault(18)
 @pytest.mark.parametrize("how", ["__aiter__", "tracked"])
-def test_the_session_ends_between_a_look_and_the_records(how: str) -> None:
+def test_the_session_ends_between_a_look_and_the_records(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(world: World) -> None:
         fill(world, 50)
         async with member(world) as consumer:
@@ -19,7 +23,9 @@ def test_the_session_ends_between_a_look_and_the_records(how: str) -> None:
             await anext(records)
             await asyncio.sleep(0.02)  # It asks again after that.
             looks = iter([math.inf])
-            consumer._reader()._subscription.confirmed_until = lambda: next(looks, -math.inf)
+            monkeypatch.setattr(
+                SubscriptionState, "confirmed_until", lambda _: next(looks, -math.inf)
+            )
             assert (await anext(records)).offset == 1
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(records), 5.0)

@@ -190,7 +190,7 @@ def test_limits_cut_a_chunk() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(10)))
     stepping = unpacker(buffer)
-    stepping.limits = {state: 4}
+    stepping.limit({state: 4})
     chunk = stepping.step()
     assert offsets(chunk) == [0, 1, 2, 3]
     assert chunk is not None
