@@ -117,23 +117,26 @@ class ConsumerCoordinator:
         self._rewinder = GroupRewinder(
             cluster, subscription, self.commits, in_progress, patience_s=interval_s, spawn=spawn
         )
-        parts = MembershipParts(
-            cluster,
-            config,
-            subscription,
-            self.topics,
-            reconciler=self.rebalancer,
-            report=self._membership_refused,
-            changed=self._renamed,
-            spawn=spawn,
-            callbacks=callbacks,
-            owner=self,
-            rewinder=self._rewinder,
-        )
+        parts = self._membership_parts(config, callbacks)
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
         self._poll_watch = PollIntervalWatch(read_lock, in_progress, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
         self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
+
+    def _membership_parts(self, config: ConsumerConfig, callbacks: Callbacks) -> MembershipParts:
+        return MembershipParts(
+            self._cluster,
+            config,
+            self._subscription,
+            self.topics,
+            reconciler=self.rebalancer,
+            report=self._membership_refused,
+            changed=self._renamed,
+            spawn=self._spawn,
+            callbacks=callbacks,
+            owner=self,
+            rewinder=self._rewinder,
+        )
 
     def _membership_refused(self, error: Exception) -> None:
         self._refusal = error, self._cluster.clock.monotonic()
