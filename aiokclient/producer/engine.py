@@ -18,7 +18,7 @@ from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, settl
 from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.sending.expiry import Expiry
 from aiokclient.producer.sending.leaders import Routing
-from aiokclient.producer.sending.responses import Outcomes
+from aiokclient.producer.sending.responses import Responses
 from aiokclient.producer.sending.sender import Sender
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
@@ -63,7 +63,7 @@ class Engine:
         self._supervisor = supervisor
         self._expiry = Expiry(config, cluster.clock, self.accumulator)
         self.accumulator.on_open = self._expiry.arm
-        self._outcomes = Outcomes(
+        self._responses = Responses(
             config, cluster.clock, self.accumulator, cluster.updater, cluster.metrics, self._log
         )
         self._ids = ProducerIds(
@@ -73,7 +73,7 @@ class Engine:
             self.routing.has_sent,
             supervisor,
             self._poke_all,
-            self._fail_unnumbered,
+            self._fail_without_id,
         )
         self._ends: list[Callable[[], None]] = []
 
@@ -135,7 +135,7 @@ class Engine:
                 self.cluster,
                 self._supervisor,
                 self.accumulator,
-                self._outcomes,
+                self._responses,
                 self._ids,
             )
         return sender
@@ -172,8 +172,8 @@ class Engine:
         for queue in list(self.accumulator.active):
             queue.poke()
 
-    def _fail_unnumbered(self, error: KafkaError) -> None:
+    def _fail_without_id(self, error: KafkaError) -> None:
         """There is no producer id to be had: what waits for one fails, later sends ask again."""
         for batch in list(self.accumulator.pending):
-            if batch.numbers is None and batch.queue.partition is not None:
+            if batch.identity is None and batch.queue.partition is not None:
                 self.accumulator.fail(batch, error)

@@ -95,7 +95,7 @@ class Partitioner:
         if not self._adaptive:
             return queues[self._rng.randrange(len(queues))]
         # How many batches stand before the next one to be opened.
-        loads = [len(q.sent) + len(q.closed) + len(q.parking) for q in queues]
+        loads = [len(q.sent) + len(q.closed) + len(q.overflow) for q in queues]
         cumulated = list(accumulate(weights(loads))) if any(loads) else range(1, len(queues) + 1)
         return queues[bisect_right(cumulated, int(self._rng.random() * cumulated[-1]))]
 

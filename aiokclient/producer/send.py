@@ -153,7 +153,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             except (TypeError, AttributeError, ValueError) as error:
                 raise self._unfit(place.name, error, headers) from error
             if batch.explicit is not None:
-                batch.explicit.append(-1 if partition is None else partition)
+                batch.choose_partitions(-1 if partition is None else partition)
             delivery = self._last = Delivery(batch, index, timestamp)
             return delivery
         except BaseException as error:

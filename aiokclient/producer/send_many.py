@@ -127,7 +127,7 @@ def send_values(
         batch, index, taken = accumulator.append_values(queue, timestamp, values, start, total)
         total -= batch.builder.size - (before if index else BATCH_OVERHEAD)
         if batch.explicit is not None:
-            batch.explicit.extend([-1] * taken)
+            batch.choose_partitions(-1, taken)
         deliveries.add(Run(batch, index, taken, timestamp))
         start += taken
         if start < count:
@@ -148,7 +148,7 @@ def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deli
     for queue, timestamp, key, value, headers, partition, size in records:
         batch, index = append(queue, timestamp, key, value, headers, size, forced=True)
         if batch.explicit is not None:
-            batch.explicit.append(partition)
+            batch.choose_partitions(partition)
         deliveries.add(Run(batch, index, 1, timestamp))
     return deliveries
 

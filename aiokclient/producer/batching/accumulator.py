@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,7 +26,7 @@ from aiokclient.clock import Clock
 from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.metrics import Metrics
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
-from aiokclient.producer.batching.buffer_pool import Memory, Place
+from aiokclient.producer.batching.buffer_pool import Memory, Room
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.delivery.failures import Failures
@@ -54,8 +53,6 @@ EARLY_S = 0.0001
 """The loop rings timers early by the resolution of its clock."""
 PLENTY = 4
 """A batch reserves at once what it is likely to need, if the buffer has room for so many of it."""
-STEP = 1023
-"""What is likely is rounded up to the next multiple of one more."""
 SLACK = 2 * FIRST_RESERVE
 """Bytes reserved for a batch and not used that are not worth giving back before the rest."""
 BATCH_OVERHEAD = 61
@@ -101,7 +98,7 @@ class Accumulator:
         self._thread_bytes = thread_bytes(self._compression, self._level)
         self._lingering: deque[tuple[float, QueuedBatch]] = deque()
         self._linger_timer: asyncio.TimerHandle | None = None
-        self._parked: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
+        self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
         """Queues with parked batches: those that can be sent, and those that cannot."""
         self._room: list[asyncio.Future[None]] = []
         self.meters = ProducerMeters(metrics)
@@ -109,7 +106,7 @@ class Accumulator:
         self._gauges = [
             metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: memory.buffer.total),
             metrics.gauge("producer.parking.bytes", unit="By").include(
-                lambda: memory.parking.total
+                lambda: memory.overflow.total
             ),
             self.meters.end,
         ]
@@ -202,7 +199,7 @@ class Accumulator:
         first = RECORD_OVERHEAD + (0 if value is None else len(value))
         need = max(first, min(limit, remaining))
         room = self.memory.buffer.room(queue.unsendable, queue.buffered) - BATCH_OVERHEAD
-        if not queue.parked and first <= room < need:
+        if not queue.overflowed and first <= room < need:
             batch = self.begin(queue, room, limit=room)  # what is left of the buffer, first
         else:
             batch = self.begin(queue, need, forced=True)
@@ -214,7 +211,7 @@ class Accumulator:
 
     def _undo(self, batch: QueuedBatch) -> None:
         """A record that could not be encoded leaves no batch behind."""
-        batch.queue.open = None
+        batch.queue.discard_open()
         self.release(batch)
 
     def begin(
@@ -231,17 +228,17 @@ class Accumulator:
         """
         need += BATCH_OVERHEAD
         size = need
-        place = self.memory.place(queue, need + FIRST_RESERVE)
-        if place is Place.BUFFER:
+        room = self.memory.where(queue, need + FIRST_RESERVE)
+        if room is Room.BUFFER:
             size = need + FIRST_RESERVE
         else:
-            place = self.memory.place(queue, need)
-            if place is Place.NOWHERE and not forced and not self.memory.fits(queue, need):
+            room = self.memory.where(queue, need)
+            if room is Room.NOWHERE and not forced and not self.memory.fits(queue, need):
                 raise self._exhausted(queue, need)
         limit = queue.batch_limit if limit is None else limit + BATCH_OVERHEAD
         likely = min(queue.likely, limit)
         plenty = self.memory.buffer.free // PLENTY
-        if place is Place.BUFFER and not queue.unsendable and size < likely < plenty:
+        if room is Room.BUFFER and not queue.unsendable and size < likely < plenty:
             size = likely
         builder = RecordBatchBuilder(
             compression=self._compression,
@@ -250,15 +247,11 @@ class Accumulator:
             likely=size,
         )
         batch = ProducerBatch(queue.topic.name, queue, self, builder, self._clock.monotonic())
-        batch.parked = place is not Place.BUFFER
-        batch.reserved = size
+        batch.begin(size, parked=room is not Room.BUFFER)
         self.memory.take(queue, size, batch.parked)
-        if queue.partition is None:
-            batch.explicit = array("q")
-        queue.open = batch
+        queue.begin(batch)
         if batch.parked:
-            self._parked[queue.unsendable][queue] = None
-        batch.room()
+            self._overflowing[queue.unsendable][queue] = None
         return batch
 
     def opened(self, batch: QueuedBatch) -> None:
@@ -271,7 +264,7 @@ class Accumulator:
             if batch.parked and not batch.queue.unsendable:
                 self.turns.soon(self._move_in, False)
         if self._linger_s <= 0:
-            batch.due = True
+            batch.end_linger()
             batch.queue.poke(at_once=True)
             return
         deadline = batch.created + self._linger_s
@@ -291,13 +284,12 @@ class Accumulator:
 
     def _reserve(self, batch: QueuedBatch, size: int) -> bool:
         queue = batch.queue
-        pool = self.memory.parking if batch.parked else self.memory.buffer
-        held = queue.parked if batch.parked else queue.buffered
+        pool = self.memory.overflow if batch.parked else self.memory.buffer
+        held = queue.overflowed if batch.parked else queue.buffered
         if size > pool.room(queue.unsendable, held):
             return False
         self.memory.take(queue, size, batch.parked)
-        batch.reserved += size
-        batch.left += size
+        batch.reserve(size)
         return True
 
     def _exhausted(self, queue: PartitionQueue, need: int) -> BufferExhaustedError:
@@ -326,51 +318,48 @@ class Accumulator:
 
     def prepare(self, batch: QueuedBatch) -> bool:
         """Compress a closed batch, in a thread if it is large; whether it can be sent now."""
-        if batch.ready:
+        if batch.size:
             return True
         if batch.compressing:
             return False
-        batch.count = batch.builder.count
+        batch.count_records()
         self._trim(batch)
         if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
-            batch.finish()
-            batch.ready = True
+            batch.end_compressing(batch.encode())
             return True
-        batch.compressing = True
-        self.turns.in_thread(batch.finish, then=partial(self._compressed, batch))
+        batch.begin_compressing()
+        self.turns.in_thread(batch.encode, then=partial(self._compressed, batch))
         return False
 
-    def _compressed(self, batch: QueuedBatch, work: asyncio.Future[None]) -> None:
-        batch.compressing = False
+    def _compressed(self, batch: QueuedBatch, work: asyncio.Future[int]) -> None:
+        error = None if work.cancelled() else work.exception()
+        batch.end_compressing(0 if work.cancelled() or error is not None else work.result())
         if batch.done:
-            batch.spend()
+            batch.release_bytes()
             return
         if work.cancelled():
             return
-        error = work.exception()
         if error is not None:
             failure = KafkaError(f"the batch could not be compressed: {error!r}")
             failure.__cause__ = error
-            self.fail(batch, batch.place(failure))
+            self.fail(batch, batch.with_partition(failure))
             return
-        batch.ready = True
         batch.queue.poke()
 
     def _trim(self, batch: QueuedBatch) -> None:
         """Give back what was reserved and not used."""
-        batch.queue.likely = (batch.builder.size | STEP) + 1
-        unused = batch.reserved - batch.builder.size
-        if unused > SLACK:
-            batch.reserved -= unused
-            self.memory.give(batch.queue, unused, batch.parked)
+        size = batch.builder.size
+        batch.queue.expect(size)
+        if batch.reserved - size > SLACK:
+            self.memory.give(batch.queue, batch.trim(), batch.parked)
 
     def _lingered(self) -> None:
         self._linger_timer = None
         now = self._clock.monotonic() + EARLY_S
         lingering = self._lingering
-        while lingering and (lingering[0][0] <= now or lingering[0][1].ready):
+        while lingering and (lingering[0][0] <= now or lingering[0][1].size):
             batch = lingering.popleft()[1]
-            batch.due = True
+            batch.end_linger()
             if not batch.done and not batch.parked:
                 batch.queue.poke()
         if lingering:
@@ -384,7 +373,7 @@ class Accumulator:
         limit = batch.queue.topic.batch_limit
         if limit.lowered:
             limit.note_written(batch.builder.size)
-        batch.succeed(base_offset, append_time)
+        batch.acknowledge(base_offset, append_time)
         self.meters.written(batch)
         self.forget(batch)
 
@@ -402,28 +391,27 @@ class Accumulator:
         if batch.done:
             return
         self.meters.given_up(batch)
-        for failed in batch.failed(error):
+        for failed in batch.fail_records(error):
             self.meters.lost(failed)
             self._failures.failed(failed)
 
     def forget(self, batch: QueuedBatch) -> None:
         """The batch has its outcome, or its records have moved: give its memory back."""
         self.pending.pop(batch, None)
-        if not batch.pins:
+        if not batch.requests:
             self.release(batch)
 
     def release(self, batch: QueuedBatch) -> None:
         """Nobody holds the bytes of the batch any more."""
         queue, size = batch.queue, batch.reserved
         if batch.done and not batch.compressing:
-            batch.spend()
+            batch.release_bytes()
         if not size:
             return
-        batch.reserved = batch.left = 0
         self.memory.give(queue, size, batch.parked)
-        batch.parked = False
-        if not queue.parked:
-            self._parked[queue.unsendable].pop(queue, None)
+        batch.free()
+        if not queue.overflowed:
+            self._overflowing[queue.unsendable].pop(queue, None)
         self._move_in(queue.unsendable)
         if queue.unsendable:
             self._move_in(False)  # What these hold counts against the others, too.
@@ -440,10 +428,9 @@ class Accumulator:
         queue = batch.queue
         queue.replace(batch, parts)
         for part in parts:
-            part.reserved = part.builder.size
             self.memory.take(queue, part.reserved, parked=False)
             self.pending[part] = None
-        batch.emptied()
+        batch.vacate()
         self.forget(batch)
 
     async def room(self) -> None:
@@ -452,44 +439,40 @@ class Accumulator:
         self._room.append(waiter)
         await waiter
 
-    # Parking
+    # The overflow queue
 
     def set_unsendable(self, queue: PartitionQueue, unsendable: bool) -> None:
         """The queue cannot be sent now, or it can again."""
         if queue.unsendable is unsendable:
             return
         self.memory.set_unsendable(queue, unsendable)
-        if self._parked[not unsendable].pop(queue, self) is None:
-            self._parked[unsendable][queue] = None
+        if self._overflowing[not unsendable].pop(queue, self) is None:
+            self._overflowing[unsendable][queue] = None
         self._move_in(unsendable)
         if unsendable:
             self._move_in(False)
 
     def _move_in(self, unsendable: bool, beyond: bool = True) -> None:
-        parked = self._parked[unsendable]
+        overflowing = self._overflowing[unsendable]
         moved = True
-        while moved and parked:
+        while moved and overflowing:
             moved = False
-            for queue in list(parked):  # one batch of each, in turn
+            for queue in list(overflowing):  # one batch of each, in turn
                 if self._move_one(queue, beyond):
                     moved = True
                 elif not unsendable:
                     return
 
     def _move_one(self, queue: PartitionQueue, beyond: bool) -> bool:
-        batch = queue.parking[0] if queue.parking else queue.open
-        assert batch is not None
+        batch = queue.first_in_overflow()
         size = batch.reserved
         if not self.memory.may_move_in(queue, size, beyond=beyond):
             return False
         self.memory.give(queue, size, parked=True)
         self.memory.take(queue, size, parked=False)
-        batch.parked = False
-        if queue.parking:
-            queue.parking.popleft()
-            queue.closed.append(batch)
-        if not queue.parked:
-            self._parked[queue.unsendable].pop(queue, None)
+        queue.leave_overflow()
+        if not queue.overflowed:
+            self._overflowing[queue.unsendable].pop(queue, None)
         batch.wake()
         queue.poke()
         return True

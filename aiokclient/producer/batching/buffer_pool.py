@@ -1,11 +1,11 @@
-"""Who may hold how much of the producer's memory.
+"""How much of the producer's memory each partition may hold.
 
-Two pools of `buffer_memory` bytes each: the *buffer*, for what can be sent, and the *parking*
-beyond it, for what was sent although the buffer was full. A partition that cannot be sent now (no
-leader, a leader out of reach or silent for a second, a topic not known yet) may hold a quarter of
-each pool, all such partitions together a half, so that they starve nobody: what they hold beyond
-their half, because they became unsendable when they held it already, does not count against the
-others. Nothing that was accepted is ever dropped to make room.
+There are two pools of `buffer_memory` bytes each: the *buffer*, for what can be sent, and the
+*overflow queue*, for what was sent although the buffer was full. A partition that cannot be sent
+now (no leader, a leader out of reach or silent for a second, a topic not known yet) may hold a
+quarter of each pool, and all such partitions together a half, so that they starve no other. What
+they hold beyond their half, because they held it already when they became unsendable, does not
+count against the others. Nothing that was accepted is ever dropped to make room.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from enum import Enum, auto
 
 from aiokclient.producer.state import QueueState
 
-__all__ = ["Account", "Memory", "Place"]
+__all__ = ["Account", "Memory", "Room"]
 
 
-class Place(Enum):
+class Room(Enum):
     """Where a record may go."""
 
     BUFFER = auto()
-    PARKING = auto()
+    OVERFLOW = auto()
     NOWHERE = auto()
 
 
 class Account(QueueState):
-    """What one partition holds, in bytes."""
+    """The bytes that one partition holds in each pool."""
 
-    __slots__ = ("buffered", "parked")
+    __slots__ = ("buffered", "overflowed")
 
     def __init__(self) -> None:
         super().__init__()
         self.buffered = 0
-        self.parked = 0
+        self.overflowed = 0
 
 
 class Pool:
-    """One of the two: what partitions hold of it, in all and those that cannot be sent."""
+    """One of the two pools, with what all partitions hold and what unsendable ones hold."""
 
     __slots__ = ("free", "half", "limit", "quarter", "total", "unsendable")
 
@@ -46,18 +46,18 @@ class Pool:
         self.half = limit // 2
         self.quarter = limit // 4
         self.total = 0
-        """All that is held."""
+        """Bytes that all partitions hold."""
         self.unsendable = 0
         self.free = limit
-        """What a partition that can be sent may take."""
+        """Bytes that a partition which can be sent may take."""
 
     @property
     def in_use(self) -> int:
-        """What counts against a partition that can be sent."""
+        """Bytes that count against a partition which can be sent."""
         return self.limit - self.free
 
     def room(self, unsendable: bool, held: int) -> int:
-        """How much more a partition that holds `held` bytes may take."""
+        """Return how many more bytes a partition that holds `held` bytes may take."""
         if not unsendable:
             return self.free
         shares = min(self.quarter - held, self.half - self.unsendable)
@@ -77,22 +77,27 @@ class Pool:
 class Memory:
     """The two pools of one producer."""
 
-    __slots__ = ("buffer", "parking", "peak")
+    __slots__ = ("buffer", "overflow", "peak")
 
     def __init__(self, limit: int) -> None:
         self.buffer = Pool(limit)
-        self.parking = Pool(limit)
+        self.overflow = Pool(limit)
         self.peak = 0
 
-    def place(self, account: Account, size: int) -> Place:
-        """Where `size` more bytes of a partition may go; behind what it has parked already."""
-        if not account.parked and size <= self.buffer.room(account.unsendable, account.buffered):
-            return Place.BUFFER
-        # What the buffer holds beyond its limit, large batches that moved in, is not held again.
+    def where(self, account: Account, size: int) -> Room:
+        """Return where `size` more bytes of a partition may go.
+
+        They follow what it has in the overflow queue already.
+        """
+        if not account.overflowed and size <= self.buffer.room(
+            account.unsendable, account.buffered
+        ):
+            return Room.BUFFER
+        # Large batches that moved in, beyond the buffer's limit, must not count twice.
         excess = min(0, self.buffer.free)
-        if size <= self.parking.room(account.unsendable, account.parked) + excess:
-            return Place.PARKING
-        return Place.NOWHERE
+        if size <= self.overflow.room(account.unsendable, account.overflowed) + excess:
+            return Room.OVERFLOW
+        return Room.NOWHERE
 
     def fits(self, account: Account, size: int) -> bool:
         """Return whether a record fits into both pools together that is too large for a share.
@@ -106,29 +111,29 @@ class Memory:
             return False
         if size <= min(self.room(account), self.shared_room()):
             return True
-        first = not self.buffer.unsendable and not self.parking.unsendable
-        return first and size <= self.parking.limit - self.parking.total
+        first = not self.buffer.unsendable and not self.overflow.unsendable
+        return first and size <= self.overflow.limit - self.overflow.total
 
     def room(self, account: Account) -> int:
-        """How many bytes the partition may take in both pools together."""
-        parking = max(0, self.parking.room(account.unsendable, account.parked))
-        if account.parked:
-            return parking
-        return parking + max(0, self.buffer.room(account.unsendable, account.buffered))
+        """Return how many bytes the partition may take in both pools together."""
+        overflow = max(0, self.overflow.room(account.unsendable, account.overflowed))
+        if account.overflowed:
+            return overflow
+        return overflow + max(0, self.buffer.room(account.unsendable, account.buffered))
 
     def sendable_room(self) -> int:
-        """How many bytes partitions that can be sent may take in both pools together."""
-        return self.buffer.free + self.parking.free
+        """Return how many bytes sendable partitions may take in both pools together."""
+        return self.buffer.free + self.overflow.free
 
     def shared_room(self) -> int:
-        """The same for partitions that cannot be sent, all of them together."""
-        return sum(max(0, pool.half - pool.unsendable) for pool in (self.buffer, self.parking))
+        """Return the same for all unsendable partitions together."""
+        return sum(max(0, pool.half - pool.unsendable) for pool in (self.buffer, self.overflow))
 
     def take(self, account: Account, size: int, parked: bool) -> None:
-        """`size` more bytes are held."""
+        """Account for `size` more bytes of a partition."""
         if parked:
-            account.parked += size
-            self.parking.add(account.unsendable, size)
+            account.overflowed += size
+            self.overflow.add(account.unsendable, size)
         else:
             account.buffered += size
             buffer = self.buffer
@@ -137,25 +142,25 @@ class Memory:
             else:  # As `add` does, without the call: every batch comes here.
                 buffer.total += size
                 buffer.free -= size
-        total = self.buffer.total + self.parking.total
+        total = self.buffer.total + self.overflow.total
         if total > self.peak:
             self.peak = total
 
     def give(self, account: Account, size: int, parked: bool) -> None:
-        """`size` bytes are free again."""
+        """Account for `size` bytes of a partition that are free again."""
         self.take(account, -size, parked)
 
     def set_unsendable(self, account: Account, unsendable: bool) -> None:
-        """The partition cannot be sent now, or it can again."""
+        """Note that the partition cannot be sent now, or that it can again."""
         if account.unsendable is unsendable:
             return
-        for pool, held in ((self.buffer, account.buffered), (self.parking, account.parked)):
+        for pool, held in ((self.buffer, account.buffered), (self.overflow, account.overflowed)):
             pool.add(account.unsendable, -held)
             pool.add(unsendable, held)
         account.unsendable = unsendable
 
     def may_move_in(self, account: Account, size: int, *, beyond: bool = False) -> bool:
-        """Whether a parked batch of the partition may move into the buffer.
+        """Return whether a batch in the overflow queue may move into the buffer.
 
         It may when less than three quarters are in use: of the buffer, or for a partition that
         cannot be sent, of its shares of it. `beyond` lets a batch exceed the limit then; a large

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
-from aiokclient.producer.batching.sequences import State
+from aiokclient.producer.batching.sequences import SequenceState
 
 if TYPE_CHECKING:
     from aiokclient.cluster.supervisor import Supervisor
@@ -66,19 +66,19 @@ class ProducerIds:
         """The generation in which the metadata of a topic was last looked at."""
         self._looking: dict[TopicStatus, None] = {}
 
-    def number(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
-        """Give a batch that is about to be sent its numbers; False if that has to wait.
+    def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
+        """Give a batch that is about to be sent its identity. Return False if that has to wait.
 
         `by_name`: requests to the leader name topics by their names.
         """
         sequences = queue.sequences
-        restarting = sequences.state is State.RESTARTING
+        restarting = sequences.state is SequenceState.RESTARTING
         if not self._idempotent:
             if restarting:
                 sequences.adopt(-1, -1)
             return True
         old = sequences.generation != self.generation
-        if batch.numbers is not None:
+        if batch.identity is not None:
             if not old or (queue.topic.topic_id.int and not by_name):
                 return True
             return self._checked(queue.topic)
@@ -95,7 +95,7 @@ class ProducerIds:
             sequences.adopt(*found, self.generation)
         elif restarting:
             sequences.restart()
-        batch.numbers = sequences.assign(batch.count)
+        batch.identify(sequences.assign(batch.count))
         return True
 
     def get(self, unlike: int = -1) -> tuple[int, int] | None:

@@ -1,9 +1,9 @@
 """The batches of one partition, in the order of their sends.
 
-From the oldest to the youngest: those that were sent (numbered, in the order of their numbers),
-the closed ones, the open one, and those in the parking. A batch that was sent stays in its place
-until it has its outcome, under way or waiting to be sent again. Records are appended to the open
-batch; once something is parked, the open batch is the youngest of the parking.
+From the oldest to the newest: those that were sent (with sequences, in their order), the closed
+ones, the open one, and those in the overflow queue. A batch that was sent keeps its position until
+it has its outcome, in flight or waiting to be sent again. Records are appended to the open batch;
+once batches are in the overflow queue, the open batch is the newest of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.buffer_pool import Account
-from aiokclient.producer.batching.sequences import Event, Numbers, PartitionSequences, State
+from aiokclient.producer.batching.sequences import (
+    BatchIdentity,
+    PartitionSequences,
+    SequenceEvent,
+    SequenceState,
+)
+from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.types import TopicPartition
 
@@ -23,9 +29,11 @@ __all__ = ["Leader", "PartitionQueue", "QueuedBatch"]
 UNDESIGNATED_BATCH = 32 * 1024
 """The largest batch of records whose partitions are not known: one is moved without a pause."""
 
-
 FORMER = 4
 """Number of earlier topics of the same name whose sequences a partition keeps."""
+
+STEP = 1023
+"""The likely size of the next batch is rounded up to the next multiple of one more."""
 
 
 class Leader(Protocol):
@@ -47,13 +55,15 @@ class Incarnation(NamedTuple):
     """The sequences of a partition in an earlier topic of the same name."""
 
     sequences: PartitionSequences
-    sent: dict[QueuedBatch, Numbers]
+    sent: dict[QueuedBatch, BatchIdentity]
     """The batches without an outcome that were sent there."""
 
 
 class PartitionQueue(Account):
-    """One partition's batches, and whether it may send; `partition` is None for the records of a
-    topic whose partitions are not known."""
+    """The batches of one partition, and whether it may send.
+
+    `partition` is None for the records of a topic whose partitions are not known.
+    """
 
     __slots__ = (
         "_former",
@@ -61,16 +71,16 @@ class PartitionQueue(Account):
         "absent_since",
         "blocked",
         "closed",
+        "in_flight",
         "incarnation",
         "leader_epoch",
         "likely",
-        "parking",
+        "overflow",
         "partition",
         "sender",
         "sent",
         "sequences",
         "topic",
-        "under_way",
         "vanished",
     )
 
@@ -81,22 +91,24 @@ class PartitionQueue(Account):
         self.topic = topic
         self.partition = partition
         self.sent: list[QueuedBatch] = []
-        self.under_way = 0
-        """How many of `sent` wait for an answer."""
+        self.in_flight = 0
+        """Number of batches in `sent` that wait for a response."""
         self.closed: deque[QueuedBatch] = deque()
-        self.parking: deque[QueuedBatch] = deque()
+        self.overflow: deque[QueuedBatch] = deque()
+        """Closed batches beyond `buffer_memory`."""
         self.sequences = PartitionSequences()
         self.sender: Leader | None = None
         self.leader_epoch = -1
         self.likely = 0
-        """The size of the batch before: the next one will probably be as large."""
+        """The size that the next batch will probably have, in bytes: that of the one before."""
         self.blocked = False
-        """Backing off after an error."""
+        """Whether it backs off after an error."""
         self.absent_since: float | None = None
-        """Since when the topic is known to lack this partition, on the loop's clock."""
+        """The time since which the topic lacks this partition, on the loop's clock."""
         self.vanished = False
-        """The leader said that there is no such partition, to a request that named the topic: what
-        was sent after it may be in another topic's log, which takes any first sequence."""
+        """Whether the leader said that there is no such partition, to a request that named the
+        topic: what was sent after it may be in another topic's log, which accepts any first
+        sequence."""
         self.incarnation: Hashable = None
         """Which topic of this name `sequences` are about; None while that is not known."""
         self._next_incarnation: Hashable = None
@@ -104,7 +116,7 @@ class PartitionQueue(Account):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """What it is called in errors; the partition is -1 while it is not known."""
+        """The topic and partition that errors name; the partition is -1 while it is not known."""
         return TopicPartition(self.topic.name, -1 if self.partition is None else self.partition)
 
     @property
@@ -114,25 +126,54 @@ class PartitionQueue(Account):
         return limit if self.partition is not None else min(limit, UNDESIGNATED_BATCH)
 
     def batches(self) -> Iterator[QueuedBatch]:
-        """All that have no outcome yet, the oldest first."""
+        """Yield all batches without an outcome, the oldest first."""
         yield from self.sent
         yield from self.closed
         if self.open is not None and not self.open.parked:
             yield self.open
-        yield from self.parking
+        yield from self.overflow
         if self.open is not None and self.open.parked:
             yield self.open
 
     def oldest(self) -> QueuedBatch | None:
-        """The first of them."""
+        """Return the first of them."""
         return next(self.batches(), None)
 
+    # Filling
+
+    def begin(self, batch: QueuedBatch) -> None:
+        """Append records to this batch from now on."""
+        self.open = batch
+
+    def discard_open(self) -> None:
+        """Forget the open batch, which received no record."""
+        self.open = None
+
     def close_open(self) -> QueuedBatch | None:
-        """End the open batch; it joins the line that it belongs to."""
+        """Close the open batch. It joins the queue or the overflow queue."""
         batch, self.open = self.open, None
         if batch is not None:
-            (self.parking if batch.parked else self.closed).append(batch)
+            batch.close()
+            (self.overflow if batch.parked else self.closed).append(batch)
         return batch
+
+    def expect(self, size: int) -> None:
+        """Expect that the next batch will be about as large as this size, in bytes."""
+        self.likely = (size | STEP) + 1
+
+    def first_in_overflow(self) -> QueuedBatch:
+        """Return the oldest batch in the overflow queue, which may be the open one."""
+        batch = self.overflow[0] if self.overflow else self.open
+        assert batch is not None
+        return batch
+
+    def leave_overflow(self) -> None:
+        """Let the oldest batch in the overflow queue follow those in the buffer."""
+        self.first_in_overflow().leave_overflow()
+        if self.overflow:
+            self.closed.append(self.overflow.popleft())
+
+    # The partition and its leader
 
     def appear(self) -> None:
         """Note that the metadata lists the partition."""
@@ -152,8 +193,24 @@ class PartitionQueue(Account):
         if epoch is not None:
             self.leader_epoch = epoch
 
+    def note_vanished(self) -> None:
+        """Note that the leader said that there is no such partition, to a topic's name."""
+        self.vanished = True
+
+    def block(self) -> None:
+        """Send nothing, because of an error, until `unblock`."""
+        self.blocked = True
+
+    def unblock(self) -> None:
+        """Send again after `block`."""
+        self.blocked = False
+        self.poke()
+
     def poke(self, *, at_once: bool = False) -> None:
-        """There may be something to send; `at_once`: within this call if nothing is under way."""
+        """Tell the sender that there may be something to send.
+
+        `at_once`: within this call, if nothing is in flight to the broker.
+        """
         if self.sender is not None:
             self.sender.ready(self, at_once=at_once)
 
@@ -161,20 +218,20 @@ class PartitionQueue(Account):
 
     @property
     def more(self) -> bool:
-        """Whether there is a batch beside those under way, though it may have to wait."""
-        return self.open is not None or bool(self.closed) or self.under_way < len(self.sent)
+        """Whether there is a batch that is not in flight, though it may have to wait."""
+        return self.open is not None or bool(self.closed) or self.in_flight < len(self.sent)
 
     def next(self, idle: bool, limit: int) -> QueuedBatch | None:
-        """The batch that may leave now; it stays where it is. None if there is none.
+        """Return the batch that may be sent now, and leave it in its position; None if none may.
 
-        `idle`: nothing is under way to the broker, so that an awaited batch need not linger.
+        `idle`: nothing is in flight to the broker, so that an awaited batch need not linger.
         """
-        if self.blocked or self.sequences.state is State.CALMING:
+        if self.blocked or self.sequences.state is SequenceState.DRAINING:
             return None
-        if self.under_way >= (1 if self.sequences.single else limit):
+        if self.in_flight >= (1 if self.sequences.single else limit):
             return None
-        if self.under_way < len(self.sent):
-            return self.sent[self.under_way]
+        if self.in_flight < len(self.sent):
+            return self.sent[self.in_flight]
         if not self.closed:
             batch = self.open
             if batch is None or batch.parked or not (batch.due or (batch.demanded and idle)):
@@ -183,128 +240,118 @@ class PartitionQueue(Account):
         return self.closed[0]
 
     def leave(self, batch: QueuedBatch) -> None:
-        """The batch is being sent."""
-        if self.under_way == len(self.sent):
+        """Send the batch."""
+        if self.in_flight == len(self.sent):
             self.sent.append(self.closed.popleft())
-        assert self.sent[self.under_way] is batch
-        self.under_way += 1
-        batch.sending = True
-        batch.refused = False
-        batch.attempt += 1
+        assert self.sent[self.in_flight] is batch
+        batch.begin_attempt()
+        self.in_flight += 1
 
     def come_back(
         self, batch: QueuedBatch, *, refused: bool = False, foreign: bool = False
     ) -> None:
-        """The batch is to be sent again, once nothing of the partition is in flight.
+        """Send the batch again, once nothing of the partition is in flight.
 
         `refused`: it does not follow what the leader has. `foreign`: it was refused because the
         leader's state is not this producer's.
         """
         refused = refused or foreign
-        self._answered(batch)
-        batch.refused = refused
-        if not foreign:
-            self.sequences.step(Event.REFUSED if refused else Event.RETURNED)
+        batch.come_back(refused=refused)
+        self.in_flight -= 1
+        if foreign:
+            self.sequences.step(SequenceEvent.FOREIGN)
         else:
-            self.sequences.step(Event.FOREIGN)
+            self.sequences.step(SequenceEvent.REFUSED if refused else SequenceEvent.RETURNED)
         self.settle()
 
     def drain(self) -> None:
         """Send nothing more until nothing is in flight."""
-        self.sequences.step(Event.RETURNED)
+        self.sequences.step(SequenceEvent.RETURNED)
         self.settle()
 
     def remove(self, batch: QueuedBatch, *, written: bool = False, base_offset: int = -1) -> None:
-        """The batch has its outcome, or its records have moved: it stands in no line any more."""
+        """Forget a batch that has its outcome, or whose records have moved."""
         if self.open is batch:
             self.open = None
         elif batch in self.sent:
-            self._answered(batch)
+            if batch.stage is BatchStage.IN_FLIGHT:
+                self.in_flight -= 1
             self.sent.remove(batch)
-            if written and batch.numbers is not None:
+            if written and batch.identity is not None:
                 # A topic's id shows already that the log is the same.
                 at = base_offset if batch.by_name else -1
-                self.sequences.written(batch.numbers, batch.count, at)
-            self.sequences.step(Event.WRITTEN if written else Event.LOST)
+                self.sequences.written(batch.identity, batch.count, at)
+            self.sequences.step(SequenceEvent.WRITTEN if written else SequenceEvent.LOST)
             self.settle()
         elif batch in self.closed:
             self.closed.remove(batch)
-        elif batch in self.parking:
-            self.parking.remove(batch)
+        elif batch in self.overflow:
+            self.overflow.remove(batch)
 
     def replace(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
-        """A batch that was refused as too large goes again as smaller ones, with its numbers."""
-        self._answered(batch)
+        """Put the parts of a batch that was in flight, and was split, in its position."""
         at = self.sent.index(batch)
         self.sent[at : at + 1] = parts
-        self.sequences.step(Event.RETURNED)
+        self.in_flight -= 1
+        self.sequences.step(SequenceEvent.RETURNED)
         self.settle()
 
-    def _answered(self, batch: QueuedBatch) -> None:
-        if batch.sending:
-            batch.sending = False
-            self.under_way -= 1
-
-    # Numbers
+    # Sequences
 
     def settle(self) -> None:
-        """Decide how to go on, once nothing is in flight after something came back."""
-        if self.under_way:
+        """Decide how to go on, once nothing is in flight after a batch came back."""
+        if self.in_flight:
             return
         if self._next_incarnation is not None:
             self._change()
-        if self.sequences.state is not State.CALMING:
+        if self.sequences.state is not SequenceState.DRAINING:
             return
         head_refused = bool(self.sent) and self.sent[0].refused
-        state = self.sequences.calm(left=bool(self.sent), head_refused=head_refused)
-        if state is State.RESTARTING:
-            # None of these was written: they get new numbers, in the same order.
+        state = self.sequences.drained(left=bool(self.sent), head_refused=head_refused)
+        if state is SequenceState.RESTARTING:
+            # None of these was written: they get new sequences, in the same order.
             for batch in self.sent:
-                batch.undecidable = self.vanished and batch.uncertain
-                _forget_numbers(batch)
+                batch.requeue(unknowable=self.vanished and batch.in_log is not InLog.NO)
             self.closed.extendleft(reversed(self.sent))
             self.sent.clear()
         self.vanished = self.vanished and bool(self.sent)
 
-    def abandon(self) -> bool:
-        """The leader has changed: stop waiting for answers of the old one; True if there were any.
+    def abandon(self) -> None:
+        """Stop waiting for the responses of a former leader.
 
-        Safe with numbers: the new leader knows what it has, and the old one is fenced.
+        That is safe with sequences: the new leader knows what it has, and the old one is fenced.
         """
-        taken = [batch for batch in self.sent if batch.sending]
-        for batch in taken:
-            batch.attempt += 1
-            batch.uncertain = True
+        for batch in [batch for batch in self.sent if batch.stage is BatchStage.IN_FLIGHT]:
+            batch.abandon()
             self.come_back(batch)
-        return bool(taken)
 
     # Topics of the same name
 
     @property
     def changing(self) -> bool:
-        """Whether it waits for what is in flight to go over to another topic of the same name."""
+        """Whether it will go over to another topic of the same name once nothing is in flight."""
         return self._next_incarnation is not None
 
     def rename(self, incarnation: Hashable) -> None:
-        """The topic is the same as before and called so from now on."""
+        """Call the topic, which is the same as before, so from now on."""
         if not self.changing:
             self.incarnation = incarnation
 
     def incarnate(self, incarnation: Hashable) -> None:
-        """The partition is that of another topic of the same name, once nothing is in flight.
+        """Go over to another topic of the same name, once nothing is in flight.
 
-        What has no outcome by then starts there with new numbers. The old ones are kept: metadata
-        may be wrong, and when the partition goes back to a topic where it was before, what was
-        sent there is sent with the same numbers again and lands once.
+        Batches without an outcome by then begin there with new sequences. The old ones are kept:
+        metadata may be wrong, and when the partition returns to a topic where it was before, what
+        was sent there is sent with the same sequences again and is written once.
         """
         changes = incarnation != self.incarnation
         self._next_incarnation = incarnation if changes else None
         if changes:
-            self.sequences.step(Event.RECREATED)
+            self.sequences.step(SequenceEvent.RECREATED)
             self.settle()
 
     def _change(self) -> None:
-        sent = {batch: batch.numbers for batch in self.sent if batch.numbers is not None}
+        sent = {batch: batch.identity for batch in self.sent if batch.identity is not None}
         self._former[self.incarnation] = Incarnation(self.sequences, sent)
         self.incarnation, self._next_incarnation = self._next_incarnation, None
         before = self._former.pop(self.incarnation, None) or Incarnation(PartitionSequences(), {})
@@ -312,24 +359,18 @@ class PartitionQueue(Account):
             del self._former[next(iter(self._former))]
         for batch in self.sent:
             # A request that named the topic may have reached either of the two.
-            batch.undecidable = batch.uncertain and batch.by_name and batch.numbers is not None
-            _forget_numbers(batch)
+            ambiguous = batch.by_name and batch.identity is not None
+            batch.requeue(unknowable=ambiguous and batch.in_log is not InLog.NO)
         waiting = self.closed
         waiting.extendleft(reversed(self.sent))
         self.sent = []
         while waiting and waiting[0] in before.sent:
             batch = waiting.popleft()
-            batch.numbers, batch.uncertain = before.sent[batch], True
+            batch.resume(before.sent[batch])
             self.sent.append(batch)
         self.sequences = before.sequences
-        if self.sequences.producer_id >= 0 and self.sequences.state is not State.RESTARTING:
-            self.sequences.step(Event.RETURNED)
+        if self.sequences.producer_id >= 0 and self.sequences.state is not SequenceState.RESTARTING:
+            self.sequences.step(SequenceEvent.RETURNED)
 
 
 QueuedBatch: TypeAlias = ProducerBatch[PartitionQueue]
-
-
-def _forget_numbers(batch: QueuedBatch) -> None:
-    batch.numbers = None
-    batch.refused = batch.uncertain = False
-    batch.whole = None

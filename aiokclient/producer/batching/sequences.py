@@ -1,27 +1,30 @@
-"""Sequence numbers: what keeps a partition's records in order and unique (KIP-98, KIP-360).
+"""Sequences: what keeps a partition's records in order and unique (KIP-98, KIP-360).
 
-Theory of operation. Every batch carries (producer id, epoch, first sequence). The leader of a
-partition appends a batch only if it follows the one before it, answers a batch that it has among
-its last five as if it had just written it, and refuses any other. So up to five batches may be
-under way at once, and a batch whose fate is unknown may be sent again as it is: it lands once.
+Theory of operation. Every batch carries its identity: producer id, epoch, and first sequence. The
+leader of a partition appends a batch only if it follows the one before it. It acknowledges a batch
+that it has among its last five as if it had just written it, and refuses any other. So up to five
+batches may be in flight, and a batch whose outcome is unknown may be sent again with the same
+identity: it is written once.
 
-What may never happen is that a batch gets *other* numbers while its former ones may still land.
-So numbers are given once, when a batch first leaves, and taken back only when the partition is
-calm (none of its batches is under way) and the lowest batch that is left was refused for want of
-its predecessor, which proves that neither it nor any after it was written. That is the case when
+A batch must never get *another* identity while a request with the former one may still be written.
+So identities are given once, when a batch is first sent. They are taken back only when the
+partition is drained (none of its batches is in flight) and the lowest batch that is left was
+refused because its predecessor is missing, which proves that neither it nor any later one was
+written. That is the case when
 
-- an earlier batch was lost: it expired, or failed for good, after it had its numbers;
+- an earlier batch was lost: it expired, or failed permanently, after it had its identity;
 - the broker lost its memory of this producer.
 
 Then the partition restarts: the next epoch of the same producer id, sequences from 0 (KIP-360). A
-broker accepts that from any state, and a straggler of the old epoch, still in some socket, is
-fenced. Epochs belong to partitions here: a broker keeps them by partition, so the partitions of an
-idempotent producer need not agree. Past the last epoch a partition takes a new producer id.
+broker accepts that from any state, and fences late requests of the old epoch that are still in a
+socket. Epochs belong to partitions here: a broker keeps them by partition, so the partitions of an
+idempotent producer need not agree. After the last epoch a partition takes a new producer id.
 
 The next epoch is safe only while the producer id is this producer's alone. A cluster that was wiped
 gives the same ids to other producers, and two producers with one id and epoch get each other's
 acknowledgements. So whatever shows that the leader's state is not what this producer left there
-makes the sequence state *void*, and the partition takes a new producer id (see `ids`). The signs:
+makes the sequence state *void*, and the partition takes a new producer id (see `producer_ids`). The
+signs:
 
 - INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: another producer has a newer epoch of the same id;
 - UNKNOWN_PRODUCER_ID: the state of this producer is gone;
@@ -31,20 +34,20 @@ makes the sequence state *void*, and the partition takes a new producer id (see 
   by their names.
 
 A batch that was never sent cannot be a duplicate, whatever the leader has acknowledged before: no
-other batch of this producer had the same numbers, so the leader has them from another producer.
+other batch of this producer had the same identity, so the leader has it from another producer.
 (Java and librdkafka take every duplicate for a success; librdkafka's source names that as an
-error.) For a batch that may have been written before it is an acknowledgement without an offset, as
-brokers before 1.0 give it. A batch that was sent as a whole and then split may have been written as
-a whole: then each part is a duplicate in turn, and the answer for one part says nothing about the
-next (see `Outcomes`).
+error.) For a batch that may have been written before, it is an acknowledgement without an offset,
+as brokers before 1.0 give it. A batch that was sent as a whole and then split may have been written
+as a whole: then each part is a duplicate in turn, and the response for one part says nothing about
+the next (see `responses`).
 
 If the lowest batch was not refused, the partition goes on: its batches are sent again in order,
-with their numbers. If all that was numbered is lost, and the last of it was not acknowledged, the
-next number is uncertain, and the partition restarts as well.
+with their identities. If all batches that had one are lost, and the last of them was not
+acknowledged, the next sequence is uncertain, and the partition restarts as well.
 
-A leader that knows nothing of a producer accepts any first number. So the first batch of an epoch,
-and the first one after a calm, travels alone: were it refused for another reason and the second
-one taken, the order would be lost.
+A leader that knows nothing of a producer accepts any first sequence. So the first batch of an
+epoch, and the first one after the partition was drained, is sent alone: if it were refused for
+another reason and the second one accepted, the order would be lost.
 
 A topic that was created again under its name has a history of its own: the partition begins there
 with new sequences and a new producer id, and keeps the old ones in case the metadata was wrong (see
@@ -66,28 +69,36 @@ from aiokclient.errors import (
     UnknownProducerIdError,
 )
 
-__all__ = ["CODES", "MAX_EPOCH", "Event", "Numbers", "PartitionSequences", "State", "advance"]
+__all__ = [
+    "CODES",
+    "MAX_EPOCH",
+    "SequenceEvent",
+    "BatchIdentity",
+    "PartitionSequences",
+    "SequenceState",
+    "advance",
+]
 
 MAX_EPOCH = 0x7FFF
 MODULUS = 1 << 31
 
 
-class State(Enum):
+class SequenceState(Enum):
     """What the partition may send."""
 
     # Enum's own is a Python function, which would be called for each batch.
     __hash__ = object.__hash__
 
     FLOWING = auto()
-    """Batches leave, numbered one after the other."""
-    CALMING = auto()
-    """Something came back or was lost: nothing leaves until nothing is under way."""
+    """Batches are sent, with consecutive sequences."""
+    DRAINING = auto()
+    """A batch came back or was lost: nothing is sent until nothing is in flight."""
     RESTARTING = auto()
-    """Calm, and the numbers are void: the next epoch comes first."""
+    """Drained, and the sequences cannot go on: the next epoch comes first."""
 
 
-class Event(Enum):
-    """What can happen to numbered batches."""
+class SequenceEvent(Enum):
+    """What can happen to batches with a sequence."""
 
     # Enum's own is a Python function, which would be called for each batch.
     __hash__ = object.__hash__
@@ -104,34 +115,34 @@ class Event(Enum):
     """The batch got its outcome without being acknowledged, and will not be sent again."""
     RECREATED = auto()
     """The topic is another one under the same name."""
-    CALM_IN_ORDER = auto()
-    """Nothing is under way; what is left can go again as it is."""
-    CALM_WITH_GAP = auto()
-    """Nothing is under way; what is left cannot follow what the leader has."""
+    DRAINED_IN_ORDER = auto()
+    """Nothing is in flight; the batches that are left can be sent again as they are."""
+    DRAINED_WITH_GAP = auto()
+    """Nothing is in flight; the batches that are left cannot follow what the leader has."""
     RESTARTED = auto()
     """There is a new epoch."""
 
 
-_F, _C, _R = State.FLOWING, State.CALMING, State.RESTARTING
+_F, _D, _R = SequenceState.FLOWING, SequenceState.DRAINING, SequenceState.RESTARTING
 
-TRANSITIONS: Mapping[tuple[State, Event], State] = {
-    (_F, Event.WRITTEN): _F,
-    (_F, Event.RETURNED): _C,
-    (_F, Event.REFUSED): _C,
-    (_F, Event.FOREIGN): _C,
-    (_F, Event.LOST): _C,
-    (_F, Event.RECREATED): _C,
-    (_C, Event.WRITTEN): _C,
-    (_C, Event.RETURNED): _C,
-    (_C, Event.REFUSED): _C,
-    (_C, Event.FOREIGN): _C,
-    (_C, Event.LOST): _C,
-    (_C, Event.RECREATED): _C,
-    (_C, Event.CALM_IN_ORDER): _F,
-    (_C, Event.CALM_WITH_GAP): _R,
-    (_R, Event.LOST): _R,
-    (_R, Event.RECREATED): _R,
-    (_R, Event.RESTARTED): _F,
+TRANSITIONS: Mapping[tuple[SequenceState, SequenceEvent], SequenceState] = {
+    (_F, SequenceEvent.WRITTEN): _F,
+    (_F, SequenceEvent.RETURNED): _D,
+    (_F, SequenceEvent.REFUSED): _D,
+    (_F, SequenceEvent.FOREIGN): _D,
+    (_F, SequenceEvent.LOST): _D,
+    (_F, SequenceEvent.RECREATED): _D,
+    (_D, SequenceEvent.WRITTEN): _D,
+    (_D, SequenceEvent.RETURNED): _D,
+    (_D, SequenceEvent.REFUSED): _D,
+    (_D, SequenceEvent.FOREIGN): _D,
+    (_D, SequenceEvent.LOST): _D,
+    (_D, SequenceEvent.RECREATED): _D,
+    (_D, SequenceEvent.DRAINED_IN_ORDER): _F,
+    (_D, SequenceEvent.DRAINED_WITH_GAP): _R,
+    (_R, SequenceEvent.LOST): _R,
+    (_R, SequenceEvent.RECREATED): _R,
+    (_R, SequenceEvent.RESTARTED): _F,
 }
 
 
@@ -140,18 +151,18 @@ def _code(error: type[KafkaError]) -> int:
     return error.code
 
 
-CODES: Mapping[int, Event] = {
-    _code(DuplicateSequenceError): Event.WRITTEN,
-    _code(OutOfOrderSequenceError): Event.REFUSED,
-    _code(UnknownProducerIdError): Event.FOREIGN,
-    _code(InvalidProducerEpochError): Event.FOREIGN,
-    _code(ProducerFencedError): Event.FOREIGN,
+CODES: Mapping[int, SequenceEvent] = {
+    _code(DuplicateSequenceError): SequenceEvent.WRITTEN,
+    _code(OutOfOrderSequenceError): SequenceEvent.REFUSED,
+    _code(UnknownProducerIdError): SequenceEvent.FOREIGN,
+    _code(InvalidProducerEpochError): SequenceEvent.FOREIGN,
+    _code(ProducerFencedError): SequenceEvent.FOREIGN,
 }
 """The codes of a produce response that are about sequences; all others are for the policy."""
 
 
-class Numbers(NamedTuple):
-    """What a batch is numbered with."""
+class BatchIdentity(NamedTuple):
+    """What identifies a batch to the leader."""
 
     producer_id: int
     epoch: int
@@ -159,12 +170,12 @@ class Numbers(NamedTuple):
 
 
 def advance(sequence: int, count: int) -> int:
-    """The sequence `count` records later; it wraps to 0 after 2**31 - 1."""
+    """Return the sequence `count` records later; it wraps to 0 after 2**31 - 1."""
     return (sequence + count) % MODULUS
 
 
 class PartitionSequences:
-    """The numbers of one partition."""
+    """The sequences of one partition."""
 
     __slots__ = (
         "acknowledged",
@@ -190,81 +201,85 @@ class PartitionSequences:
         self.end_offset = 0
         """The offset after the last record that is known to be written."""
         self.proven = False
-        """The leader has taken a batch since these numbers began, or since the last calm."""
+        """Whether the leader has taken a batch since this epoch began or was last drained."""
         self.trusted = False
-        """The state is this producer's: the numbers are new, or the leader has taken a batch since
-        its connection was made."""
+        """Whether the leader's state is this producer's: the epoch is new, or the leader has taken
+        a batch since its connection was made."""
         self.void = False
-        """The leader's state is not this producer's: only a new producer id will do."""
-        self.state = State.FLOWING
+        """Whether the leader's state is another producer's, so that a new producer id is needed."""
+        self.state = SequenceState.FLOWING
 
-    def step(self, event: Event) -> None:
-        """Take note of an event; a pair that is not in the table is a bug and raises KeyError."""
+    def step(self, event: SequenceEvent) -> None:
+        """Take note of an event. A pair that is not in the table is a bug and raises KeyError."""
         self.state = TRANSITIONS[self.state, event]
-        if event is Event.FOREIGN:
+        if event is SequenceEvent.FOREIGN:
             self.void = True
 
-    def assign(self, count: int) -> Numbers:
-        """Numbers for the next batch, of `count` records."""
-        numbers = Numbers(self.producer_id, self.epoch, self.next)
+    def assign(self, count: int) -> BatchIdentity:
+        """Return the identity of the next batch, of `count` records."""
+        identity = BatchIdentity(self.producer_id, self.epoch, self.next)
         self.next = advance(self.next, count)
-        return numbers
+        return identity
 
-    def written(self, numbers: Numbers, count: int, base_offset: int = -1) -> None:
-        """The leader has the batch with these numbers.
+    def written(self, identity: BatchIdentity, count: int, base_offset: int = -1) -> None:
+        """Note that the leader has the batch with this identity.
 
         A `base_offset` other than -1 is compared with that of the batches before.
         """
-        if numbers.producer_id != self.producer_id or numbers.epoch != self.epoch:
+        if identity.producer_id != self.producer_id or identity.epoch != self.epoch:
             return
         self.proven = self.trusted = True
-        end = advance(numbers.sequence, count)
+        end = advance(identity.sequence, count)
         if (end - self.acknowledged) % MODULUS < MODULUS // 2:
             self.acknowledged = end
         if base_offset >= 0:
             if base_offset < self.end_offset:
-                # The log was cut or is another one: what the leader knows of this producer may
-                # not be what it was told.
+                # The log was truncated, or is another one: the leader may not have this producer's
+                # state.
                 self.void = True
             self.end_offset = base_offset + count
 
-    def explains(self, numbers: Numbers, *, by_name: bool) -> bool:
-        """Return whether these numbers may be out of order for a leader of this producer's state.
+    def explains(self, identity: BatchIdentity, *, by_name: bool) -> bool:
+        """Return whether a leader with this producer's state may call the sequence out of order.
 
         That is so when an earlier batch was lost, or when the log was cut and the state is known
         to be this producer's: the request named the topic by its id (not `by_name`), or the leader
         has acknowledged a batch on this connection. It is never so for sequence 0 of an epoch.
         """
-        if numbers.sequence != self.acknowledged:
+        if identity.sequence != self.acknowledged:
             return True
-        return (self.trusted or not by_name) and numbers.sequence != 0
+        return (self.trusted or not by_name) and identity.sequence != 0
 
-    def calm(self, *, left: bool, head_refused: bool) -> State:
-        """Nothing is under way any more; decide how to go on.
+    def drained(self, *, left: bool, head_refused: bool) -> SequenceState:
+        """Decide how to go on, once nothing is in flight.
 
-        `left`: numbered batches wait to be sent again; `head_refused`: the answer to the lowest of
-        them was a refusal.
+        `left`: batches with a sequence wait to be sent again. `head_refused`: the lowest of them
+        was refused.
         """
-        if self.state is not State.CALMING:
+        if self.state is not SequenceState.DRAINING:
             return self.state
         self.proven = False
-        unnumbered = self.producer_id < 0
+        without_id = self.producer_id < 0
         uncertain = head_refused if left else self.next != self.acknowledged
-        if uncertain and not unnumbered:
-            self.step(Event.CALM_WITH_GAP)
+        if uncertain and not without_id:
+            self.step(SequenceEvent.DRAINED_WITH_GAP)
         else:
-            self.step(Event.CALM_IN_ORDER)
+            self.step(SequenceEvent.DRAINED_IN_ORDER)
         return self.state
 
     @property
     def single(self) -> bool:
-        """Only one batch may be under way."""
+        """Whether only one batch may be in flight."""
         return self.producer_id >= 0 and not self.proven
 
     @property
     def exhausted(self) -> bool:
-        """There is no next epoch, or no producer id at all: a new one has to be asked for."""
+        """Whether a new producer id is needed: there is none, or no epoch is left."""
         return self.producer_id < 0 or self.epoch >= MAX_EPOCH
+
+    def distrust(self) -> None:
+        """Do not rely on the leader's state: the connection to it is another one from now on."""
+        self.trusted = False
 
     def restart(self) -> None:
         """Begin the next epoch at sequence 0."""
@@ -280,5 +295,5 @@ class PartitionSequences:
         self.producer_id, self.epoch = producer_id, epoch
         self.next = self.acknowledged = 0
         self.proven = self.void = False
-        if self.state is State.RESTARTING:
-            self.step(Event.RESTARTED)
+        if self.state is SequenceState.RESTARTING:
+            self.step(SequenceEvent.RESTARTED)

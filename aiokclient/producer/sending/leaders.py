@@ -189,7 +189,7 @@ class Routing:
         if sender is None:
             self._accumulator.set_unsendable(queue, True)
             return
-        if queue.under_way:
+        if queue.in_flight:
             if queue.sequences.producer_id >= 0 and not queue.changing:
                 queue.abandon()
             else:
@@ -213,7 +213,7 @@ class Routing:
     def _move(self, topic: Topic, batch: QueuedBatch) -> None:
         queue = batch.queue
         queue.remove(batch)
-        batch.count = batch.builder.count
+        batch.count_records()
         explicit = batch.explicit
         assert explicit is not None
         # Its memory goes first: the records find room where they go.
@@ -223,7 +223,7 @@ class Routing:
             batch.forward(1, target, at)
             if batch.demanded:
                 target.demand()
-        batch.emptied()
+        batch.vacate()
         self._accumulator.forget(batch)
 
     def _put(
@@ -249,7 +249,7 @@ class Routing:
             queue, timestamp, key, value, headers, size, forced=True
         )
         # The time of a record runs from its send.
-        target.created = min(target.created, batch.created)
+        target.backdate(batch.created)
         return target, at
 
     def _failed(

@@ -20,7 +20,7 @@ from aiokclient.protocol.one_batch import OneBatchRequest, Template
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
-__all__ = ["IDS_FROM", "Exchange", "Exchanges", "OneBatch", "Sent", "endpoints", "left_out"]
+__all__ = ["IDS_FROM", "MultiBatch", "ProduceRequests", "OneBatch", "Sent", "endpoints", "left_out"]
 
 IDS_FROM = 13
 """From this version on a topic is named by its id."""
@@ -33,10 +33,10 @@ class Sent(NamedTuple):
     attempt: int
 
 
-class Exchange:
+class MultiBatch:
     """A request with its batches, at most one for each partition."""
 
-    __slots__ = ("_parts", "request", "sent", "version")
+    __slots__ = ("_parts", "message", "sent", "version")
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Exchange:
             sent = found[1][index] = Sent(batch, batch.attempt)
             self.sent.append(sent)
         self.version = version
-        self.request = ProduceRequest(
+        self.message = ProduceRequest(
             transactional_id=transactional_id,
             acks=acks,
             timeout_ms=timeout_ms,
@@ -95,20 +95,20 @@ class Exchange:
 
 
 class OneBatch:
-    """A request with one batch; it stands for an `Exchange`."""
+    """A request with one batch; it stands for an `MultiBatch`."""
 
-    __slots__ = ("request", "sent", "version")
+    __slots__ = ("message", "sent", "version")
 
     def __init__(self, batch: QueuedBatch, template: Template) -> None:
-        self.request = OneBatchRequest(template, batch.seal(False))
+        self.message = OneBatchRequest(template, batch.seal(False))
         self.sent = [Sent(batch, batch.attempt)]
         self.version = template.version
 
     def answers(
         self, response: ProduceResponse
     ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
-        """As those of `Exchange`."""
-        template = self.request.template
+        """As those of `MultiBatch`."""
+        template = self.message.template
         for topic in response.responses:
             if self.version >= IDS_FROM:
                 asked = topic.topic_id == template.topic_id
@@ -121,7 +121,7 @@ class OneBatch:
         yield self.sent[0], None
 
 
-class Exchanges:
+class ProduceRequests:
     """Makes the requests to one broker."""
 
     def __init__(self, acks: int, timeout_ms: int) -> None:
@@ -133,10 +133,10 @@ class Exchanges:
         """The partition has another leader now."""
         self._templates.pop(queue, None)
 
-    def make(self, batches: Sequence[QueuedBatch], version: int) -> Exchange | OneBatch:
+    def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
         """The request for some batches; `version` is the latest that the broker speaks."""
         if len(batches) != 1:
-            return Exchange(batches, version, acks=self._acks, timeout_ms=self._timeout_ms)
+            return MultiBatch(batches, version, acks=self._acks, timeout_ms=self._timeout_ms)
         queue = batches[0].queue
         topic_id = queue.topic.topic_id
         if version >= IDS_FROM and not topic_id.int:

@@ -27,9 +27,9 @@ from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.producer.batching.accumulator import THREAD_BYTES, Accumulator
-from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
-from aiokclient.producer.batching.sequences import CODES, Event, advance
+from aiokclient.producer.batching.sequences import CODES, SequenceEvent
+from aiokclient.producer.batching.stages import InLog
 from aiokclient.producer.sending.produce_request import Sent
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.record.compression import Compression
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aiokclient.config import ProducerConfig
     from aiokclient.protocol.messages.produce import PartitionProduceResponse
 
-__all__ = ["Outcomes"]
+__all__ = ["Responses"]
 
 SPLITTING = frozenset({RecordTooLargeError.code})
 """Codes that a smaller batch may not meet."""
@@ -64,7 +64,7 @@ NO_PARTITION = frozenset({UnknownTopicOrPartitionError.code})
 """Codes that say that the leader knows no such partition."""
 
 
-class Outcomes:
+class Responses:
     """Completes batches, sends them back into their queues, or fails them."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Outcomes:
             self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
             return
         event = self._event(batch, part.error_code)
-        if event is Event.WRITTEN:
+        if event is SequenceEvent.WRITTEN:
             self._duplicate(batch)
             return
         place = batch.queue.topic_partition
@@ -127,47 +127,44 @@ class Outcomes:
             hint = (leader.leader_id, leader.leader_epoch, endpoints)
             self._failed(batch, error, hint if leader.leader_id >= 0 else None)
 
-    def _event(self, batch: QueuedBatch, code: int) -> Event | None:
+    def _event(self, batch: QueuedBatch, code: int) -> SequenceEvent | None:
         """Return what an error code says about the sequences, or None."""
         event = CODES.get(code)
         if event is None:
             return None
-        numbers, sequences = batch.numbers, batch.queue.sequences
-        if event is Event.WRITTEN:
-            sent_before = batch.uncertain or batch.whole is not None
-            if numbers is not None and sent_before:
+        identity, sequences = batch.identity, batch.queue.sequences
+        if event is SequenceEvent.WRITTEN:
+            sent_before = batch.in_log is not InLog.NO or batch.whole is not None
+            if identity is not None and sent_before:
                 return event
-            event = Event.FOREIGN  # What was never sent cannot be there.
-        if numbers is None or self._scope is not Scope.PRODUCE:
-            return None if event is Event.FOREIGN else event
-        if event is Event.REFUSED and batch.queue.sent[0] is batch:
+            event = SequenceEvent.FOREIGN  # What was never sent cannot be there.
+        if identity is None or self._scope is not Scope.PRODUCE:
+            return None if event is SequenceEvent.FOREIGN else event
+        if event is SequenceEvent.REFUSED and batch.queue.sent[0] is batch:
             by_name = batch.by_name
-            explained = batch.whole is not None or sequences.explains(numbers, by_name=by_name)
-            return event if explained else Event.FOREIGN
+            explained = batch.whole is not None or sequences.explains(identity, by_name=by_name)
+            return event if explained else SequenceEvent.FOREIGN
         return event
 
     def _duplicate(self, batch: QueuedBatch) -> None:
         """The leader has the batch already, alone or in the whole that it was split from."""
-        rest = [] if batch.whole is None else batch.whole[1:]
-        if rest:
-            # The answer to the next part tells whether the whole was written.
-            rest[0].whole = rest
+        batch.pass_on_whole()
         self._accumulator.succeed(batch, -1, -1)
 
     def unanswered(self, sent: Sent, error: KafkaError) -> None:
         """No answer came: whether the batch is written is unknown."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
-            self._failed(batch, batch.place(error))
+            self._failed(batch, batch.with_partition(error))
 
-    def undecidable(self, batch: QueuedBatch) -> None:
+    def unknowable(self, batch: QueuedBatch) -> None:
         """Whether the batch was written cannot be known, so it is neither sent again nor done."""
         text = (
             "The topic was recreated, or the cluster replaced, after the batch was sent and before "
             "an acknowledgement came. The records may have been written to either topic; look "
             "there before you send them again."
         )
-        self._accumulator.fail(batch, batch.place(KafkaError(text, api="Produce")))
+        self._accumulator.fail(batch, batch.with_partition(KafkaError(text, api="Produce")))
         batch.queue.poke()
 
     def _failed(
@@ -179,7 +176,7 @@ class Outcomes:
         queue = batch.queue
         remaining = batch.created + self._delivery_s - self._clock.monotonic()
         action = decide(
-            error, self._scope, batch.attempts, remaining, self._clock.rng, self._backoff
+            error, self._scope, batch.failures, remaining, self._clock.rng, self._backoff
         )
         if not action.again:
             if remaining <= 0:
@@ -189,9 +186,11 @@ class Outcomes:
             self._accumulator.fail(batch, error)
             return
         self._count(error)
-        batch.attempts += 1
-        batch.uncertain |= error.code not in UNWRITTEN
-        queue.vanished |= batch.by_name and error.code in NO_PARTITION
+        batch.count_failure()
+        if error.code not in UNWRITTEN:
+            batch.note_unknown()
+        if batch.by_name and error.code in NO_PARTITION:
+            queue.note_vanished()
         queue.come_back(batch)
         if hint is not None and queue.partition is not None:
             leader, epoch, endpoints = hint
@@ -204,25 +203,25 @@ class Outcomes:
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._updater.request_update((queue.topic.name,), reason=str(error.name))
 
-    def _refused(self, batch: QueuedBatch, error: KafkaError, event: Event) -> None:
+    def _refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
         """It does not follow what the leader has. It follows later, or the partition restarts."""
         queue = batch.queue
         self._count(error)
         head = queue.sent[0] is batch
-        if head and batch.whole is not None and event is Event.REFUSED:
+        if head and batch.whole is not None and event is SequenceEvent.REFUSED:
             self._written_whole(batch, error)
             return
-        queue.come_back(batch, refused=True, foreign=event is Event.FOREIGN)
+        queue.come_back(batch, refused=True, foreign=event is SequenceEvent.FOREIGN)
         if head:
             self._log_refused(batch, error, event)
-            self._block(queue, self._backoff.delay(batch.attempts, self._clock.rng))
-            batch.attempts += 1
+            self._block(queue, self._backoff.delay(batch.failures, self._clock.rng))
+            batch.count_failure()
         else:
             queue.poke()
 
-    def _log_refused(self, batch: QueuedBatch, error: KafkaError, event: Event) -> None:
+    def _log_refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
         # Not in the error's own words, whose advice is for those who cannot send the batch again.
-        place, foreign = batch.queue.topic_partition, event is Event.FOREIGN
+        place, foreign = batch.queue.topic_partition, event is SequenceEvent.FOREIGN
         if foreign:
             why = "its log does not have this producer's last batch"
             goes_on = "with a new producer id"
@@ -249,12 +248,8 @@ class Outcomes:
     def _block(self, queue: PartitionQueue, delay_s: float) -> None:
         if queue.blocked:
             return
-        queue.blocked = True
-        self._accumulator.turns.later(delay_s, self._unblock, queue)
-
-    def _unblock(self, queue: PartitionQueue) -> None:
-        queue.blocked = False
-        queue.poke()
+        queue.block()
+        self._accumulator.turns.later(delay_s, queue.unblock)
 
     def _count(self, error: KafkaError) -> None:
         name = error.name or type(error).__name__
@@ -265,7 +260,7 @@ class Outcomes:
     def _split(self, sent: Sent, error: KafkaError) -> None:
         self._count(error)
         batch = sent.batch
-        if batch.uncertain and batch.whole is not None:
+        if batch.in_log is not InLog.NO and batch.whole is not None:
             # Its own parts would not tell whether it or the whole was written.
             for part in batch.whole:
                 self._fail_part(part, error)
@@ -285,10 +280,10 @@ class Outcomes:
         if batch.builder.size < THREAD_BYTES:
             self._replace(batch, self._builders(batch, limit))
             return
-        then = partial(self._taken_apart, sent)
+        then = partial(self._split_done, sent)
         self._accumulator.turns.in_thread(self._builders, batch, limit, then=then)
 
-    def _taken_apart(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
+    def _split_done(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch
         if work.cancelled() or batch.done or batch.attempt != sent.attempt:
             return  # it has expired, or goes to another leader, which may take it as it is
@@ -296,9 +291,9 @@ class Outcomes:
         if error is None:
             self._replace(batch, work.result())
             return
-        failure = KafkaError(f"the batch could not be taken apart: {error!r}")
+        failure = KafkaError(f"the batch could not be split: {error!r}")
         failure.__cause__ = error
-        self._accumulator.fail(batch, batch.place(failure))
+        self._accumulator.fail(batch, batch.with_partition(failure))
 
     def _builders(self, batch: QueuedBatch, limit: int) -> list[RecordBatchBuilder]:
         builders: list[RecordBatchBuilder] = []
@@ -312,33 +307,7 @@ class Outcomes:
         return builders
 
     def _replace(self, batch: QueuedBatch, builders: list[RecordBatchBuilder]) -> None:
-        parts: list[QueuedBatch] = []
-        before = 0
-        for builder in builders:
-            part = ProducerBatch(
-                batch.topic, batch.queue, self._accumulator, builder, batch.created
-            )
-            part.count = builder.count
-            part.due = True
-            part.demanded = batch.demanded
-            part.note(0, batch.timestamp_of(before))
-            part.stamps += [
-                (index - before, timestamp)
-                for index, timestamp in batch.stamps
-                if before < index < before + part.count
-            ]
-            if batch.numbers is not None:
-                first = advance(batch.numbers.sequence, before)
-                part.numbers = batch.numbers._replace(sequence=first)
-            batch.forward(part.count, part, 0)
-            before += part.count
-            parts.append(part)
-        if batch.whole is not None:
-            parts[0].whole = [*parts, *batch.whole[1:]]
-        elif batch.uncertain and batch.numbers is not None:
-            # Only the answer to the first part tells whether the whole was written.
-            parts[0].whole = parts
-        self._accumulator.split(batch, parts)
+        self._accumulator.split(batch, batch.parts(builders))
         batch.queue.poke()
 
     def _written_whole(self, first: QueuedBatch, error: KafkaError) -> None:
@@ -347,8 +316,8 @@ class Outcomes:
         It would have taken it if the whole was not written, unless the batch before it was lost.
         """
         assert first.whole is not None
-        assert first.numbers is not None
-        known = first.numbers.sequence == first.queue.sequences.acknowledged
+        assert first.identity is not None
+        known = first.identity.sequence == first.queue.sequences.acknowledged
         for part in first.whole:
             if part.done:
                 continue

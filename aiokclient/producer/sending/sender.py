@@ -25,16 +25,17 @@ from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.producer_ids import ProducerIds
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.stages import InLog
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.sending.produce_request import (
     IDS_FROM,
-    Exchange,
-    Exchanges,
+    MultiBatch,
     OneBatch,
+    ProduceRequests,
     endpoints,
     left_out,
 )
-from aiokclient.producer.sending.responses import Outcomes
+from aiokclient.producer.sending.responses import Responses
 from aiokclient.protocol.messages.produce import ProduceRequest
 from aiokclient.protocol.one_batch import Written
 
@@ -62,7 +63,7 @@ class Sender:
         cluster: ClusterClient,
         supervisor: Supervisor,
         accumulator: Accumulator,
-        outcomes: Outcomes,
+        responses: Responses,
         ids: ProducerIds,
     ) -> None:
         self.node_id = node_id
@@ -76,7 +77,7 @@ class Sender:
         self._clock = cluster.clock
         self._accumulator = accumulator
         self._turns = accumulator.turns
-        self._outcomes = outcomes
+        self._responses = responses
         self._ids = ids
         self._acks = config.acks
         self._limit = config.max_in_flight_requests_per_connection
@@ -85,7 +86,7 @@ class Sender:
         self._backoff = Backoff(
             config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
         )
-        self._exchanges = Exchanges(config.acks, config.request_timeout_ms)
+        self._requests = ProduceRequests(config.acks, config.request_timeout_ms)
         self._connection: BrokerConnection | None = None
         self._by_name = False
         """The broker's produce requests name topics by their names."""
@@ -119,10 +120,10 @@ class Sender:
     def lose(self, queue: PartitionQueue) -> None:
         """The broker does not lead this partition any more."""
         self.queues.pop(queue, None)
-        self._exchanges.forget(queue)
+        self._requests.forget(queue)
         self._ready.pop(queue, None)
         self._awaited.pop(queue, None)
-        queue.sequences.trusted = False
+        queue.sequences.distrust()
 
     def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
         """The queue may have something to send; ignored for one that is not this sender's."""
@@ -201,9 +202,9 @@ class Sender:
 
     def _next(self, queue: PartitionQueue) -> QueuedBatch | None:
         batch = queue.next(not self.in_flight, self._limit)
-        if batch is not None and batch.undecidable:
+        if batch is not None and batch.in_log is InLog.UNKNOWABLE:
             # Not here: whoever is told may send more.
-            self._turns.soon(self._outcomes.undecidable, batch)
+            self._turns.soon(self._responses.unknowable, batch)
             return None
         if batch is None:
             waiting = queue.open
@@ -212,23 +213,20 @@ class Sender:
             return None
         if not self._accumulator.prepare(batch):
             return None
-        return batch if self._ids.number(queue, batch, by_name=self._by_name) else None
+        return batch if self._ids.identify(queue, batch, by_name=self._by_name) else None
 
     def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
-        exchange = self._exchanges.make(batches, connection.version_of(ProduceRequest))
+        request = self._requests.make(batches, connection.version_of(ProduceRequest))
         self.in_flight += 1
-        by_name = exchange.version < IDS_FROM
+        by_name = request.version < IDS_FROM
         now = self._accumulator.loop.time()
         for batch in batches:
-            batch.pins += 1
-            batch.by_name = by_name
-            if batch.attempt == 1:
-                batch.first_sent = now
+            batch.enter_request(now, by_name=by_name)
         connection.call(
-            exchange.request,
-            self._turns.bound(self._answered, exchange),
+            request.message,
+            self._turns.bound(self._answered, request),
             timeout_s=self._timeout_ms / 1000,
-            version=exchange.version,
+            version=request.version,
             expect_response=self._acks != 0,
             now=now,
         )
@@ -239,33 +237,33 @@ class Sender:
 
     def _answered(
         self,
-        exchange: Exchange | OneBatch,
+        request: MultiBatch | OneBatch,
         response: ProduceResponse | Written | None,
         error: KafkaError | None,
     ) -> None:
         self.in_flight -= 1
         # The transport has let go of the bytes, or will never read them again.
-        for sent in exchange.sent:
+        for sent in request.sent:
             self._unpin(sent.batch)
         if error is not None:
-            for sent in exchange.sent:
-                self._outcomes.unanswered(sent, error)
+            for sent in request.sent:
+                self._responses.unanswered(sent, error)
         elif response is None:
             self._set_silent(False)
-            for sent in exchange.sent:
-                self._outcomes.written(sent)
+            for sent in request.sent:
+                self._responses.written(sent)
         elif isinstance(response, Written):
             self._set_silent(False)
-            self._outcomes.written(exchange.sent[0], *response)
+            self._responses.written(request.sent[0], *response)
         else:
             self._set_silent(False)
             nodes = endpoints(response)
-            for sent, part in exchange.answers(response):
+            for sent, part in request.answers(response):
                 if part is None:
-                    self._outcomes.unanswered(sent, left_out(self.node_id))
+                    self._responses.unanswered(sent, left_out(self.node_id))
                 else:
-                    self._outcomes.answered(sent, part, self.node_id, nodes)
-        for sent in exchange.sent:
+                    self._responses.answered(sent, part, self.node_id, nodes)
+        for sent in request.sent:
             queue = sent.batch.queue
             if queue not in self.queues:
                 queue.poke()
@@ -275,8 +273,7 @@ class Sender:
             self.pump()
 
     def _unpin(self, batch: QueuedBatch) -> None:
-        batch.pins -= 1
-        if batch.done and not batch.pins:
+        if batch.leave_request():
             self._accumulator.release(batch)
 
     def _listen(self) -> None:
@@ -355,7 +352,7 @@ class Sender:
             return
         self._connection = None
         for queue in self.queues:
-            queue.sequences.trusted = False
+            queue.sequences.distrust()
         waiting = [queue for queue in self.queues if queue.oldest() is not None]
         if reason is not None and not self._closed:
             self._set_reachable(not waiting)

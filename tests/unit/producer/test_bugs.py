@@ -13,7 +13,7 @@ from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.sending.expiry import Expiry
 from aiokclient.producer.sending.leaders import Routing
-from aiokclient.producer.sending.responses import Outcomes
+from aiokclient.producer.sending.responses import Responses
 from aiokclient.producer.sending.sender import Sender
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
@@ -29,8 +29,8 @@ CALLBACKS = [
     (Sender, "_transmit"),
     (Sender, "_listen"),
     (Sender, "_lost"),
-    (Outcomes, "_unblock"),
-    (Outcomes, "_taken_apart"),
+    (PartitionQueue, "unblock"),
+    (Responses, "_split_done"),
     (Accumulator, "_lingered"),
     (Accumulator, "_compressed"),
     (Accumulator, "succeed"),
@@ -44,9 +44,9 @@ CALLBACKS = [
 
 def provoke(cluster: EmbeddedCluster, name: str) -> None:
     """Make that happen which calls it."""
-    if name == "_unblock":
+    if name == "unblock":
         cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError)
-    elif name == "_taken_apart":
+    elif name == "_split_done":
         cluster.fail(ApiKey.PRODUCE, RecordTooLargeError, topic="t")
     elif name == "_lost":
         cluster.drop(ApiKey.PRODUCE)

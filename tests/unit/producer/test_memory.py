@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokclient.producer.batching.buffer_pool import Account, Memory, Place
+from aiokclient.producer.batching.buffer_pool import Account, Memory, Room
 
 LIMIT = 1000
 
 
-def fill(memory: Memory, account: Account, size: int) -> Place:
-    place = memory.place(account, size)
-    if place is not Place.NOWHERE:
-        memory.take(account, size, place is Place.PARKING)
+def fill(memory: Memory, account: Account, size: int) -> Room:
+    place = memory.where(account, size)
+    if place is not Room.NOWHERE:
+        memory.take(account, size, place is Room.OVERFLOW)
     return place
 
 
@@ -26,36 +26,36 @@ def holder(memory: Memory, unsendable: bool = False) -> Account:
     return account
 
 
-def test_a_partition_that_can_be_sent_has_the_buffer_then_the_parking() -> None:
+def test_a_partition_that_can_be_sent_has_the_buffer_then_the_overflow_queue() -> None:
     memory = Memory(LIMIT)
     one, other = holder(memory), holder(memory)
-    assert fill(memory, one, 900) is Place.BUFFER
-    assert fill(memory, other, 101) is Place.PARKING
-    assert fill(memory, one, 100) is Place.BUFFER
-    assert fill(memory, one, 899) is Place.PARKING
-    assert fill(memory, other, 1) is Place.NOWHERE
+    assert fill(memory, one, 900) is Room.BUFFER
+    assert fill(memory, other, 101) is Room.OVERFLOW
+    assert fill(memory, one, 100) is Room.BUFFER
+    assert fill(memory, one, 899) is Room.OVERFLOW
+    assert fill(memory, other, 1) is Room.NOWHERE
 
 
-def test_what_is_parked_keeps_its_turn() -> None:
+def test_a_partition_goes_on_in_the_overflow_queue_when_it_has_something_there() -> None:
     memory = Memory(LIMIT)
     account = holder(memory)
     memory.take(account, 10, parked=True)
-    assert memory.place(account, 1) is Place.PARKING
+    assert memory.where(account, 1) is Room.OVERFLOW
 
 
 def test_one_that_cannot_be_sent_has_a_quarter_all_together_half() -> None:
     memory = Memory(LIMIT)
     dead = [holder(memory, unsendable=True) for _ in range(3)]
     for account in dead[:2]:
-        assert fill(memory, account, 251) is Place.NOWHERE
-        assert fill(memory, account, 250) is Place.BUFFER
-        assert fill(memory, account, 250) is Place.PARKING
-        assert fill(memory, account, 1) is Place.NOWHERE
-    assert fill(memory, dead[2], 1) is Place.NOWHERE
+        assert fill(memory, account, 251) is Room.NOWHERE
+        assert fill(memory, account, 250) is Room.BUFFER
+        assert fill(memory, account, 250) is Room.OVERFLOW
+        assert fill(memory, account, 1) is Room.NOWHERE
+    assert fill(memory, dead[2], 1) is Room.NOWHERE
     alive = holder(memory)
-    assert fill(memory, alive, 500) is Place.BUFFER
-    assert fill(memory, alive, 500) is Place.PARKING
-    assert fill(memory, alive, 1) is Place.NOWHERE
+    assert fill(memory, alive, 500) is Room.BUFFER
+    assert fill(memory, alive, 500) is Room.OVERFLOW
+    assert fill(memory, alive, 1) is Room.NOWHERE
 
 
 def test_what_a_dying_broker_held_starves_nobody() -> None:
@@ -63,13 +63,13 @@ def test_what_a_dying_broker_held_starves_nobody() -> None:
     dying, alive = holder(memory), holder(memory)
     memory.take(dying, 1000, parked=False)
     memory.take(dying, 1000, parked=True)
-    assert fill(memory, alive, 1) is Place.NOWHERE
+    assert fill(memory, alive, 1) is Room.NOWHERE
     memory.set_unsendable(dying, True)
-    assert fill(memory, dying, 1) is Place.NOWHERE
-    assert fill(memory, alive, 500) is Place.BUFFER
-    assert fill(memory, alive, 500) is Place.PARKING
+    assert fill(memory, dying, 1) is Room.NOWHERE
+    assert fill(memory, alive, 500) is Room.BUFFER
+    assert fill(memory, alive, 500) is Room.OVERFLOW
     memory.set_unsendable(dying, False)
-    assert fill(memory, alive, 1) is Place.NOWHERE
+    assert fill(memory, alive, 1) is Room.NOWHERE
 
 
 @pytest.mark.parametrize(("in_use", "size", "then"), [(749, 1, True), (750, 1, False)])
@@ -107,8 +107,8 @@ class Model:
         if kind == "send":
             before = self.room_of_others(account)
             place = fill(self.memory, account, size)
-            if place is not Place.NOWHERE:
-                self.taken.append((account, size, place is Place.PARKING))
+            if place is not Room.NOWHERE:
+                self.taken.append((account, size, place is Room.OVERFLOW))
             elif not account.unsendable:
                 assert size > before
         elif kind == "flip":
@@ -118,15 +118,15 @@ class Model:
         self.check()
 
     def room_of_others(self, account: Account) -> int:
-        pool = self.memory.parking
+        pool = self.memory.overflow
         return (
             pool.limit
-            - sum(held.parked for held in self.accounts if not held.unsendable)
-            - min(pool.half, sum(held.parked for held in self.accounts if held.unsendable))
+            - sum(held.overflowed for held in self.accounts if not held.unsendable)
+            - min(pool.half, sum(held.overflowed for held in self.accounts if held.unsendable))
         )
 
     def check(self) -> None:
-        for pool, name in ((self.memory.buffer, "buffered"), (self.memory.parking, "parked")):
+        for pool, name in ((self.memory.buffer, "buffered"), (self.memory.overflow, "overflowed")):
             dead = sum(getattr(each, name) for each in self.accounts if each.unsendable)
             alive = sum(getattr(each, name) for each in self.accounts if not each.unsendable)
             assert (pool.total - pool.unsendable, pool.unsendable) == (alive, dead)

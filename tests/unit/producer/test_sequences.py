@@ -10,40 +10,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.sequences import (
     CODES,
     MAX_EPOCH,
     TRANSITIONS,
-    Event,
-    Numbers,
+    BatchIdentity,
     PartitionSequences,
-    State,
+    SequenceEvent,
+    SequenceState,
     advance,
 )
+from aiokclient.producer.batching.stages import InLog
 from aiokclient.producer.batching.topic_status import TopicStatus
+from aiokclient.record.batch import RecordBatchBuilder
 
 IMPOSSIBLE = {
-    # Nothing is under way while the numbers are void, and calm is only asked for after trouble.
-    (State.FLOWING, Event.CALM_IN_ORDER),
-    (State.FLOWING, Event.CALM_WITH_GAP),
-    (State.FLOWING, Event.RESTARTED),
-    (State.CALMING, Event.RESTARTED),
-    (State.RESTARTING, Event.WRITTEN),
-    (State.RESTARTING, Event.RETURNED),
-    (State.RESTARTING, Event.REFUSED),
-    (State.RESTARTING, Event.FOREIGN),
-    (State.RESTARTING, Event.CALM_IN_ORDER),
-    (State.RESTARTING, Event.CALM_WITH_GAP),
+    # Nothing is in flight while a restart is due, and only a drain after trouble is decided about.
+    (SequenceState.FLOWING, SequenceEvent.DRAINED_IN_ORDER),
+    (SequenceState.FLOWING, SequenceEvent.DRAINED_WITH_GAP),
+    (SequenceState.FLOWING, SequenceEvent.RESTARTED),
+    (SequenceState.DRAINING, SequenceEvent.RESTARTED),
+    (SequenceState.RESTARTING, SequenceEvent.WRITTEN),
+    (SequenceState.RESTARTING, SequenceEvent.RETURNED),
+    (SequenceState.RESTARTING, SequenceEvent.REFUSED),
+    (SequenceState.RESTARTING, SequenceEvent.FOREIGN),
+    (SequenceState.RESTARTING, SequenceEvent.DRAINED_IN_ORDER),
+    (SequenceState.RESTARTING, SequenceEvent.DRAINED_WITH_GAP),
 }
 
 
-@pytest.mark.parametrize("pair", list(itertools.product(State, Event)), ids=str)
-def test_every_pair_is_in_the_table_or_impossible(pair: tuple[State, Event]) -> None:
+@pytest.mark.parametrize("pair", list(itertools.product(SequenceState, SequenceEvent)), ids=str)
+def test_every_pair_is_in_the_table_or_impossible(
+    pair: tuple[SequenceState, SequenceEvent],
+) -> None:
     assert (pair in TRANSITIONS) is (pair not in IMPOSSIBLE)
 
 
-@pytest.mark.parametrize("kind", [State, Event])
+@pytest.mark.parametrize("kind", [SequenceState, SequenceEvent])
 def test_states_and_events_are_hashed_without_a_python_function(kind: type) -> None:
     """They are looked up for each batch."""
     assert kind.__hash__ is object.__hash__
@@ -53,11 +58,11 @@ def test_the_codes_about_sequences() -> None:
     out_of_order, duplicate, unknown_producer_id = 45, 46, 59
     invalid_producer_epoch, producer_fenced = 47, 90
     assert {
-        out_of_order: Event.REFUSED,
-        unknown_producer_id: Event.FOREIGN,
-        invalid_producer_epoch: Event.FOREIGN,
-        producer_fenced: Event.FOREIGN,
-        duplicate: Event.WRITTEN,
+        out_of_order: SequenceEvent.REFUSED,
+        unknown_producer_id: SequenceEvent.FOREIGN,
+        invalid_producer_epoch: SequenceEvent.FOREIGN,
+        producer_fenced: SequenceEvent.FOREIGN,
+        duplicate: SequenceEvent.WRITTEN,
     } == CODES
 
 
@@ -76,44 +81,44 @@ def test_numbers_wrap_as_in_java() -> None:
 
 def test_the_first_batch_travels_alone() -> None:
     sequences = PartitionSequences()
-    assert not sequences.single, "without numbers there is nothing to prove"
+    assert not sequences.single, "without a producer id there is nothing to prove"
     sequences.adopt(7, 0)
     assert sequences.single
     sequences.written(sequences.assign(1), 1)
     assert not sequences.single
-    sequences.step(Event.RETURNED)
-    assert sequences.calm(left=True, head_refused=False) is State.FLOWING
+    sequences.step(SequenceEvent.RETURNED)
+    assert sequences.drained(left=True, head_refused=False) is SequenceState.FLOWING
     assert sequences.single
 
 
 @pytest.mark.parametrize(
     ("left", "head_refused", "acknowledged", "then"),
     [
-        (True, False, 0, State.FLOWING),
-        (True, True, 0, State.RESTARTING),
-        (False, False, 5, State.FLOWING),
-        (False, False, 4, State.RESTARTING),
+        (True, False, 0, SequenceState.FLOWING),
+        (True, True, 0, SequenceState.RESTARTING),
+        (False, False, 5, SequenceState.FLOWING),
+        (False, False, 4, SequenceState.RESTARTING),
     ],
 )
-def test_calm(left: bool, head_refused: bool, acknowledged: int, then: State) -> None:
+def test_drained(left: bool, head_refused: bool, acknowledged: int, then: SequenceState) -> None:
     sequences = PartitionSequences()
     sequences.adopt(7, 3)
     sequences.assign(5)
     sequences.acknowledged = acknowledged
-    sequences.step(Event.LOST)
-    assert sequences.calm(left=left, head_refused=head_refused) is then
+    sequences.step(SequenceEvent.LOST)
+    assert sequences.drained(left=left, head_refused=head_refused) is then
 
 
 def test_a_restart_is_the_next_epoch_from_zero() -> None:
     sequences = PartitionSequences()
     sequences.adopt(7, MAX_EPOCH - 1)
     sequences.assign(5)
-    sequences.step(Event.LOST)
-    sequences.calm(left=False, head_refused=False)
+    sequences.step(SequenceEvent.LOST)
+    sequences.drained(left=False, head_refused=False)
     assert not sequences.exhausted
     sequences.restart()
-    assert sequences.state is State.FLOWING
-    assert sequences.assign(1) == Numbers(7, MAX_EPOCH, 0)
+    assert sequences.state is SequenceState.FLOWING
+    assert sequences.assign(1) == BatchIdentity(7, MAX_EPOCH, 0)
     assert sequences.exhausted
 
 
@@ -145,18 +150,14 @@ def test_written_voids_the_state_when_offsets_go_back() -> None:
     assert not sequences.void
 
 
-class Batch:
-    """What a queue asks of a batch."""
+class Batch(ProducerBatch[Any]):
+    """A queued batch of so many records, with a name and without content."""
 
-    due, demanded, parked, ready = True, False, False, True
-
-    def __init__(self, name: int, count: int) -> None:
+    def __init__(self, queue: Any, name: int, count: int) -> None:
+        hooks: Any = None
+        super().__init__("t", queue, hooks, RecordBatchBuilder(limit=0), 0.0)
         self.name, self.count = name, count
-        self.numbers: Numbers | None = None
-        self.sending = self.refused = self.uncertain = self.undecidable = False
-        self.by_name = False
-        self.whole = None
-        self.attempt = 0
+        self.close()
 
 
 class Leader:
@@ -167,20 +168,20 @@ class Leader:
         self.epoch = -1
         self.last: deque[tuple[int, int]] = deque(maxlen=5)
 
-    def append(self, name: int, numbers: Numbers, count: int) -> str:
-        end = advance(numbers.sequence, count)
-        if numbers.epoch < self.epoch:
+    def append(self, name: int, identity: BatchIdentity, count: int) -> str:
+        end = advance(identity.sequence, count)
+        if identity.epoch < self.epoch:
             return "fenced"
-        if numbers.epoch == self.epoch and (numbers.sequence, end) in self.last:
+        if identity.epoch == self.epoch and (identity.sequence, end) in self.last:
             return "written"
         fresh = self.epoch < 0
-        expected = 0 if numbers.epoch > self.epoch else self.last[-1][1]
-        if not fresh and numbers.sequence != expected:
+        expected = 0 if identity.epoch > self.epoch else self.last[-1][1]
+        if not fresh and identity.sequence != expected:
             return "refused"
-        if numbers.epoch > self.epoch:
+        if identity.epoch > self.epoch:
             self.last.clear()
-        self.epoch = numbers.epoch
-        self.last.append((numbers.sequence, end))
+        self.epoch = identity.epoch
+        self.last.append((identity.sequence, end))
         self.log.append(name)
         return "written"
 
@@ -196,14 +197,14 @@ class Model:
         self.queue = PartitionQueue(TopicStatus("t", 16384), 0)
         self.queue.sequences.adopt(1, 0)
         self.leader = Leader()
-        self.wire: deque[tuple[Any, int, Numbers]] = deque()
-        self.stragglers: list[tuple[int, Numbers, int]] = []
+        self.wire: deque[tuple[Any, int, BatchIdentity]] = deque()
+        self.stragglers: list[tuple[int, BatchIdentity, int]] = []
         self.names = itertools.count()
         self.acknowledged: list[int] = []
         self.expired: list[int] = []
 
     def add(self, count: int) -> None:
-        batch: Any = Batch(next(self.names), count)
+        batch: Any = Batch(self.queue, next(self.names), count)
         self.queue.closed.append(batch)
 
     def send(self) -> None:
@@ -211,42 +212,42 @@ class Model:
         if batch is None:
             return
         sequences = self.queue.sequences
-        if sequences.state is State.RESTARTING:
+        if sequences.state is SequenceState.RESTARTING:
             sequences.restart()
-        if batch.numbers is None:
-            batch.numbers = sequences.assign(batch.count)
+        if batch.identity is None:
+            batch.identify(sequences.assign(batch.count))
         self.queue.leave(batch)
-        self.wire.append((batch, batch.attempt, batch.numbers))
+        self.wire.append((batch, batch.attempt, batch.identity))
 
     def arrive(self, *, error: bool = False) -> None:
         """The next request reaches the leader, which answers; or refuses it for now."""
         if not self.wire:
             return
-        batch, attempt, numbers = self.wire.popleft()
-        answer = "error" if error else self.leader.append(batch.name, numbers, batch.count)
+        batch, attempt, identity = self.wire.popleft()
+        answer = "error" if error else self.leader.append(batch.name, identity, batch.count)
         if batch.attempt != attempt or batch.name in self.expired:
             return
         if answer == "written":
             self.queue.remove(batch, written=True)
             self.acknowledged.append(batch.name)
         else:
-            assert answer != "fenced", "numbers of an epoch that was given up"
+            assert answer != "fenced", "a sequence of an epoch that has ended"
             self.queue.come_back(batch, refused=answer == "refused")
 
     def disconnect(self, written: int, straggling: bool) -> None:
         """The connection breaks; so many requests are written before, others maybe much later."""
         broken, self.wire = self.wire, deque()
-        for index, (batch, attempt, numbers) in enumerate(broken):
+        for index, (batch, attempt, identity) in enumerate(broken):
             if index < written:
-                self.leader.append(batch.name, numbers, batch.count)
+                self.leader.append(batch.name, identity, batch.count)
             elif straggling:
-                self.stragglers.append((batch.name, numbers, batch.count))
+                self.stragglers.append((batch.name, identity, batch.count))
             if batch.attempt == attempt and batch.name not in self.expired:
                 self.queue.come_back(batch)
 
     def straggle(self) -> None:
-        for name, numbers, count in self.stragglers:
-            self.leader.append(name, numbers, count)
+        for name, identity, count in self.stragglers:
+            self.leader.append(name, identity, count)
         self.stragglers.clear()
 
     def expire(self) -> None:
@@ -306,8 +307,8 @@ def test_nothing_acknowledged_is_lost_twice_or_out_of_order(
     assert {*model.acknowledged, *model.expired} >= set(range(next(model.names)))
 
 
-def in_flight(model: Model) -> list[tuple[int, Numbers]]:
-    return [(batch.name, numbers) for batch, _, numbers in model.wire]
+def in_flight(model: Model) -> list[tuple[int, BatchIdentity]]:
+    return [(batch.name, identity) for batch, _, identity in model.wire]
 
 
 def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> None:
@@ -330,7 +331,7 @@ def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> No
     queue.sequences.adopt(2, 0)
     model.add(1)
     model.send()
-    assert in_flight(model) == [(3, Numbers(2, 0, 0))]
+    assert in_flight(model) == [(3, BatchIdentity(2, 0, 0))]
     model.arrive(error=True)
     queue.incarnate("true")
     model.send()
@@ -354,18 +355,19 @@ def test_a_queue_stays_where_it_is_when_the_topic_changes_back_in_time() -> None
 
 
 @pytest.mark.parametrize("by_name", [False, True])
-def test_a_batch_is_undecidable_when_its_request_named_a_recreated_topic(by_name: bool) -> None:
+def test_a_batch_is_unknowable_when_its_request_named_a_recreated_topic(by_name: bool) -> None:
     model = Model()
     queue = model.queue
     queue.rename("old")
     model.add(1)
     model.send()
     (batch,) = queue.sent
-    batch.by_name, batch.uncertain = by_name, True
+    batch.enter_request(0.0, by_name=by_name)
+    batch.note_unknown()
     queue.incarnate("new")
     model.disconnect(0, False)
-    assert batch.undecidable is by_name
-    assert batch.numbers is None
+    assert batch.in_log is (InLog.UNKNOWABLE if by_name else InLog.NO)
+    assert batch.identity is None
 
 
 @pytest.mark.fault(9)

@@ -1,0 +1,99 @@
+"""The stages of a batch, as a table. Pure.
+
+Theory of operation. A batch is in one of six stages:
+
+                 closed             sent
+        OPEN ──────────▶ QUEUED ──────────▶ IN_FLIGHT ◀──┐
+         │                │  ▲                  │        │ sent again
+         │                │  │ new identity     │ to be  │
+         │                │  │ (restart)        ▼ retried│
+         │                │  └──────────── BACKING_OFF ──┘
+         │                ▼                     │
+         └──────────▶ SPLIT or DONE ◀───────────┘
+
+- An open batch accepts records. It is closed when it is full, when it has lingered, or when a task
+  awaits it while its broker is idle.
+- A queued batch accepts no more records. It has no sequence yet, or none that counts: it receives
+  one when it is sent.
+- A batch in flight waits for the response to its request. The response completes it, or the policy
+  has it sent again, or it was too large and is split.
+- A batch that backs off was sent and will be sent again, with the same producer id, epoch, and
+  sequence, so that it is written once. It is sent only when nothing of its partition is in flight.
+  If the partition restarts (see `sequences`), the batch is queued again and receives a new
+  sequence. In the opposite direction, a queued batch backs off when its partition returns to a
+  topic where the batch was sent before: it receives its former sequence.
+- A batch is split when all its records have moved to other batches: to smaller ones, because the
+  broker refused it as too large, or to the partitions of a topic that was not known before. The
+  smaller batches of a batch that was refused begin as batches that back off, in its position and
+  with its sequences.
+- A batch is done when its records have an outcome: the leader acknowledged them, or they failed.
+  Every stage but the last two can end in that, because a delivery timeout can end anywhere.
+
+Nothing leads away from SPLIT and DONE. A transition that is not in the table is a bug: it raises
+`StageError`, which fails the producer rather than lose or repeat a record.
+
+Only the methods of `ProducerBatch` change the stage. Which batch is sent next, and when, is up to
+its queue (see `queue`); whether a batch that was sent may be in the log is a fact beside the stage
+(`InLog`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+__all__ = ["TRANSITIONS", "BatchStage", "InLog", "StageError"]
+
+
+class BatchStage(Enum):
+    """A stage in the life of a batch."""
+
+    # Enum's own is a Python function, which would be called for each batch.
+    __hash__ = object.__hash__
+
+    OPEN = "open"
+    """Accepts records."""
+    QUEUED = "queued"
+    """Accepts no more records, and has no sequence yet."""
+    IN_FLIGHT = "in flight"
+    """Waits for the response to its request."""
+    BACKING_OFF = "backing off"
+    """Was sent, and waits to be sent again with the same sequence."""
+    SPLIT = "split"
+    """Has no records any more: they are in other batches."""
+    DONE = "done"
+    """Was acknowledged, or failed."""
+
+
+class InLog(Enum):
+    """Whether an earlier request has written the batch, as far as the producer knows."""
+
+    __hash__ = object.__hash__
+
+    NO = "no"
+    MAYBE = "maybe"
+    """If it was written, the leader recognizes the sequence."""
+    UNKNOWABLE = "unknowable"
+    """The topic is another one since, or the leader's state was lost: it must not be sent again."""
+
+
+_S = BatchStage
+
+TRANSITIONS: Mapping[BatchStage, frozenset[BatchStage]] = {
+    _S.OPEN: frozenset({_S.QUEUED, _S.SPLIT, _S.DONE}),
+    _S.QUEUED: frozenset({_S.IN_FLIGHT, _S.BACKING_OFF, _S.SPLIT, _S.DONE}),
+    _S.IN_FLIGHT: frozenset({_S.BACKING_OFF, _S.SPLIT, _S.DONE}),
+    _S.BACKING_OFF: frozenset({_S.IN_FLIGHT, _S.QUEUED, _S.DONE}),
+    _S.SPLIT: frozenset(),
+    _S.DONE: frozenset(),
+}
+"""The stages that may follow each stage."""
+
+
+class StageError(AssertionError):
+    """A transition that the table does not permit: a bug in this library."""
+
+    def __init__(self, current: BatchStage, wanted: BatchStage) -> None:
+        super().__init__(f"A batch cannot go from {current.value!r} to {wanted.value!r}.")
+        self.current = current
+        self.wanted = wanted
