@@ -50,6 +50,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 # ruff: noqa: F403 - every module of this package lists its classes in __all__
+from aiokclient.errors import (
+    abortable,
+    base,
+    configuration,
+    local,
+    recoverable,
+    refresh_retriable,
+    retriable,
+    uncategorised,
+    uncategorised_admin,
+)
 from aiokclient.errors.abortable import *
 from aiokclient.errors.base import *
 from aiokclient.errors.base import KafkaError, registered
@@ -62,6 +73,18 @@ from aiokclient.errors.retriable import *
 from aiokclient.errors.uncategorised import *
 from aiokclient.errors.uncategorised_admin import *
 from aiokclient.types import TopicPartition
+
+__all__ = ["ERRORS_BY_CODE", "error_for"]
+__all__ += abortable.__all__
+__all__ += base.__all__
+__all__ += configuration.__all__
+__all__ += local.__all__
+__all__ += recoverable.__all__
+__all__ += refresh_retriable.__all__
+__all__ += retriable.__all__
+__all__ += uncategorised.__all__
+__all__ += uncategorised_admin.__all__
+__all__.sort()
 
 ERRORS_BY_CODE: Mapping[int, type[KafkaError]] = MappingProxyType(registered)
 """Every code that Kafka defines but 0, which is success."""
