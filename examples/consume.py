@@ -1,4 +1,4 @@
-"""Consume a topic whole, from its beginning to the end as it is now.
+"""Consume a whole topic, from its beginning to its present end.
 
 python examples/consume.py [BOOTSTRAP] [TOPIC]
 """

@@ -62,7 +62,7 @@ def encode(writer: int, number: int) -> bytes:
 
 
 def decode(value: bytes | None) -> int:
-    """The number of an undamaged record, -1 of another."""
+    """Return the number of an undamaged record, or -1 for a damaged one."""
     if value is None or len(value) != RECORD.size + len(PADDING):
         return -1
     writer, number, checksum = RECORD.unpack_from(value)
@@ -72,10 +72,10 @@ def decode(value: bytes | None) -> int:
 
 @dataclass
 class Ledger:
-    """Who sent and who saw what."""
+    """What was sent, and what was read."""
 
     total: int
-    place: array[int] = field(default_factory=lambda: array("q"))  # by number: -1 if not seen
+    position: array[int] = field(default_factory=lambda: array("q"))  # by number: -1 if not seen
     sent: int = 0
     read: int = 0
     again: int = 0
@@ -90,19 +90,19 @@ class Ledger:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.place = array("q", [-1]) * self.total
+        self.position = array("q", [-1]) * self.total
 
     def check(self, partition: int, offset: int, number: int) -> None:
         if not 0 <= number < self.total:
             self.damaged += 1
             return
-        place = offset * PARTITIONS + partition
-        if self.place[number] == place:
+        position = offset * PARTITIONS + partition
+        if self.position[number] == position:
             self.again += 1
             self.unexpected += offset < self.may_repeat.get(partition, sys.maxsize)
             return
-        self.twice += self.place[number] >= 0
-        self.place[number] = place
+        self.twice += self.position[number] >= 0
+        self.position[number] = position
         self.read += 1
         self.next_offset[partition] = offset + 1
         key = (number % WRITERS, partition)
@@ -116,7 +116,7 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        return self.place.count(-1)
+        return self.position.count(-1)
 
     @property
     def flawless(self) -> bool:
@@ -154,7 +154,7 @@ async def read(consumer: Consumer[bytes, bytes], ledger: Ledger) -> None:
 def member(
     bootstrap: str, topic: str, name: str, listener: object = None
 ) -> Consumer[bytes, bytes]:
-    """A reader: one of the group."""
+    """Return a reader: one member of the group."""
     consumer: Consumer[bytes, bytes] = Consumer(
         bootstrap_servers=bootstrap,
         client_id=name,
@@ -169,7 +169,7 @@ def member(
 
 
 async def read_for_another(bootstrap: str, topic: str) -> None:
-    """The member in a process of its own: what it saw goes to its standard output."""
+    """Read as the member in a process of its own, and write what it read to standard output."""
     async with member(bootstrap, topic, MEMBERS[-1]) as consumer:
         async for records in consumer.batches(max_records=2000):
             seen = [SEEN.pack(r.partition, r.offset, decode(r.value)) for r in records]
@@ -177,7 +177,7 @@ async def read_for_another(bootstrap: str, topic: str) -> None:
 
 
 async def listen(process: asyncio.subprocess.Process, ledger: Ledger) -> None:
-    """Check what a reader's process saw, until it is dead."""
+    """Check what the reader in another process has read, until that process has ended."""
     assert process.stdout is not None
     rest = b""
     while data := await process.stdout.read(1 << 18):
@@ -264,7 +264,7 @@ async def lose_a_broker(
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:
-    """The partitions by their numbers."""
+    """Return a text that names the partitions by their numbers."""
     numbers = ", ".join(str(tp.partition) for tp in sorted(partitions))
     return f"partitions {numbers}" if "," in numbers else f"partition {numbers or 'none'}"
 
@@ -318,7 +318,7 @@ async def read_to_the_end(
 async def start_readers(
     stack: AsyncExitStack, bootstrap: str, topic: str, balance: Balance
 ) -> tuple[list[Consumer[bytes, bytes]], asyncio.subprocess.Process]:
-    """Two members of the group in this process, and one in another."""
+    """Start two members of the group in this process, and one in another."""
     command = (sys.executable, __file__, "--reader", bootstrap, topic)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     stack.callback(lambda: process.returncode is None and process.kill())

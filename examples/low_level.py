@@ -1,4 +1,4 @@
-"""Speak the protocol: any request to a broker, routed, retried and decoded.
+"""Send any request of the protocol; it is routed, repeated, and decoded.
 
 python examples/low_level.py [BOOTSTRAP]
 """
@@ -14,7 +14,7 @@ async def main(bootstrap: str = "localhost:9092") -> None:
     async with Client(bootstrap_servers=bootstrap) as client:
         cluster = await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
         print(f"cluster {cluster.cluster_id}: {len(cluster.brokers)} broker(s)")
-        # Not waiting: the requests to all brokers are under way at once.
+        # Synchronous: the requests to all brokers are in flight at the same time.
         question = messages.ApiVersionsRequest(
             client_software_name="example", client_software_version="1.0"
         )

@@ -1,4 +1,4 @@
-"""Produce: fire and check, await one, and many with backpressure.
+"""Produce: one record that is awaited, and many with backpressure.
 
 python examples/produce.py [BOOTSTRAP] [TOPIC]
 """
@@ -15,7 +15,7 @@ async def main(bootstrap: str = "localhost:9092", topic: str = "orders") -> None
         metadata = await producer.send(topic, b"first", key=b"customer-7")
         print(f"first: partition {metadata.partition}, offset {metadata.offset}")
 
-        # Many: send() is a plain function and returns at once; drain() waits when buffers are full.
+        # Many: send() is synchronous; drain() waits while the buffer is full.
         deliveries = []
         for number in range(10_000):
             deliveries.append(producer.send(topic, b"record %d" % number))

@@ -1,4 +1,4 @@
-"""Start it several times: one process writes, the others wait. Stop the writer: another goes on.
+"""Start it several times: one process writes, the others wait. Stop it: another one takes over.
 
 python examples/single_writer.py localhost:9092
 """
@@ -15,7 +15,7 @@ ENTRIES = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
 
 
 async def write_ledger() -> None:
-    """Writes while it is this process's turn; the scope is cancelled when that is over."""
+    """Write as long as this process is the writer; then the scope is cancelled."""
     async with single_writer("ledger", bootstrap_servers=SERVERS) as producer:
         print(f"{os.getpid()} writes", flush=True)
         for number in range(ENTRIES):

@@ -1,4 +1,4 @@
-"""Start it several times: the sites are spread over the processes, by weight, and stay put.
+"""Start it several times: the sites are divided among the processes by weight, and rarely move.
 
 python examples/work_pool.py localhost:9092
 """
@@ -18,14 +18,14 @@ SITES = {"news": 5, "shop": 3, "wiki": 2, "blog": 1, "forum": 1}
 
 
 async def crawl(site: str) -> None:
-    # Fetch, parse, store, for ever. When the site goes to another process this is cancelled.
+    # Fetch, parse, and store, forever. It is cancelled when another process gets the site.
     await asyncio.Event().wait()
 
 
 async def main() -> None:
     pool = work_pool("crawlers", SITES, bootstrap_servers=SERVERS)
     with anyio.move_on_after(SECONDS):
-        async with aclosing(pool):  # so that it leaves the group as soon as the loop is left
+        async with aclosing(pool):  # leaves the group when the loop ends
             async for items in pool:
                 async with items as mine, asyncio.TaskGroup() as tasks:
                     print(f"{os.getpid()} crawls {', '.join(mine) or 'nothing'}", flush=True)
