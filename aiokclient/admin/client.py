@@ -10,7 +10,7 @@ from aiokclient.admin.group_offsets import GroupOffsets
 from aiokclient.admin.partitions import Partitions
 from aiokclient.admin.records import Records
 from aiokclient.admin.topics import Topics
-from aiokclient.cluster.lifecycle import ClientLike, config_of
+from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.config import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 

@@ -1,13 +1,8 @@
-"""The life of everything that is started and closed: clients, producers, consumers, admins.
+"""Starting and closing of clients, producers, consumers, admins and group members.
 
-    NEW ──start──▶ STARTING ──▶ RUNNING ⇄ DEGRADED ──close──▶ CLOSED
-     ▲                │              │                           ▲
-     └──start failed──┘              └──a task died──▶ FAILED ───┘
-
-Starting and closing each run in a task of their own which all callers share, so that it does not
-matter who awaits it, or stops awaiting it. A start that nobody awaits any more is undone. A close
-always ends, by its bound: cancelling who awaits it shortens the bound to `close_timeout_ms` and
-raises after the end.
+`lifecycle_states.py` has the phases as a table, and why they are what they are. Here are the
+coroutines around it. A close always ends, by its bound: cancelling a task that awaits it shortens
+the bound to `close_timeout_ms`, and the cancellation is raised after the end.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import anyio
 
@@ -27,14 +22,23 @@ from aiokclient.background import ended, new_task
 from aiokclient.cluster.callers import wrong_caller
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.health import Health, described
+from aiokclient.cluster.lifecycle_states import (
+    ENDING,
+    SHOWN,
+    TABLE,
+    USABLE,
+    Effect,
+    LifecycleEvent,
+    Phase,
+)
 from aiokclient.cluster.ownership import Anchor, dropped, for_background, retrieve
+from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.cluster.supervisor import STOP_S, Supervisor
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     ClosedError,
-    ConfigError,
     IllegalStateError,
 )
 from aiokclient.hints.names import missing_attribute
@@ -47,38 +51,10 @@ from aiokclient.types import State, seconds
 if TYPE_CHECKING:
     from aiokclient.metrics import MetricsSnapshot, MetricValue
 
-__all__ = ["ClientLike", "Health", "Lifecycle", "config_of"]
+__all__ = ["Health", "Lifecycle"]
 
 UNWINDING_S = 3 * STOP_S
 """How long tasks and connections may take to end when the time for closing is over."""
-
-
-class ClientLike(Protocol):
-    """What a producer, consumer or admin needs of the client that it is given."""
-
-    @property
-    def cluster(self) -> ClusterClient:
-        """Connections and metadata; raises unless the client is open."""
-        ...
-
-    @property
-    def config(self) -> ClientConfig: ...
-
-    def adopt(self, child: Anchor[Lifecycle]) -> None:
-        """From here on the client closes the child when it is closed, unless it is gone."""
-        ...
-
-    def disown(self, child: Anchor[Lifecycle]) -> None: ...
-
-
-def config_of(client: ClientLike | None) -> ClientConfig | None:
-    """The options of the client that is given to share; ConfigError for what is none."""
-    if client is None:
-        return None
-    config = getattr(client, "config", None)
-    if not isinstance(config, ClientConfig):
-        raise ConfigError(f"client: {client!r} is no aiokclient.Client; make one and share it")
-    return config
 
 
 class Lifecycle:
@@ -91,7 +67,7 @@ class Lifecycle:
 
     closing_rank: ClassVar[int] = 0
     """A client closes those with the lowest rank first."""
-    _state = State.NEW
+    _phase = Phase.NEW
     _closing: asyncio.Task[None] | None = None
     config_type: ClassVar[type[ClientConfig]] = ClientConfig
 
@@ -120,7 +96,8 @@ class Lifecycle:
             type(self).__name__,
             ClientLog.of("aiokclient", config),
         )
-        self._state = State.NEW
+        self._phase = Phase.NEW
+        self._state = SHOWN[self._phase]
         self._usable = False
         self._failure: BaseException | None = None
         self._failure_seen = False  # whether a call has raised it
@@ -128,11 +105,7 @@ class Lifecycle:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._starting: asyncio.Task[None] | None = None
-        self._undoing = False
-        """Whether `_starting` is to end, or undoes what it has begun: no more to be cancelled."""
         self._start_waiters = 0
-        self._relied_on = False
-        """Whether a start has been answered: somebody uses this, and sees to its end."""
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
         self._client_instance_id: uuid.UUID | None = None
@@ -279,7 +252,7 @@ class Lifecycle:
             raise self._failure
         if self._state is State.CLOSED:
             raise ClosedError(f"this {name} is closed; make a new one")
-        if self._closing is not None:
+        if self._phase in ENDING:
             raise ClosedError(f"this {name} is being closed")
         raise IllegalStateError(
             f"this {name} is not started; use `async with`, or await its start() first"
@@ -294,13 +267,22 @@ class Lifecycle:
 
     def _fail(self, error: BaseException) -> None:
         """From here on every call raises `error`. Plain; the first one counts."""
-        if self._failure is not None or self._state is State.CLOSED:
+        if self._failure is not None or self._phase is Phase.CLOSED:
             return
         self._failure, self._failure_seen = error, False
         self._supervisor.adopt(error)
-        if self._state is State.RUNNING:
-            self._state, self._usable = State.FAILED, False
+        self._on(LifecycleEvent.FAILED)
         self._failed(error)
+
+    def _on(self, event: LifecycleEvent) -> tuple[Effect, ...]:
+        """Apply a row of the table; return what the caller has to do. Synchronous."""
+        row = TABLE.get((self._phase, event))
+        if row is None:
+            return ()
+        self._phase = row.phase
+        self._state = SHOWN[row.phase]
+        self._usable = row.phase in USABLE
+        return row.effects
 
     # -- start ------------------------------------------------------------------------------
 
@@ -312,57 +294,57 @@ class Lifecycle:
         that waiting would not mend at once, ClosedError when it is closed. A start that fails or
         is cancelled leaves nothing open and may be tried again.
         """
-        if self._state in (State.RUNNING, State.FAILED):
-            self._relied_on = True
+        effects = self._on(LifecycleEvent.START)
+        if self._phase not in (Phase.STARTING, Phase.UNDOING):
             return self._check()
-        if self._state is State.CLOSED or self._closing is not None:
-            self._refuse()
         loop = asyncio.get_running_loop()
-        if self._starting is None:
+        if Effect.BEGIN_START in effects:
             self._loop, self._thread = loop, threading.get_ident()
-            self._state, self._relied_on, self._undoing = State.STARTING, False, False
             self._starting = new_task(loop, self._start())
         elif loop is not self._loop:
             self._refuse_caller()
-        await self._await_initial_offset(self._starting)
+        assert self._starting is not None
+        await self._await_start(self._starting)
 
-    async def _await_initial_offset(self, task: asyncio.Task[None]) -> None:
+    async def _await_start(self, task: asyncio.Task[None]) -> None:
         self._start_waiters += 1
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
             if self._start_waiters == 1:
-                self._end_start(task)
-                await ended(task)
-                await self._take_back()
+                await self._abandon_start(task)
             raise
         finally:
             self._start_waiters -= 1
         if task.cancelled():
             raise ClosedError(f"this {type(self).__name__} was closed while it started")
         task.result()
-        self._relied_on = True
+        self._on(LifecycleEvent.ANSWERED)
 
-    def _end_start(self, task: asyncio.Task[None]) -> None:
-        """Cancels it, once: a second time would cut short how it is undone. Plain."""
-        if task is self._starting and not self._undoing:
-            self._undoing = True
+    async def _abandon_start(self, task: asyncio.Task[None]) -> None:
+        """Undo a start whose last caller is cancelled."""
+        if task is self._starting and Effect.CANCEL_START in self._on(LifecycleEvent.ABANDONED):
             task.cancel()
-
-    async def _take_back(self) -> None:
-        """Undoes a start that had just ended when the last who waited for it was cancelled."""
-        started = self._state in (State.RUNNING, State.FAILED)
-        if started and self._closing is None and not self._relied_on:
-            self._state, self._usable, self._undoing = State.STARTING, False, True
-            self._starting = new_task(asyncio.get_running_loop(), self._fall_back())
+        await self._await_undone(task)
+        if Effect.UNDO_STARTED in self._on(LifecycleEvent.UNANSWERED):
+            self._starting = new_task(asyncio.get_running_loop(), self._undo_started())
             await ended(self._starting)
 
-    async def _fall_back(self) -> None:
+    async def _await_undone(self, task: asyncio.Task[None]) -> None:
+        await ended(task)
+        if task is self._starting:
+            self._undone()  # It was cancelled before it began, and has run none of its code.
+
+    def _undone(self) -> None:
+        self._failure, self._starting = None, None
+        self._on(LifecycleEvent.UNDONE)
+
+    async def _undo_started(self) -> None:
         try:
             await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
         finally:
-            self._state, self._failure, self._starting = State.NEW, None, None
-        raise asyncio.CancelledError  # Whoever waits for a start meanwhile has none.
+            self._undone()
+        raise asyncio.CancelledError  # A caller of start() that joins meanwhile has no success.
 
     async def _start(self) -> None:
         try:
@@ -379,17 +361,16 @@ class Lifecycle:
             await self._cluster.open_by(deadline, self._open)
             if self._failure is not None:
                 raise self._failure
-            if self._closing is not None:
-                raise asyncio.CancelledError  # It was closed before this task began.
-            self._state, self._usable = State.RUNNING, True
-        except BaseException:
-            self._undoing = True
-            await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
-            self._state = State.NEW
-            self._failure = None
-            raise
-        finally:
+            if Effect.REFUSE_START in self._on(LifecycleEvent.READY):
+                raise asyncio.CancelledError
             self._starting = None
+        except BaseException:
+            self._on(LifecycleEvent.START_FAILED)
+            try:
+                await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+            finally:
+                self._undone()
+            raise
 
     # -- close ------------------------------------------------------------------------------
 
@@ -405,7 +386,7 @@ class Lifecycle:
         await self._close(graceful=True, timeout=bound)
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
-        if self._state is State.CLOSED:
+        if self._phase is Phase.CLOSED:
             return
         loop = asyncio.get_running_loop()
         if self._loop is not None and loop is not self._loop:
@@ -416,9 +397,9 @@ class Lifecycle:
                 f"{caller} must not close this {type(self).__name__}: the end of it waits for "
                 f"{caller} to return; return, and close it from another task"
             )
-        if self._closing is None:
-            self._usable = False
+        if Effect.BEGIN_CLOSE in self._on(LifecycleEvent.CLOSE):
             self._closing = new_task(loop, self._run_close(graceful))
+        assert self._closing is not None
         self._bound_close(timeout)
         try:
             await asyncio.wait([self._closing])
@@ -430,7 +411,7 @@ class Lifecycle:
         self._closing.result()
 
     def __del__(self) -> None:
-        if self._state not in (State.NEW, State.CLOSED) and self._closing is None:
+        if self._phase not in (Phase.NEW, Phase.CLOSED) and self._phase not in ENDING:
             try:
                 self._hold()
             finally:
@@ -441,8 +422,7 @@ class Lifecycle:
         self._anchor.hold(self)
 
     def _close_dropped(self) -> None:
-        if self._closing is None and self._loop is not None:
-            self._usable = False
+        if self._loop is not None and Effect.BEGIN_CLOSE in self._on(LifecycleEvent.CLOSE):
             self._closing = new_task(self._loop, self._run_close(graceful=False))
             self._closing.add_done_callback(retrieve)
             self._bound_close(self._config.close_timeout_ms / 1000)
@@ -456,13 +436,15 @@ class Lifecycle:
 
     async def _run_close(self, graceful: bool) -> None:
         try:
-            if self._starting is not None:
-                self._end_start(self._starting)
-                await ended(self._starting)
-            elif self._state is not State.NEW:
+            effects, starting = self._on(LifecycleEvent.ENDING_BEGINS), self._starting
+            if starting is not None and Effect.AWAIT_START in effects:
+                if Effect.CANCEL_START in effects:
+                    starting.cancel()
+                await self._await_undone(starting)
+            elif Effect.SHUT_DOWN in effects:
                 await self._undo(graceful and self._failure is None, timeout=None)
         finally:
-            self._state = State.CLOSED
+            self._on(LifecycleEvent.ENDED)
             self._anchor.let_go(self)
 
     async def _undo(self, graceful: bool, timeout: float | None) -> None:

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
-from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional

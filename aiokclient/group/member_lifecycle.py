@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Protocol
 
 import anyio
 
-from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import GroupHandler
 from aiokclient.group.loop_watch import LoopWatch

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from aiokclient.cluster.lifecycle import ClientLike
+from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.config import ClientConfig, ProducerOptions
 from aiokclient.group import GroupMemberConfig, GroupMemberOptions
 

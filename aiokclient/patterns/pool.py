@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
-from aiokclient.cluster.lifecycle import ClientLike
+from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.errors import ConfigError, ProtocolError
 from aiokclient.group import GroupGeneration, GroupMember, GroupMemberOptions, GroupProtocol
 from aiokclient.patterns.spread import Claim, spread

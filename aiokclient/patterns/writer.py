@@ -10,7 +10,7 @@ from typing import Any, Unpack, cast
 import anyio
 
 from aiokclient.client import Client
-from aiokclient.cluster.lifecycle import ClientLike
+from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.errors import ClosedError, IllegalStateError, NotWriterError
 from aiokclient.group import Generation, GroupMemberConfig, MemberInfo, MemberLifecycle
 from aiokclient.patterns.options import WriterOptions, split

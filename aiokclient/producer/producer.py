@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack, cast, overload
 
 from aiokclient.cluster.health import some
-from aiokclient.cluster.lifecycle import ClientLike, Lifecycle, config_of
+from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.ownership import Anchor, for_background
+from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.cluster.updater import partitions_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions

@@ -11,7 +11,8 @@ from scripted import ScriptedBroker
 from world import World, simulate
 
 from aiokclient import AnyBroker, Client, State
-from aiokclient.cluster.lifecycle import ClientLike, Lifecycle
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     BootstrapError,

@@ -1,0 +1,166 @@
+"""The states of everything that is started and closed, as a table. Pure.
+
+Theory of operation. A client goes through these phases (the first line has what `state` shows):
+
+                         ANSWERED
+    NEW ─START─▶ STARTING ─READY─▶ STARTED ───▶ RUNNING ────CLOSE───▶ ENDING ─────┐
+    NEW          STARTING          RUNNING      RUNNING               RUNNING     │
+     ▲              │                 │ FAILED     │ FAILED             │ FAILED   │ ENDED
+     │              │                 ▼            ▼                    ▼          ▼
+     │              │ START_FAILED  BROKEN ──▶ FAILED ──CLOSE──▶ ENDING_FAILED ─▶ CLOSED
+     │              │ ABANDONED       │ UNANSWERED (also from STARTED)             ▲
+     └───UNDONE── UNDOING ◀───────────┘                                            │
+                    └─CLOSE─▶ ENDING_UNDO ─UNDONE─▶ ENDING_NEW ────────ENDED───────┘
+
+Starting and closing each run in a task of their own, which all callers share: it does not matter
+who awaits it, or stops awaiting it. Four rules follow from that, and each is a row here:
+
+- A start is *answered* once one of its callers has got its success. Before that nobody will close
+  the client: if the last caller is cancelled then (ABANDONED), the start is undone, even where it
+  had just succeeded (UNANSWERED). After it a cancelled caller changes nothing.
+- A start is cancelled once. While it is being undone (UNDOING, ENDING_UNDO) no second cancellation
+  cuts that short, neither of a caller nor of a close.
+- A close is decided when it is called, and begins when its task does (ENDING_BEGINS). The task of a
+  start may run to its success between the two: it then finds that it is refused (ENDING_START,
+  READY). A close from NEW has nothing to end, but is final as every other.
+- The tasks begin after the call that creates them, also under `asyncio.eager_task_factory`
+  (`background.new_task`), so that a row is applied before the work that follows from it. A task
+  that is cancelled before it begins runs none of its code; UNDONE is then applied for it.
+
+A failure in the background (FAILED) is remembered in every phase but CLOSED. It changes the phase
+only where the client could be used. During a start it makes the start fail.
+
+An event without a row for the phase changes nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from aiokclient.types import State
+
+__all__ = ["ENDING", "SHOWN", "TABLE", "USABLE", "Effect", "LifecycleEvent", "Phase", "Row"]
+
+
+class Phase(Enum):
+    """Where a client stands between its start and its end."""
+
+    NEW = "new"
+    STARTING = "starting"
+    UNDOING = "undoing"
+    """A start failed or was abandoned; what it had begun is being ended."""
+    STARTED = "started"
+    """Ready, and no caller of start() knows it yet."""
+    BROKEN = "broken"
+    """Failed before a caller of start() knew that it had started."""
+    RUNNING = "running"
+    FAILED = "failed"
+    ENDING_NEW = "ending, never started"
+    ENDING_START = "ending, a start in progress"
+    ENDING_UNDO = "ending, a start being undone"
+    ENDING = "ending"
+    ENDING_FAILED = "ending, failed"
+    CLOSED = "closed"
+
+
+class LifecycleEvent(Enum):
+    """What may happen to a client."""
+
+    START = "start() is called"
+    READY = "the task of the start has succeeded"
+    START_FAILED = "the task of the start was cancelled, or has failed"
+    ANSWERED = "a caller of start() has got its success"
+    ABANDONED = "the last caller of start() is cancelled, and the task of the start runs"
+    UNANSWERED = "the task of the start has ended, and its last caller is cancelled"
+    UNDONE = "what a start had begun has ended"
+    FAILED = "a background task has died"
+    CLOSE = "close() is called, or the last reference has gone"
+    ENDING_BEGINS = "the task of the close runs"
+    ENDED = "the task of the close is done"
+
+
+class Effect(Enum):
+    """What the caller of a transition has to do."""
+
+    BEGIN_START = "create the task of the start"
+    CANCEL_START = "cancel the task of the start"
+    REFUSE_START = "cancel the start from inside its task"
+    UNDO_STARTED = "create a task that undoes a start that has succeeded"
+    BEGIN_CLOSE = "create the task of the close"
+    AWAIT_START = "wait until the task of the start has ended"
+    SHUT_DOWN = "end the work, the tasks and the connections"
+
+
+class Row(NamedTuple):
+    """The next phase, and what has to be done."""
+
+    phase: Phase
+    effects: tuple[Effect, ...] = ()
+
+
+_P, _E, _F = Phase, LifecycleEvent, Effect
+
+TABLE: Final[dict[tuple[Phase, LifecycleEvent], Row]] = {
+    (_P.NEW, _E.START): Row(_P.STARTING, (_F.BEGIN_START,)),
+    (_P.NEW, _E.CLOSE): Row(_P.ENDING_NEW, (_F.BEGIN_CLOSE,)),
+    (_P.STARTING, _E.READY): Row(_P.STARTED),
+    (_P.STARTING, _E.START_FAILED): Row(_P.UNDOING),
+    (_P.STARTING, _E.ABANDONED): Row(_P.UNDOING, (_F.CANCEL_START,)),
+    (_P.STARTING, _E.CLOSE): Row(_P.ENDING_START, (_F.BEGIN_CLOSE,)),
+    # A cancellation that something in the start has swallowed: it has succeeded nevertheless.
+    (_P.UNDOING, _E.READY): Row(_P.STARTED),
+    (_P.UNDOING, _E.UNDONE): Row(_P.NEW),
+    (_P.UNDOING, _E.CLOSE): Row(_P.ENDING_UNDO, (_F.BEGIN_CLOSE,)),
+    (_P.STARTED, _E.START): Row(_P.RUNNING),
+    (_P.STARTED, _E.ANSWERED): Row(_P.RUNNING),
+    (_P.STARTED, _E.UNANSWERED): Row(_P.UNDOING, (_F.UNDO_STARTED,)),
+    (_P.STARTED, _E.FAILED): Row(_P.BROKEN),
+    (_P.STARTED, _E.CLOSE): Row(_P.ENDING, (_F.BEGIN_CLOSE,)),
+    (_P.BROKEN, _E.START): Row(_P.FAILED),
+    (_P.BROKEN, _E.ANSWERED): Row(_P.FAILED),
+    (_P.BROKEN, _E.UNANSWERED): Row(_P.UNDOING, (_F.UNDO_STARTED,)),
+    (_P.BROKEN, _E.CLOSE): Row(_P.ENDING_FAILED, (_F.BEGIN_CLOSE,)),
+    (_P.RUNNING, _E.FAILED): Row(_P.FAILED),
+    (_P.RUNNING, _E.CLOSE): Row(_P.ENDING, (_F.BEGIN_CLOSE,)),
+    (_P.FAILED, _E.CLOSE): Row(_P.ENDING_FAILED, (_F.BEGIN_CLOSE,)),
+    (_P.ENDING_NEW, _E.ENDED): Row(_P.CLOSED),
+    (_P.ENDING_START, _E.READY): Row(_P.ENDING_START, (_F.REFUSE_START,)),
+    (_P.ENDING_START, _E.START_FAILED): Row(_P.ENDING_UNDO),
+    (_P.ENDING_START, _E.ENDING_BEGINS): Row(_P.ENDING_UNDO, (_F.CANCEL_START, _F.AWAIT_START)),
+    (_P.ENDING_UNDO, _E.READY): Row(_P.ENDING_UNDO, (_F.REFUSE_START,)),
+    (_P.ENDING_UNDO, _E.UNDONE): Row(_P.ENDING_NEW),
+    (_P.ENDING_UNDO, _E.ENDING_BEGINS): Row(_P.ENDING_UNDO, (_F.AWAIT_START,)),
+    (_P.ENDING_UNDO, _E.ENDED): Row(_P.CLOSED),
+    (_P.ENDING, _E.FAILED): Row(_P.ENDING_FAILED),
+    (_P.ENDING, _E.ENDING_BEGINS): Row(_P.ENDING, (_F.SHUT_DOWN,)),
+    (_P.ENDING, _E.ENDED): Row(_P.CLOSED),
+    (_P.ENDING_FAILED, _E.ENDING_BEGINS): Row(_P.ENDING_FAILED, (_F.SHUT_DOWN,)),
+    (_P.ENDING_FAILED, _E.ENDED): Row(_P.CLOSED),
+}
+"""From a phase and an event to what follows."""
+
+SHOWN: Final = {
+    _P.NEW: State.NEW,
+    _P.STARTING: State.STARTING,
+    _P.UNDOING: State.STARTING,
+    _P.STARTED: State.RUNNING,
+    _P.BROKEN: State.FAILED,
+    _P.RUNNING: State.RUNNING,
+    _P.FAILED: State.FAILED,
+    _P.ENDING_NEW: State.NEW,
+    _P.ENDING_START: State.STARTING,
+    _P.ENDING_UNDO: State.STARTING,
+    _P.ENDING: State.RUNNING,
+    _P.ENDING_FAILED: State.FAILED,
+    _P.CLOSED: State.CLOSED,
+}
+"""The state that a user sees, apart from DEGRADED."""
+
+USABLE: Final = frozenset({_P.STARTED, _P.RUNNING})
+"""Phases in which calls are accepted."""
+
+ENDING: Final = frozenset(
+    {_P.ENDING_NEW, _P.ENDING_START, _P.ENDING_UNDO, _P.ENDING, _P.ENDING_FAILED}
+)
+"""Phases in which a close is decided and not done."""
