@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aiokclient.cluster.targets import Target
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Scope
+from aiokclient.policy import Retry, Scope
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
@@ -26,7 +26,7 @@ class GivenUpError(Exception):
 
 @dataclass(slots=True)
 class Attempts:
-    """The attempts of one call so far; times are in seconds on the monotonic clock."""
+    """The attempts of one call so far. Each may take `attempt_s` seconds."""
 
     message: Request[Any]
     to: Target
@@ -34,9 +34,8 @@ class Attempts:
     check: Check
     purpose: Purpose
     owner: Hashable
-    attempt_s: float = 0.0
-    deadline: float = 0.0
-    attempt: int = 0
+    retry: Retry
+    attempt_s: float
     node_id: int | None = None
     sent: bool = False
     """Whether the present attempt was sent, so that a broker may carry it out."""

@@ -27,7 +27,7 @@ from aiokclient.errors import (
 from aiokclient.log import ClientLog
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.transport import Connector
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Retry, Scope, classify
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Bootstrap:
         self._clock = clock
         self._pools = pools
         self._log = ClientLog.of("aiokclient", config)
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._outcomes: dict[str, KafkaError] = {}
         self._hopeless: dict[str, KafkaError] = {}
         self._answer: MetadataResponse | None = None
@@ -85,7 +86,7 @@ class Bootstrap:
     async def _ask_until_answered(
         self, pool: ConnectionPool, everything: anyio.CancelScope
     ) -> None:
-        attempt = 0
+        retry = Retry(self._deadline, self._backoff, self._clock)
         while True:
             try:
                 self._answer = await self._ask(pool)
@@ -93,10 +94,9 @@ class Bootstrap:
                 everything.cancel()
                 return
             except KafkaError as error:
-                delay = self._failed(pool, error, attempt)
+                delay = self._failed(pool, error, retry)
             if delay is None:
                 return
-            attempt += 1
             await anyio.sleep(delay)
 
     async def _ask(self, pool: ConnectionPool) -> MetadataResponse:
@@ -111,15 +111,11 @@ class Bootstrap:
             raise InvalidMetadataError("its answer names no broker", broker=_place(pool))
         return answer
 
-    def _failed(self, pool: ConnectionPool, error: KafkaError, attempt: int) -> float | None:
+    def _failed(self, pool: ConnectionPool, error: KafkaError, retry: Retry) -> float | None:
         place = _place(pool)
-        left = self._deadline - self._clock.monotonic()
-        backoff = Backoff(
-            self._config.retry_backoff_ms / 1000, self._config.retry_backoff_max_ms / 1000
-        )
-        rng = self._clock.rng
-        action = decide(error, Scope.CONNECTION, attempt, max(left, 0.001), rng, backoff)
-        again = action.decision in (Decision.RETRY, Decision.REFRESH_AND_RETRY)
+        # At the deadline this is cancelled; an error that comes with it is no reason to give up.
+        again = classify(error, Scope.CONNECTION).again
+        left = retry.remaining_s
         if place not in self._outcomes:
             rest = f"trying for {left:.1f} s more" if again else "not tried again"
             self._log.warning(
@@ -134,7 +130,7 @@ class Bootstrap:
         self._moved = anyio.Event()
         if not again:
             self._hopeless[place] = error
-        return action.delay_s if again else None
+        return retry.pause_s() if again else None
 
 
 async def servers_of(
@@ -186,7 +182,7 @@ async def connect_first(
 
     `brokers()` raises when the client is closed.
     """
-    began, tries = clock.monotonic(), 0
+    began, retry = clock.monotonic(), Retry(deadline, backoff, clock)
     try:
         async with asyncio.timeout_at(deadline):
             while not brokers().any_connected:
@@ -194,21 +190,20 @@ async def connect_first(
                     await brokers().connect_any()
                 except KafkaError:
                     errors = brokers().errors()
-                    if errors and not any(_may_pass(error, clock) for error in errors):
+                    if errors and not any(map(_may_pass, errors)):
                         raise
                 if not brokers().any_connected:
                     # What is connected may be a bootstrap server that is to name the brokers.
-                    await asyncio.sleep(backoff.delay(tries, clock.rng))
-                    tries += 1
+                    await asyncio.sleep(retry.pause_s())
     except TimeoutError:
         found = (*attempts, *brokers().outcomes())
         lasted = _within(clock.monotonic() - began)
         raise BootstrapError(lasted, attempts=found, needed=NONE_CONNECTED) from None
 
 
-def _may_pass(error: KafkaError | None, clock: Clock) -> bool:
+def _may_pass(error: KafkaError | None) -> bool:
     """Return whether connecting may succeed after this error, or was not tried."""
-    return error is None or decide(error, Scope.CONNECTION, 0, 1.0, clock.rng).again
+    return error is None or classify(error, Scope.CONNECTION).again
 
 
 def _within(seconds: float) -> str:

@@ -1,4 +1,11 @@
-"""The one place that routes a request, sends it, tries it again, and gives up."""
+"""The client of one cluster: its connections, its metadata, and requests to its brokers.
+
+`ClusterClient.request` is the loop around one request: it routes, sends, and tries again until the
+deadline. Operations on several items (topics, partitions, groups) use `per_item`. Whatever must see
+each failed attempt has a loop of its own around `connect` and `BrokerConnection.send`: senders,
+fetchers, and the members of groups, to which an error code is an event of their state. `policy`
+decides in all of them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +44,7 @@ from aiokclient.network.sasl import Sasl
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Decision, Retry, Scope
 from aiokclient.protocol.messages.metadata import MetadataResponse
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.types import seconds
@@ -281,9 +288,10 @@ class ClusterClient:
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
-        call = Attempts(message, to, scope, check or top_level_error, purpose, owner)
-        call.attempt_s = attempt_timeout or self.config.request_timeout_ms / 1000
-        call.deadline = self.clock.monotonic() + timeout_s
+        retry = Retry(self.clock.monotonic() + timeout_s, self._backoff, self.clock)
+        attempt_s = attempt_timeout or self.config.request_timeout_ms / 1000
+        check = check or top_level_error
+        call = Attempts(message, to, scope, check, purpose, owner, retry, attempt_s)
         try:
             async with asyncio.timeout(None if timeout_s == math.inf else timeout_s):
                 while True:
@@ -306,8 +314,7 @@ class ClusterClient:
 
     async def _attempt(self, call: Attempts) -> Any:
         call.sent = False
-        remaining = call.deadline - self.clock.monotonic()
-        call.node_id = await self._router.route(call.to, max(remaining, 0.0))
+        call.node_id = await self._router.route(call.to, max(call.retry.remaining_s, 0.0))
         connection = await self._connection_for(call)
         call.node_id = connection.node_id
         call.sent = True
@@ -328,16 +335,15 @@ class ClusterClient:
     async def _before_retry(self, call: Attempts) -> None:
         error = call.error
         assert error is not None
-        remaining = call.deadline - self.clock.monotonic()
-        action = decide(error, call.scope, call.attempt, remaining, self.clock.rng, self._backoff)
-        if action.decision not in (Decision.RETRY, Decision.REFRESH_AND_RETRY):
-            raise TimeoutError if error.retriable and remaining <= 0 else GivenUpError
+        action = call.retry.failed(error, call.scope)
+        if not action.again:
+            late = error.retriable and call.retry.remaining_s <= 0
+            raise TimeoutError if late else GivenUpError
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
         # A broker that does not answer may not be where the request belongs any more.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
             self._router.refresh(call.to, call.node_id)
-        call.attempt += 1
         await asyncio.sleep(action.delay_s)
 
     def send(

@@ -10,6 +10,7 @@ answer: a stale answer costs no storm of requests, and one consumer after anothe
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -36,7 +37,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Retry, Scope, classify
 from aiokclient.untracked import free_slowly
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ LARGE = 5_000
 """
 TRIES = 3
 """Number of times that a merge begins anew because a leader became known meanwhile."""
-RETRYING = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
 
 
 class Fetch(Protocol):
@@ -94,9 +94,10 @@ class MetadataUpdater:
         self._since: dict[str, float] = {}
         self._clock = clock
         self._fetch = fetch
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._retry = Retry(math.inf, backoff, clock)
         self._max_age_s = config.metadata_max_age_ms / 1000
-        self._pacing = Pacing(self._backoff, clock.rng)
+        self._pacing = Pacing(backoff, clock.rng)
         self._interest: dict[Hashable, dict[str, bool]] = {}
         self._everything: dict[Hashable, Wants | None] = {}
         self.wants: Wants | None = None
@@ -113,7 +114,6 @@ class MetadataUpdater:
         self._wake = asyncio.Event()
         self._next_full = 0.0
         self._retry_at = 0.0
-        self._failures = 0
 
     # -- interest ---------------------------------------------------------------------------
 
@@ -386,14 +386,10 @@ class MetadataUpdater:
 
     def _failed(self, error: KafkaError, waiters: list[_Waiter]) -> None:
         self.last_error = error
-        action = decide(
-            error, Scope.METADATA, self._failures, float("inf"), self._clock.rng, self._backoff
-        )
-        retrying = action.decision in RETRYING
-        delay = action.delay_s if retrying else self._backoff.maximum_s
-        self._failures += 1
+        action = self._retry.failed(error, Scope.METADATA)
+        delay = action.delay_s if action.again else self._retry.backoff.maximum_s
         self._retry_at = self._clock.monotonic() + delay
-        if retrying:
+        if action.again:
             self._waiters += waiters
             return
         for waiter in waiters:
@@ -402,7 +398,7 @@ class MetadataUpdater:
 
     def _succeeded(self, full: bool) -> None:
         self.last_error = None
-        self._failures = 0
+        self._retry.succeeded()
         if full:
             self._next_full = self._clock.monotonic() + self._max_age_s
 
@@ -429,7 +425,7 @@ class MetadataUpdater:
                 continue
             self.errors[topic] = error
             self._since.setdefault(topic, now)
-            if decide(error, Scope.METADATA, 0, 1.0, self._clock.rng).decision in RETRYING:
+            if classify(error, Scope.METADATA).again:
                 self._asked[topic] = None
         # The answer may no longer name a broker that leads partitions of other topics.
         asked_of = dict.fromkeys(topics)

@@ -37,7 +37,7 @@ from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError, KafkaError, error_for
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision
+from aiokclient.policy import Backoff, Decision, Scope
 from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from aiokclient.record.batch import RecordBatch, walk
 from aiokclient.types import TopicPartition
@@ -104,7 +104,7 @@ class BrokerFetcher:
         self._idle_backoff = Backoff(IDLE_S, max(config.retry_backoff_ms / 1000, IDLE_S))
         self._session = FetchSession(self._options)
         self._connection: BrokerConnection | None = None
-        self._attempts = 0
+        self._retry = responses.retry()
         self._empty = 0
         self._idle_until = -math.inf
         self._in_flight = False
@@ -208,8 +208,8 @@ class BrokerFetcher:
         refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
         if refusal is not None:
             forgotten = self._session.refused(response.error_code)
-            if forgotten and not self._attempts:
-                self._attempts = 1  # A new session at once; the next time in a row it waits.
+            if forgotten and not self._retry.attempt:
+                self._retry.next_attempt()  # A new session at once; the next time in a row it waits.
                 return
             raise refusal
         self._deliver(self._session.answers(response), response)
@@ -219,7 +219,7 @@ class BrokerFetcher:
             )
             assert mismatch is not None
             raise mismatch
-        self._attempts = 0
+        self._retry.succeeded()
 
     def _deliver(self, answers: Sequence[Answer], response: FetchResponse) -> None:
         endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
@@ -302,8 +302,7 @@ class BrokerFetcher:
             self._go_on()
 
     async def _failed(self, error: KafkaError) -> None:
-        action = self._responses.decide(error, self._attempts)
-        self._attempts += 1
+        action = self._retry.failed(error, Scope.FETCH)
         self._routes.leave_replica(self.node_id)
         delay_s = action.delay_s
         if action.decision is Decision.REFRESH_AND_RETRY:

@@ -18,7 +18,7 @@ from aiokclient.consumer.state.offset_reset import NONE
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
-from aiokclient.policy import Action, Backoff, Decision, Scope, decide
+from aiokclient.policy import Backoff, Decision, Retry, Scope, decide
 
 __all__ = ["Responses"]
 
@@ -61,10 +61,9 @@ class Responses:
             return None
         return state if state.fetch.offset == answer.wanted.offset else None
 
-    def decide(self, error: KafkaError, attempts: int) -> Action:
-        """Return what the policy says to an error after so many attempts."""
-        rng = self._cluster.clock.rng
-        return decide(error, Scope.FETCH, attempts, math.inf, rng, self._backoff)
+    def retry(self) -> Retry:
+        """Return the attempts of a new fetcher, which only the end of the consumer ends."""
+        return Retry(math.inf, self._backoff, self._cluster.clock)
 
     def refresh(self, node_id: int, reason: str) -> None:
         """Have the leaders looked up of what is fetched from the broker.
@@ -134,7 +133,8 @@ class Responses:
         now = self._cluster.clock.monotonic()
         if node_id != state.fetch.leader:
             state.fetch.rest_replica(now)
-        action = self.decide(error, state.attempts)
+        rng = self._cluster.clock.rng
+        action = decide(error, Scope.FETCH, state.attempts, math.inf, rng, self._backoff)
         until = now + (action.delay_s or self.longest_backoff_s)
         self._subscription.back_off(state, until, error)
         if action.decision is Decision.REFRESH_AND_RETRY:
