@@ -20,7 +20,6 @@ from aiokclient.cluster.tracebacks import bare
 from aiokclient.errors import (
     ApiTimeoutError,
     KafkaError,
-    KafkaTimeoutError,
     ProtocolError,
     UsageError,
     error_for,
@@ -140,7 +139,7 @@ def failure(code: int, message: str | None, api: str, resource: str) -> KafkaErr
 
 def _told(answer: Any, before: Any) -> Any:
     """The answer; if time ran out waiting for it, the answer before, for it says more."""
-    late = isinstance(answer, KafkaTimeoutError) and answer.code is None
+    late = isinstance(answer, ApiTimeoutError)
     return _out_of_time(before) if late and isinstance(before, KafkaError) else answer
 
 
@@ -149,7 +148,7 @@ def _missing(key: object) -> KafkaError:
 
 
 def _out_of_time(error: KafkaError) -> KafkaError:
-    if isinstance(error, KafkaTimeoutError) and error.code is None:
+    if isinstance(error, ApiTimeoutError):
         return error
     late = ApiTimeoutError(f"The last answer: {error}", api=error.api)
     late.broker, late.resource = error.broker, error.resource

@@ -209,7 +209,8 @@ class BrokerFetcher:
         if refusal is not None:
             forgotten = self._session.refused(response.error_code)
             if forgotten and not self._retry.attempt:
-                self._retry.next_attempt()  # A new session at once; the next time in a row it waits.
+                # A new session follows at once, and waits if it is refused as well.
+                self._retry.next_attempt()
                 return
             raise refusal
         self._deliver(self._session.answers(response), response)

@@ -32,6 +32,7 @@ from aiokclient.consumer.membership.kip848.reconciliation import Reconciliation
 from aiokclient.consumer.membership.kip848.schedule import HeartbeatSchedule
 from aiokclient.consumer.membership.kip848.session_timeout import SessionTimeoutWatch
 from aiokclient.consumer.membership.kip848.states import (
+    PERMISSION_CODES,
     Kip848Effect,
     Kip848Event,
     Kip848State,
@@ -39,7 +40,7 @@ from aiokclient.consumer.membership.kip848.states import (
 )
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import AuthorizationError, IllegalStateError, KafkaError
+from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Decision
 from aiokclient.types import GroupMetadata
@@ -292,8 +293,8 @@ class Kip848Membership:
             text, extra = "The membership ended: %s", {"event": "group_left"}
             self._log.write(logging.INFO, ("over", error.code), text, error, extra=extra)
             self._apply(event, str(error))
-        elif isinstance(error, AuthorizationError):
-            # It may be granted yet; until then the application is told at every request.
+        elif error.code in PERMISSION_CODES:
+            # Until it is granted, the application is told at every request.
             self._parts.report(error)
         elif event is not None or not action.again:
             self._apply(event or Kip848Event.REFUSED, str(error))

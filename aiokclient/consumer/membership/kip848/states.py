@@ -43,9 +43,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from aiokclient.errors import (
+    ClusterAuthorizationError,
     FencedInstanceIdError,
     FencedMemberEpochError,
+    GroupAuthorizationError,
     GroupIdNotFoundError,
+    TopicAuthorizationError,
     UnknownMemberIdError,
 )
 
@@ -53,6 +56,7 @@ __all__ = [
     "CODES",
     "HEARTBEAT_STATES",
     "JOIN_CODES",
+    "PERMISSION_CODES",
     "MEMBER_STATES",
     "TABLE",
     "Kip848Effect",
@@ -196,6 +200,15 @@ JOIN_CODES: Mapping[int | None, Kip848Event] = MappingProxyType(
     {GroupIdNotFoundError.code: Kip848Event.REPLACED}
 )
 """Those of the heartbeat that joins: the group is of another kind, and does not change it."""
+
+PERMISSION_CODES: frozenset[int | None] = frozenset(
+    {
+        TopicAuthorizationError.code,
+        GroupAuthorizationError.code,
+        ClusterAuthorizationError.code,
+    }
+)
+"""Codes of a permission that is missing: the member tries again, since it may be granted later."""
 
 
 def event_of(state: Kip848State, code: int | None) -> Kip848Event | None:
