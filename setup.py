@@ -1,5 +1,8 @@
 """Build the native modules, one for each .pyx file. Everything else is in pyproject.toml.
 
+`python setup.py build_ext --inplace` builds those of which a source, a part (.pxi), a declaration
+(.pxd) or a header (.h) has changed, next to their sources.
+
 They are optional: where they cannot be built, because there is no C compiler for example, the
 package says so once and becomes a pure one, a wheel for any platform. With `AIOKCLIENT_PURE=1` in
 the environment none is built. With `AIOKCLIENT_NATIVE=1`, as for wheels that are published, the
@@ -7,13 +10,17 @@ build fails if one of them cannot be built.
 """
 
 import os
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from textwrap import shorten
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+NATIVE = Path("aiokclient", "_native")
+OURS = set(NATIVE.glob("*.h"))
 # What follows .pyx files into their C: the types stay static, as the slots that are put into them
 # expect; no module is for interpreters without a GIL.
 MACROS = [("CYTHON_USE_TYPE_SPECS", "0"), ("CYTHON_USE_MODULE_STATE", "0")]
@@ -36,8 +43,18 @@ def link_options() -> list[str]:
     return {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
 
 
+def headers(sources: Iterable[Path]) -> list[str]:
+    """Return our headers that sources name, and those that these include."""
+    found: set[Path] = set()
+    while sources:
+        named = re.findall(r'"(\w+\.h)"', "".join(source.read_text() for source in sources))
+        sources = {NATIVE / name for name in named} & OURS - found
+        found |= sources
+    return sorted(map(str, found))
+
+
 def extensions() -> list[Extension]:
-    sources = sorted(Path("aiokclient").rglob("*.pyx"))
+    sources = sorted(NATIVE.glob("*.pyx"))
     if wanted("AIOKCLIENT_PURE"):
         return []
     try:
@@ -51,8 +68,8 @@ def extensions() -> list[Extension]:
         Extension(
             ".".join(source.with_suffix("").parts),
             [str(source)],
-            include_dirs=["aiokclient", str(source.parent)],
-            depends=[str(header) for header in Path("aiokclient").rglob("*.h")],
+            include_dirs=[str(NATIVE)],
+            depends=headers(NATIVE.glob(f"{source.stem}*.p??")),
             define_macros=MACROS,
             extra_compile_args=OPTIMIZE,
             extra_link_args=link_options(),

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import (
-    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -21,7 +20,7 @@ from typing import (
     runtime_checkable,
 )
 
-from aiokclient import _native
+from aiokclient._native import twin
 
 __all__ = [
     "SKIP",
@@ -43,6 +42,7 @@ __all__ = [
     "is_topic_name",
 ]
 
+T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -133,6 +133,13 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
+@twin("ground")
+def untracked_tuple(kind: type[T]) -> type[T]:
+    """Return a class of named tuples like this, unknown to the garbage collector if native."""
+    return kind
+
+
+@untracked_tuple
 class RecordMetadata(NamedTuple):
     """Where an acknowledged record is. `offset` is -1 when no broker told it (`acks=0`)."""
 
@@ -140,15 +147,6 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
-
-
-if not TYPE_CHECKING and _native.WANTED:
-    try:
-        from aiokclient._plain_tuple_cy import plain
-    except ImportError:
-        pass
-    else:
-        RecordMetadata = plain(RecordMetadata)
 
 
 class ProducerRecord(NamedTuple):
@@ -198,6 +196,10 @@ RECORD_FIELDS: Final = (
 """The names of a record's fields, in the order of its constructor's arguments."""
 
 
+# The native one takes only 64-bit integers as offset and timestamp. What the consumer makes out of
+# bytes is unknown to the garbage collector: a cycle through an object that the program puts into
+# such a record later is never found. All other records it does know.
+@twin("ground")
 class ConsumerRecord(Generic[K, V]):
     """A record as read. Made for every record, hence slots and positional arguments."""
 
@@ -267,16 +269,6 @@ class ConsumerRecord(Generic[K, V]):
             f"timestamp_type={self.timestamp_type!r}, key={self.key!r}, value={self.value!r}, "
             f"headers={self.headers!r}, leader_epoch={self.leader_epoch})"
         )
-
-
-if not TYPE_CHECKING and _native.WANTED:
-    # The same in C. Offset and timestamp are 64-bit integers there, nothing else. What the consumer
-    # makes out of bytes is unknown to the garbage collector: a cycle through an object that the
-    # program puts into such a record later is never found. All other records it does know.
-    try:
-        from aiokclient._types_cy import ConsumerRecord
-    except ImportError:
-        pass
 
 
 class Skip(Enum):

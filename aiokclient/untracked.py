@@ -8,9 +8,9 @@ the native modules are not in use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aiokclient import _native
+from aiokclient._native import twin
 
 __all__ = ["MANY", "free_slowly", "structs_are", "untrack", "untrack_whole"]
 
@@ -20,14 +20,17 @@ MANY = 1_000
 PART = 256
 
 
+@twin("ground")
 def structs_are(kind: type) -> None:
     """Have instances of a class, the base of all structs in messages, count as data."""
 
 
+@twin("ground")
 def untrack(item: object) -> None:
     """Hide one object from the garbage collector."""
 
 
+@twin("ground")
 def untrack_whole(item: object) -> None:
     """Hide an object with all lists, tuples, ids and messages in it from the garbage collector.
 
@@ -39,10 +42,3 @@ def free_slowly(items: list[Any]) -> None:
     """Empty a list, letting other threads run meanwhile."""
     while items:
         del items[-PART:]
-
-
-if not TYPE_CHECKING and _native.WANTED:
-    try:
-        from aiokclient._untrack_cy import structs_are, untrack, untrack_whole
-    except ImportError:
-        pass

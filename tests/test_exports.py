@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -41,30 +43,53 @@ def test_importing_it_is_light() -> None:
 
 @pytest.mark.parametrize("pure", ["", "0", "1"])
 def test_native_tells_which_implementation_is_in_use(pure: str) -> None:
-    code = "import aiokclient; from aiokclient.record import batch; import json\n"
-    code += "print(json.dumps([aiokclient.native, batch.IMPLEMENTATION]))"
+    code = "import aiokclient; from aiokclient.record.batch import RecordBatch; import json\n"
+    code += "print(json.dumps([aiokclient.native, RecordBatch.__module__]))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         check=True,
         env={**os.environ, "AIOKCLIENT_PURE": pure},
     )
-    native, implementation = json.loads(done.stdout)
-    assert native is (implementation == "native")
+    native, module = json.loads(done.stdout)
+    assert native is (module == "aiokclient._native.record")
     assert not (native and pure == "1")
 
 
-def test_native_is_false_when_one_module_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native, "WANTED", True)
-    monkeypatch.setattr(_native, "MODULES", (*_native.MODULES, "record._missing_cy"))
-    assert _native.in_use() is False
+def test_native_is_false_when_one_module_is_missing(tmp_path: Path) -> None:
+    for name in _native.EXTENSIONS:
+        assert not _native.are_built(str(tmp_path))
+        (tmp_path / f"{name}{EXTENSION_SUFFIXES[0]}").touch()
+    assert _native.are_built(str(tmp_path))
 
 
-def test_every_native_module_is_listed() -> None:
+@pytest.mark.parametrize(
+    "error", [ImportError("undefined symbol: aiok"), ValueError("Place size changed")]
+)
+def test_a_native_module_that_cannot_be_imported_says_what_to_do(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> ModuleType:
+        raise error
+
+    monkeypatch.setattr(_native, "in_use", lambda: True)
+    monkeypatch.setattr(_native, "import_module", fail)
+    with pytest.raises(ImportError, match=f"'record' .* cannot be used: {error}. Install"):
+        _native.twin("record")
+
+
+def test_a_native_module_without_a_twin_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "in_use", lambda: True)
+    monkeypatch.setattr(_native, "import_module", ModuleType)
+    with pytest.raises(ImportError, match="AIOKCLIENT_PURE=1 to run in Python"):
+        _native.twin("record")(print)
+
+
+def test_every_native_module_is_listed_once() -> None:
     package = Path(aiokclient.__file__).parent
     found = sorted(path.relative_to(package) for path in package.rglob("*.pyx"))
-    names = [".".join(path.with_suffix("").parts) for path in found]
-    assert sorted(_native.MODULES) == sorted(names)
+    assert found == sorted(Path("_native", f"{name}.pyx") for name in _native.EXTENSIONS)
+    assert len(found) <= 4
 
 
 def test_using_it_needs_no_arrow() -> None:

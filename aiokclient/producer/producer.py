@@ -23,7 +23,7 @@ from aiokclient.errors import (
     KafkaError,
 )
 from aiokclient.producer import backpressure as pace
-from aiokclient.producer._send_py import K, V
+from aiokclient.producer._pure.send import K, V
 from aiokclient.producer.delivery.deliveries import gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.engine import Engine

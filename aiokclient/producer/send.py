@@ -1,4 +1,4 @@
-"""The sends of a producer, but for what `_send_py` or its native twin does of them."""
+"""The sends of a producer, but for what `producer._pure.send` or its native twin does of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
+from aiokclient._native import twin
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.errors import (
@@ -15,8 +16,7 @@ from aiokclient.errors import (
 )
 from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
 from aiokclient.producer import send_many as bulk
-from aiokclient.producer import state
-from aiokclient.producer._send_py import K, SendPath, V
+from aiokclient.producer._pure.send import K, SendPath, V
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD
 from aiokclient.producer.batching.queue import PartitionQueue
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.topic import Topic
     from aiokclient.producer.engine import Engine
 
-if not TYPE_CHECKING and state.IMPLEMENTATION == "native":
-    from aiokclient.producer._send_cy import SendPath
+if not TYPE_CHECKING:
+    SendPath = twin("producer")(SendPath)
 
 __all__ = ["Sends", "require_topic"]
 

@@ -16,7 +16,7 @@ from collections import deque
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokclient._buffers import BufferPool
+from aiokclient.buffers import BufferPool
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages.header import RequestHeader, ResponseHeader

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record._batch_py import RecordBatch
-from aiokclient.record._decode_py import Make, R
+from aiokclient.record._pure.batch import RecordBatch
+from aiokclient.record._pure.decode import Make, R
 from aiokclient.record.compression import Compression, decompress
 from aiokclient.record.crc import Buffer
 from aiokclient.record.header import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aiokclient import _native
-from aiokclient._buffers import BufferPool
+from aiokclient.buffers import BufferPool
 from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, RecordBatchBuilder, Row
 from aiokclient.record.stream import Piece
 
@@ -98,9 +98,9 @@ class TableBuilder:
         self._rows: list[Row] = []
         self._kinds: list[int] = []
         self._columns: Any = None
-        if native and _arrow_cy is not None:
+        if native and _record is not None:
             pool = pool or BufferPool(0)
-            self._columns = _arrow_cy.Columns(LARGEST_COLUMN, pool, rows, size, most)
+            self._columns = _record.Columns(LARGEST_COLUMN, pool, rows, size, most)
 
     @property
     def count(self) -> int:
@@ -213,12 +213,9 @@ def _table_py(
     return _pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
 
 
-_arrow_cy: Any = None
-if not TYPE_CHECKING and _native.WANTED:
-    try:
-        from aiokclient.record import _arrow_cy
-    except ImportError:
-        pass
+_record: Any = None
+if not TYPE_CHECKING and _native.in_use():
+    from aiokclient._native import record as _record
 
 
 def _array(column: Sequence[object], kind: pa.DataType) -> pa.Array:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
-from aiokclient import _native
+from aiokclient._native import twin
 
 __all__ = ["murmur2", "to_positive"]
 
@@ -14,6 +13,7 @@ _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
 
 
+@twin("record")
 def murmur2(data: bytes | bytearray | memoryview) -> int:
     """The hash of `data` as a signed 32-bit integer, as Java's `Utils.murmur2` returns it."""
     length = len(data)
@@ -33,10 +33,3 @@ def murmur2(data: bytes | bytearray | memoryview) -> int:
 def to_positive(number: int) -> int:
     """`number` without its sign bit: how Kafka makes a hash an index, not the absolute value."""
     return number & 0x7FFFFFFF
-
-
-if not TYPE_CHECKING and _native.WANTED:
-    try:
-        from aiokclient.record._murmur2_cy import murmur2
-    except ImportError:
-        pass

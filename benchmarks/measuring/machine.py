@@ -48,9 +48,9 @@ def _version(library: str) -> str:
 
 
 def _records() -> str:
-    from aiokclient.record import batch
+    import aiokclient
 
-    return str(getattr(batch, "IMPLEMENTATION", "pure"))
+    return "native" if aiokclient.native else "pure"
 
 
 def _librdkafka() -> str:

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from aiokclient import _buffers
-from aiokclient._buffers import BufferPool
+from aiokclient import buffers
+from aiokclient._native import in_use
+from aiokclient.buffers import BufferPool
 from aiokclient.protocol.framing import FrameReader
 
-NATIVE = BufferPool.__module__ == "aiokclient._buffers_cy"
+NATIVE = in_use()
 KIB, MIB = 1 << 10, 1 << 20
 
 
 def in_python() -> Any:
-    spec = importlib.util.spec_from_file_location("pure_buffers", _buffers.__file__)
+    spec = importlib.util.spec_from_file_location("pure_buffers", buffers.__file__)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiokclient._buffers import BufferPool
+from aiokclient.buffers import BufferPool
 from aiokclient.consumer.delivery.decode_cost import CONTENT, is_light
 from aiokclient.consumer.delivery.read_lock import Cursor
 from aiokclient.consumer.delivery.reader import Reader

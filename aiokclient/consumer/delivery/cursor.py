@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
-from aiokclient import _native
+from aiokclient._native import twin
 from aiokclient.cluster.tracebacks import let_go
 
-__all__ = ["IMPLEMENTATION", "RecordCursor", "clock_of"]
+__all__ = ["RecordCursor", "clock_of"]
 
 T = TypeVar("T")
 
 
+@twin("consumer")
 class RecordCursor(Generic[T]):
     """An asynchronous iterator over records that a subclass's `_advance` provides.
 
@@ -59,16 +60,6 @@ class RecordCursor(Generic[T]):
     async def _advance(self) -> T:
         """The next record, if none is at hand or it is time to give way. For subclasses."""
         raise StopAsyncIteration
-
-
-IMPLEMENTATION = "pure"
-if not TYPE_CHECKING and _native.WANTED:
-    try:
-        from aiokclient.consumer._cursor_cy import RecordCursor
-    except ImportError:
-        pass
-    else:
-        IMPLEMENTATION = "native"
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float] | None:

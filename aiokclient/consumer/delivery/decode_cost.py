@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from aiokclient import _native
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record import batch as records
 from aiokclient.record.batch import HEADER_SIZE, Compression, RecordBatch
 from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 
@@ -30,7 +30,7 @@ PACKED: Final = {
 }
 """Bytes as they are in the batches, likewise: two milliseconds or so."""
 
-RECORDS: Final = 65_536 if records.IMPLEMENTATION == "native" else 4096
+RECORDS: Final = 65_536 if _native.in_use() else 4096
 """The number of records, likewise."""
 
 

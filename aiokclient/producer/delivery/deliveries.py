@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aiokclient import _native
 from aiokclient.clock import Clock
-from aiokclient.producer import _deliveries_py, state
-from aiokclient.producer._deliveries_py import STRIDE, DeliveryRuns, Run, runs_of
+from aiokclient.producer._pure import deliveries as pure
+from aiokclient.producer._pure.deliveries import STRIDE, DeliveryRuns, Run, runs_of
 from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.producer.fairness import SLICE_S
 
@@ -22,8 +23,8 @@ SLICE_STRIDES = 16
 """So many strides are a slice at the latest."""
 
 Gathering: Any = None
-if not TYPE_CHECKING and state.IMPLEMENTATION == "native":
-    from aiokclient.producer._gather_cy import DeliveryRuns, Gathering
+if not TYPE_CHECKING and _native.in_use():
+    from aiokclient._native.producer import DeliveryRuns, Gathering
 
 
 class Deliveries(DeliveryRuns, Sequence[Delivery]):
@@ -37,7 +38,7 @@ async def gather(
 ) -> list[Any]:
     """The outcomes in order; see `Producer.gather`."""
     if Gathering is None:
-        return await _deliveries_py.gather(deliveries, clock, return_exceptions=return_exceptions)
+        return await pure.gather(deliveries, clock, return_exceptions=return_exceptions)
     work = Gathering(deliveries)
     for step in (work.demand, work.collect):
         strides, until = 0, clock.monotonic() + SLICE_S

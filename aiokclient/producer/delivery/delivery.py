@@ -1,8 +1,8 @@
-"""Deliveries, and waiting for all that a batch holds; see `_delivery_py`."""
+"""Deliveries, and waiting for all that a batch holds; see `producer._pure.delivery`."""
 
 from __future__ import annotations
 
-from aiokclient.producer._delivery_py import DeliveryHooks
+from aiokclient.producer._pure.delivery import DeliveryHooks
 from aiokclient.producer.state import Delivery, DeliveryBatch
 
 __all__ = ["Delivery", "DeliveryBatch", "DeliveryHooks", "settled"]

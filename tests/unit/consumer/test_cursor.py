@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aiokclient._native import in_use
 from aiokclient.consumer.delivery import cursor
 
 
@@ -22,11 +23,10 @@ def in_python() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("aiokclient._native.WANTED", False)
         spec.loader.exec_module(module)
-    assert module.IMPLEMENTATION == "pure"
     return module.RecordCursor
 
 
-KINDS = {"pure": in_python(), cursor.IMPLEMENTATION: cursor.RecordCursor}
+KINDS = {"pure": in_python(), "native" if in_use() else "pure": cursor.RecordCursor}
 
 
 class Source:

@@ -19,26 +19,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aiokclient._native import in_use
 from aiokclient.clock import SystemClock
 from aiokclient.errors import KafkaError
-from aiokclient.producer import _deliveries_py, _delivery_py, _state_py, state
+from aiokclient.producer._pure import deliveries as pure_deliveries
+from aiokclient.producer._pure import delivery as pure_delivery
+from aiokclient.producer._pure import state as pure_state
 from aiokclient.producer.delivery.deliveries import Deliveries, Run, gather
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import RecordMetadata
 
-if state.IMPLEMENTATION != "native":
+if not in_use():
     pytest.skip("nothing native is in use", allow_module_level=True)
-from aiokclient.producer import _delivery_cy, _state_cy
+from aiokclient._native import producer as native
 
 PURE = SimpleNamespace(
-    **{name: getattr(_state_py, name) for name in ("BatchState", "QueueState", "TopicState")},
-    Delivery=_delivery_py.Delivery,
-    DeliveryBatch=_delivery_py.DeliveryBatch,
+    **{name: getattr(pure_state, name) for name in ("BatchState", "QueueState", "TopicState")},
+    Delivery=pure_delivery.Delivery,
+    DeliveryBatch=pure_delivery.DeliveryBatch,
 )
 NATIVE: Any = SimpleNamespace(
-    **{name: getattr(_state_cy, name) for name in ("BatchState", "QueueState", "TopicState")},
-    Delivery=_delivery_cy.Delivery,
-    DeliveryBatch=_state_cy.DeliveryBatch,
+    **{name: getattr(native, name) for name in ("BatchState", "QueueState", "TopicState")},
+    Delivery=native.Delivery,
+    DeliveryBatch=native.DeliveryBatch,
 )
 FIELDS = ("topic", "partition", "offset", "timestamp", "done", "result", "exception")
 
@@ -182,7 +185,7 @@ def test_gathers_give_the_same(
         several: Any = [world.deliveries[6 * batch + number] for batch, number in chosen]
         if as_runs:
             several = Deliveries(Run(world.batches[b], i, min(2, 6 - i), 7) for b, i in chosen)
-            assert list(several) == list(_deliveries_py.DeliveryRuns(several.runs))
+            assert list(several) == list(pure_deliveries.DeliveryRuns(several.runs))
         task = asyncio.ensure_future(gathering(several, SystemClock(), return_exceptions=True))
         await asyncio.sleep(0)
         for step in steps:
@@ -195,7 +198,7 @@ def test_gathers_give_the_same(
             world.batches[0].emptied()
         return plain(await task), world.batches[0].unretrieved, world.batches[1].unretrieved
 
-    assert asyncio.run(go(gather)) == asyncio.run(go(_deliveries_py.gather))
+    assert asyncio.run(go(gather)) == asyncio.run(go(pure_deliveries.gather))
 
 
 @given(
@@ -205,7 +208,7 @@ def test_sequences_of_deliveries(sizes: list[int], at: list[int], merged: bool) 
     hooks = SimpleNamespace(loop=None)
     batches = [NATIVE.DeliveryBatch("t", 1, hooks) for _ in range(2)]
     runs = [Run(batches[i % 2], i, size, i) for i, size in enumerate(sizes)]
-    ours, theirs = Deliveries(runs), _deliveries_py.DeliveryRuns(runs)
+    ours, theirs = Deliveries(runs), pure_deliveries.DeliveryRuns(runs)
     assert list(ours) == list(theirs) == list(ours[:])
     assert (len(ours), repr(ours), list(ours.runs)) == (len(theirs), repr(theirs), theirs.runs)
     for i in at:
@@ -259,7 +262,7 @@ def test_what_is_made_without_its_fields_does_no_harm() -> None:
 async def test_what_is_no_delivery_is_refused(wrong: Any) -> None:
     batch = NATIVE.DeliveryBatch("t", 1, Hooks())
     batch.succeed(1)
-    for gathering in (gather, _deliveries_py.gather):
+    for gathering in (gather, pure_deliveries.gather):
         with pytest.raises(TypeError, match=f"gather takes deliveries, not {type(wrong).__name__}"):
             await gathering(
                 [NATIVE.Delivery(batch, 0, 0), wrong], SystemClock(), return_exceptions=True
@@ -373,8 +376,9 @@ names["test_what_is_made_without_its_fields_does_no_harm"]()
 
 
 def test_which_one_it_is() -> None:
-    code = "from aiokclient.producer import state; print(state.IMPLEMENTATION)"
-    for setting, expected in (("1", "pure"), ("0", "native"), ("", "native")):
+    code = "from aiokclient.producer.state import DeliveryBatch; print(DeliveryBatch.__module__)"
+    pure, native = "aiokclient.producer._pure.delivery", "aiokclient._native.producer"
+    for setting, expected in (("1", pure), ("0", native), ("", native)):
         env = {**os.environ, "AIOKCLIENT_PURE": setting}
         done = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True

@@ -15,13 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokclient import Producer, ProducerRecord
-from aiokclient.producer import _send_py, state
+from aiokclient._native import in_use
+from aiokclient.producer._pure import send as pure_send
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.testing import EmbeddedCluster
 
-if state.IMPLEMENTATION != "native":
+if not in_use():
     pytest.skip("nothing native is in use", allow_module_level=True)
-from aiokclient.producer import _send_cy
+from aiokclient._native import producer as native
 
 TOPICS = ("one", "three")
 
@@ -42,8 +43,8 @@ class StillClock:
 class InPython(Producer[Any, Any]):
     """A producer whose sends do not go through native code."""
 
-    send = _send_py.SendPath.send  # type: ignore[assignment]
-    send_many = _send_py.SendPath.send_many  # type: ignore[assignment]
+    send = pure_send.SendPath.send  # type: ignore[assignment]
+    send_many = pure_send.SendPath.send_many  # type: ignore[assignment]
 
 
 class Text(bytes):
@@ -185,7 +186,7 @@ async def test_a_list_of_deliveries_that_shrinks_while_it_is_gathered(producer: 
 
 
 def test_an_unfinished_producer_does_no_harm() -> None:
-    path: Any = _send_cy.SendPath.__new__(_send_cy.SendPath)
+    path: Any = native.SendPath.__new__(native.SendPath)
     for call in (lambda: path.send("t", b"v"), lambda: path.send_many("t", [b"v"])):
         with pytest.raises(AttributeError):
             call()

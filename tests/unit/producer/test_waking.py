@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from aiokclient._native import in_use
 from aiokclient.errors import KafkaError, WrongLoopError
-from aiokclient.producer import state
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.fairness import SLICE_S
 
@@ -248,7 +248,7 @@ def test_an_interrupt_loses_no_other() -> None:
         loop.close()
 
 
-@pytest.mark.skipif(state.IMPLEMENTATION != "native", reason="in Python each has a future")
+@pytest.mark.skipif(not in_use(), reason="in Python each has a future")
 def test_the_loop_is_given_way_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

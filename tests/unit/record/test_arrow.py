@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokclient._buffers import BufferPool
+from aiokclient._native import in_use
+from aiokclient.buffers import BufferPool
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record import _builder_py, arrow
+from aiokclient.record import arrow
+from aiokclient.record._pure import builder as pure_builder
 from aiokclient.record.arrow import (
     TableBuilder,
     append_arrow,
@@ -22,7 +24,6 @@ from aiokclient.record.arrow import (
     to_arrow,
 )
 from aiokclient.record.batch import (
-    IMPLEMENTATION,
     Compression,
     RecordBatch,
     RecordBatchBuilder,
@@ -150,7 +151,7 @@ LEGACY = bytes.fromhex(
 def test_native_columns_are_those_in_python(
     parts: list[Any], codec: int, start: int, broken: tuple[int, bytes] | None
 ) -> None:
-    if IMPLEMENTATION != "native":
+    if not in_use():
         pytest.skip("nothing native is in use")
     data, base = b"", 8
     for records, appended in parts:
@@ -207,7 +208,7 @@ def test_columns_outlive_their_table() -> None:
     thread = threading.Thread(target=columns.clear)
     thread.start()
     thread.join()
-    if IMPLEMENTATION == "native":
+    if in_use():
         assert pool.kept > 100_000
 
 
@@ -223,7 +224,7 @@ def test_memory_is_not_used_again_while_anything_refers_to_it() -> None:
     for number, (value, table) in enumerate(zip(values, again, strict=True)):
         for column in (value, table.column("value")):
             assert column.to_pylist() == [bytes([number]) * 90_000]
-    if IMPLEMENTATION == "native":
+    if in_use():
         assert pool.kept == 0
         del value, values, table, again, column
         assert pool.kept > 500_000
@@ -263,7 +264,10 @@ def test_names_of_headers_that_are_not_utf8() -> None:
     assert table.to_pylist()[0]["headers"] == [{"key": "n\ufffdme", "value": b"v"}]
 
 
-BUILDERS = {"pure": _builder_py.RecordBatchBuilder, IMPLEMENTATION: RecordBatchBuilder}
+BUILDERS = {
+    "pure": pure_builder.RecordBatchBuilder,
+    "native" if in_use() else "pure": RecordBatchBuilder,
+}
 
 
 @pytest.mark.parametrize("kind", ["binary", "large_binary", "string", "large_string"])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokclient._buffers import BufferPool
+from aiokclient.buffers import BufferPool
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.arrow import to_arrow
 from aiokclient.record.batch import (

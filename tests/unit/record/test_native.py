@@ -19,20 +19,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokclient import types
-from aiokclient._buffers import BufferPool
+from aiokclient._native import in_use
+from aiokclient.buffers import BufferPool
 from aiokclient.errors import KafkaError
-from aiokclient.record import _batch_py, _builder_py, _walk_py, batch
+from aiokclient.record import batch
+from aiokclient.record._pure import batch as pure_batch
+from aiokclient.record._pure import builder as pure_builder
+from aiokclient.record._pure import walk as pure_walk
 from aiokclient.record.batch import Compression, end_transaction_batch, with_append_time
 from aiokclient.record.crc import crc32c
 from aiokclient.types import ConsumerRecord, TimestampType
 
-pytest.importorskip("aiokclient.record._builder_cy", reason="nothing native was built")
-from aiokclient.record import _arrow_cy, _batch_cy, _builder_cy, _murmur2_cy
+if not in_use():
+    # The record itself is then the one in Python, which the native modules would not make.
+    pytest.skip("nothing native is in use", allow_module_level=True)
+from aiokclient._native import record as native
 
 pyarrow = pytest.importorskip("pyarrow")
-if batch.IMPLEMENTATION != "native":
-    # The record itself is then the one in Python, which the native modules would not make.
-    pytest.skip("AIOKCLIENT_PURE: nothing native is in use", allow_module_level=True)
 
 LIMIT = 1 << 20
 HEADER = 61
@@ -83,8 +86,8 @@ def read(module: Any, walk: Any, data: bytes) -> Any:
 
 
 def assert_equal(data: bytes) -> None:
-    ours = read(_batch_cy, _batch_cy.walk, data)
-    assert ours == read(_batch_py, _walk_py.walk, data)
+    ours = read(native, native.walk, data)
+    assert ours == read(pure_batch, pure_walk.walk, data)
 
 
 CONTENT = st.one_of(
@@ -114,7 +117,7 @@ def built(builder: Any, records: list[Any], codec: Compression = Compression.NON
 
 @given(RECORDS, st.sampled_from(Compression), st.integers(-1, 9), st.booleans())
 def test_valid_batches(records: list[Any], codec: Compression, epoch: int, append: bool) -> None:
-    data = bytes(built(_builder_cy.RecordBatchBuilder, records, codec).seal(leader_epoch=epoch))
+    data = bytes(built(native.RecordBatchBuilder, records, codec).seal(leader_epoch=epoch))
     assert_equal(with_append_time(data, 1234) if append else data)
 
 
@@ -122,7 +125,7 @@ def test_valid_batches(records: list[Any], codec: Compression, epoch: int, appen
 def mutated(draw: st.DrawFn) -> bytes:
     """A batch with some bytes of it changed, the length and the checksum made right or not."""
     records, codec = draw(RECORDS), draw(st.sampled_from(Compression))
-    data = bytearray(built(_builder_cy.RecordBatchBuilder, records, codec).seal())
+    data = bytearray(built(native.RecordBatchBuilder, records, codec).seal())
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data) - 1) | st.integers(HEADER, HEADER + 20))
         cut = draw(st.sampled_from([0, 1, 1, 1, 4]))
@@ -143,7 +146,7 @@ def test_mutated_batches(data: bytes, twice: bool) -> None:
 
 @given(st.binary(max_size=60), st.integers(0, 4), st.integers(0, 3), st.sampled_from([0, 5, 8]))
 def test_any_bytes_as_records(content: bytes, count: int, last: int, attributes: int) -> None:
-    header = bytearray(built(_builder_cy.RecordBatchBuilder, [(0, None, b"")]).seal()[:HEADER])
+    header = bytearray(built(native.RecordBatchBuilder, [(0, None, b"")]).seal()[:HEADER])
     struct.pack_into(">i", header, 8, HEADER - 12 + len(content))
     struct.pack_into(">hi", header, 21, attributes, last)
     struct.pack_into(">i", header, 57, count)
@@ -181,7 +184,7 @@ VALUES = st.tuples(st.integers(0, 3), st.lists(PLAIN, max_size=12), st.integers(
 def test_building(steps: list[Any], limit: int, codec: Compression, numbers: Any) -> None:
     made = [
         module.RecordBatchBuilder(compression=codec, limit=limit)
-        for module in (_builder_cy, _builder_py)
+        for module in (native, pure_builder)
     ]
 
     def same(ask: Callable[[Any], Any], *, message: bool = True) -> None:
@@ -218,7 +221,7 @@ def test_where_numbers_take_another_byte(before: int, delta: int) -> None:
         for spare in (LIMIT, 0, -1):
             limit = 4 * LIMIT if free is None else free + spare
             made = []
-            for module in (_builder_cy, _builder_py):
+            for module in (native, pure_builder):
                 for many in (False, True):
                     b = module.RecordBatchBuilder(limit=limit)
                     assert b.append_values(1 << 41, [b""] * before, 0) == before
@@ -237,11 +240,11 @@ def test_where_numbers_take_another_byte(before: int, delta: int) -> None:
 
 @given(st.binary(max_size=1100), st.integers(0, 9), st.booleans())
 def test_checksums_of_all_sizes(value: bytes, before: int, right: bool) -> None:
-    data = bytearray(built(_builder_cy.RecordBatchBuilder, [(0, None, value)]).seal())
+    data = bytearray(built(native.RecordBatchBuilder, [(0, None, value)]).seal())
     if not right:
         data[-1] ^= 1
     held = memoryview(bytes(before) + data)[before:]
-    for module in (_batch_cy, _batch_py):
+    for module in (native, pure_batch):
         assert module.RecordBatch(held).check_crc() is right
 
 
@@ -249,7 +252,7 @@ def test_checksums_of_all_sizes(value: bytes, before: int, right: bool) -> None:
 def test_hashes(data: bytes) -> None:
     source = importlib.util.find_spec("aiokclient.record.murmur2")
     assert source is not None
-    assert _murmur2_cy.murmur2(data) == pure(str(source.origin)).murmur2(data)
+    assert native.murmur2(data) == pure(str(source.origin)).murmur2(data)
 
 
 LOADED: dict[str, Any] = {}
@@ -311,13 +314,13 @@ def test_a_cycle_through_a_record_is_found() -> None:
         assert any(isinstance(found, Anything) for found in gc.get_objects())
         gc.collect()
         assert not any(isinstance(found, Anything) for found in gc.get_objects())
-    [read_one] = batch.walk(built(_builder_cy.RecordBatchBuilder, [(1, b"k", b"v")]).seal())
+    [read_one] = batch.walk(built(native.RecordBatchBuilder, [(1, b"k", b"v")]).seal())
     [record] = read_one.records("t", 0)
     assert not gc.is_tracked(record)
 
 
 def test_what_is_made_without_its_fields_does_no_harm() -> None:
-    for kind in (_batch_cy.RecordBatch, _builder_cy.RecordBatchBuilder, ConsumerRecord):
+    for kind in (native.RecordBatch, native.RecordBatchBuilder, ConsumerRecord):
         made: Any = kind.__new__(kind)
         for name in dir(made):
             asked = outcome(lambda made=made, name=name: getattr(made, name, None))
@@ -331,7 +334,7 @@ def test_what_is_made_without_its_fields_does_no_harm() -> None:
 
 
 def arrow_columns(found: Any) -> Any:
-    columns = _arrow_cy.Columns(250, BufferPool(0))
+    columns = native.Columns(250, BufferPool(0))
     columns.add(found, 0, False, LIMIT)
     return columns.table(lambda address, schema: None, None, 7, (), 0, 0), columns.count
 
@@ -339,11 +342,11 @@ def arrow_columns(found: Any) -> Any:
 def work(rounds: int) -> None:
     """Everything native, with and without errors."""
     topic = "a topic"
-    good = bytes(built(_builder_cy.RecordBatchBuilder, [(1, b"k", b"v", [("h", b"x")])] * 3).seal())
+    good = bytes(built(native.RecordBatchBuilder, [(1, b"k", b"v", [("h", b"x")])] * 3).seal())
     bad = bytearray(good)
     bad[-3] = 200
     for _ in range(rounds):
-        builder = _builder_cy.RecordBatchBuilder(limit=300)
+        builder = native.RecordBatchBuilder(limit=300)
         builder.append_values(1, [b"v" * 100, None, bytearray(5), b"v" * 200], 0)
         outcome(lambda b=builder: b.append(1, None, "text"))
         outcome(lambda b=builder: b.append(1, b"k", b"", [("h", 5)]))
@@ -351,14 +354,14 @@ def work(rounds: int) -> None:
         builder.seal(1, 2, 4)
         list(builder.records())
         for data in (good, bad, builder.seal(), good[:-1]):
-            for found in _batch_cy.walk(data):
+            for found in native.walk(data):
                 outcome(lambda f=found: f.records(topic, 1))
                 outcome(lambda f=found: f.records(topic, 1, check_crcs=False))
                 outcome(lambda f=found: f.records(topic, 1, copy=False, check_crcs=False))
                 outcome(lambda f=found: f.rows(check_crcs=False))
                 outcome(lambda f=found: f.validate())
                 outcome(lambda f=found: arrow_columns(f))
-        outcome(lambda: _batch_cy.walk(good[:70] + bytes(20)))
+        outcome(lambda: native.walk(good[:70] + bytes(20)))
 
 
 def blocks() -> int:
@@ -386,12 +389,12 @@ def test_no_reference_is_lost(seal: bytes) -> None:
     shared = (topic, partition, headers, headers[0], key, value)
     before = [sys.getrefcount(thing) for thing in shared]
     for _ in range(50):
-        builder = built(_builder_cy.RecordBatchBuilder, [(1, key, value, headers)] * 5)
+        builder = built(native.RecordBatchBuilder, [(1, key, value, headers)] * 5)
         outcome(lambda b=builder: b.append_values(1, [value, 5], 0))
         data = bytearray(builder.seal())
         if seal == b"bad":
             data[-1] = 9
-        for found in _batch_cy.walk(data):
+        for found in native.walk(data):
             outcome(lambda f=found: f.records(topic, partition, check_crcs=False))
     ConsumerRecord("", 0, 0, 0, TimestampType.CREATE_TIME, None, None)  # the last place
     assert [sys.getrefcount(thing) for thing in shared] == before
@@ -415,11 +418,11 @@ names["test_building"]()
 
 
 def test_which_one_it_is() -> None:
-    code = "from aiokclient.record import batch, murmur2; print(batch.IMPLEMENTATION)"
-    for setting, expected in (("1", "pure"), ("0", "native"), ("", "native")):
+    code = "from aiokclient.record.batch import RecordBatch; print(RecordBatch.__module__)"
+    pure, native = "aiokclient.record._pure.batch", "aiokclient._native.record"
+    for setting, expected in (("1", pure), ("0", native), ("", native)):
         env = {**os.environ, "AIOKCLIENT_PURE": setting}
         done = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
         )
         assert done.stdout.strip() == expected
-    assert _builder_py.RecordBatchBuilder is not _builder_cy.RecordBatchBuilder

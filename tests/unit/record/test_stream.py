@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record import _batch_py, _decode_py
+from aiokclient.record._pure import batch as pure_batch
+from aiokclient.record._pure import decode as pure_decode
 from aiokclient.record.batch import (
     HEADER_SIZE,
     Compression,
@@ -152,11 +153,11 @@ def test_damage_is_found_at_its_place(codec: Compression, change: str) -> None:
 def test_native_and_pure_find_the_same_records(
     content: bytes, start: int, most: int, size: int
 ) -> None:
-    if span is _decode_py.span:
+    if span is pure_decode.span:
         pytest.skip("nothing native is in use")
     start = min(start, len(content))
     results: list[Any] = []
-    for function in (span, _decode_py.span):
+    for function in (span, pure_decode.span):
         try:
             results.append(function(content, start, most, size))
         except CorruptRecordError as error:
@@ -166,12 +167,12 @@ def test_native_and_pure_find_the_same_records(
 
 @pytest.mark.parametrize("expected", [0, 3, 4])
 def test_native_and_pure_read_the_same_parts(expected: int) -> None:
-    if span is _decode_py.span:
+    if span is pure_decode.span:
         pytest.skip("nothing native is in use")
     values: list[bytes | None] = [b"%d" % number for number in range(8)]
     data = batch_of(values).buffer
     results: list[Any] = []
-    for module in (pytest.importorskip("aiokclient.record._batch_cy"), _batch_py):
+    for module in (pytest.importorskip("aiokclient._native.record"), pure_batch):
         batch = module.RecordBatch(data)
         content = data[HEADER_SIZE:]
         _, begin = span(content, 0, 3, 1_000)

@@ -1,0 +1,78 @@
+"""The one place that chooses between native code and Python.
+
+Some classes and functions exist twice: in Python, and in Cython, which is faster. A module that has
+both asks `twin` for the one in use:
+
+    @twin("record")
+    def murmur2(data: bytes) -> int:
+        ...  # in Python
+
+The native ones are in use, all of them, if every extension module was built, unless
+`AIOKCLIENT_PURE=1` is in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Any, TypeVar
+
+__all__ = ["BUILT", "EXTENSIONS", "WANTED", "are_built", "in_use", "twin"]
+
+T = TypeVar("T")
+
+EXTENSIONS = ("ground", "record", "producer", "consumer")
+"""The extension modules in this package; each imports only those before it."""
+
+
+def are_built(folder: str) -> bool:
+    """Return whether a folder has all extension modules for this interpreter."""
+    files = set(os.listdir(folder))
+    return all(
+        any(f"{name}{suffix}" in files for suffix in EXTENSION_SUFFIXES) for name in EXTENSIONS
+    )
+
+
+BUILT = are_built(os.path.dirname(__file__))
+WANTED = os.environ.get("AIOKCLIENT_PURE", "0") in ("", "0")
+
+
+def in_use() -> bool:
+    """Return whether the native modules are in use."""
+    return BUILT and WANTED
+
+
+def twin(name: str) -> Callable[[T], T]:
+    """Return a decorator that replaces a class or a function by its native twin, if in use.
+
+    `name` is the extension module in which the twin has the same name. Raises ImportError if that
+    module cannot be imported, or was built from older sources.
+    """
+    if not in_use():
+        return _keep
+    try:
+        native = import_module(f"{__name__}.{name}")
+    except (ImportError, ValueError, AttributeError) as error:
+        raise _unusable(name, error) from error
+
+    def replace(pure: Any) -> Any:
+        try:
+            return getattr(native, pure.__name__)
+        except AttributeError as error:
+            raise _unusable(name, error) from error
+
+    return replace
+
+
+def _keep(pure: T) -> T:
+    return pure
+
+
+def _unusable(name: str, error: Exception) -> ImportError:
+    return ImportError(
+        f"The native module {name!r} of aiokclient cannot be used: {error}. Install aiokclient "
+        "again (in a checkout, run `make native`), or set AIOKCLIENT_PURE=1 to run in Python.",
+        name=f"{__name__}.{name}",
+    )

@@ -1,0 +1,146 @@
+/* Columns as Arrow's C data interface describes them, so that a table is made of them in one call.
+
+All structs of a table are one piece of memory. It stays as long as somebody has one of its arrays,
+which may be any thread, with the GIL or without. */
+
+#ifndef AIOKCLIENT_RECORD_ARROW_EXPORT_H
+#define AIOKCLIENT_RECORD_ARROW_EXPORT_H
+
+#include "arrow.h"
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+
+/* The table, its eight columns, the headers as structs, and the two columns of these. */
+#define AIOK_ARRAYS 12
+
+typedef struct {
+    PyObject *owner; /* Of all that the buffers point to. */
+    int held; /* Arrays that are not released, and who makes them; changed under the GIL only. */
+    int count;
+    struct ArrowArray arrays[AIOK_ARRAYS];
+    struct ArrowArray *children[AIOK_ARRAYS]; /* That of an array is at the same place. */
+    const void *buffers[AIOK_ARRAYS][3];
+} AiokExport;
+
+static void
+aiok_let_go(AiokExport *table)
+{
+    if (--table->held == 0) {
+        Py_DECREF(table->owner);
+        PyMem_RawFree(table);
+    }
+}
+
+static void
+aiok_release(struct ArrowArray *array)
+{
+    AiokExport *table = (AiokExport *)array->private_data;
+    for (int64_t i = 0; i < array->n_children; i++) {
+        if (array->children[i]->release != NULL) {
+            array->children[i]->release(array->children[i]);
+        }
+    }
+    array->release = NULL;
+    if (Py_IsInitialized()) { /* Otherwise nobody needs the memory any more. */
+        PyGILState_STATE state = PyGILState_Ensure();
+        aiok_let_go(table);
+        PyGILState_Release(state);
+    }
+}
+
+/* The next array; its children are the next ones after it. */
+static struct ArrowArray *
+aiok_array(AiokExport *table, int64_t length, int64_t nulls, int buffers, const void *first,
+           const void *second, const void *third)
+{
+    int at = table->count++;
+    struct ArrowArray *array = &table->arrays[at];
+    memset(array, 0, sizeof(*array));
+    table->children[at] = array;
+    table->buffers[at][0] = first;
+    table->buffers[at][1] = second;
+    table->buffers[at][2] = third;
+    array->length = length;
+    array->null_count = nulls;
+    array->n_buffers = buffers;
+    array->buffers = table->buffers[at];
+    array->release = aiok_release;
+    array->private_data = table;
+    table->held++;
+    return array;
+}
+
+static void
+aiok_has_children(AiokExport *table, struct ArrowArray *array, int count)
+{
+    array->n_children = count;
+    array->children = &table->children[table->count];
+}
+
+static void
+aiok_binary_array(AiokExport *table, const AiokBinary *column)
+{
+    const void *content = column->content == NULL ? (const void *)"" : column->content;
+    (void)aiok_array(table, column->count, column->nulls, 3, column->nulls ? column->valid : NULL,
+                     column->ends, content);
+}
+
+/* A table of the columns, with those of topics and of partitions beside them; the owner is kept.
+NULL with an exception if there is no memory. `aiok_drop` has to follow. */
+static AiokExport *
+aiok_export(const AiokColumns *columns, PyObject *owner, const void *topic_ends,
+            const void *topics, const int32_t *partitions)
+{
+    AiokExport *table = (AiokExport *)PyMem_RawMalloc(sizeof(AiokExport));
+    if (table == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    int64_t rows = columns->rows;
+    table->owner = Py_NewRef(owner);
+    table->held = 1;
+    table->count = 0;
+    aiok_has_children(table, aiok_array(table, rows, 0, 1, NULL, NULL, NULL), 8);
+    (void)aiok_array(table, rows, 0, 3, NULL, topic_ends, topics);
+    (void)aiok_array(table, rows, 0, 2, NULL, partitions, NULL);
+    (void)aiok_array(table, rows, 0, 2, NULL, columns->offsets, NULL);
+    (void)aiok_array(table, rows, columns->untimed, 2, columns->untimed ? columns->timed : NULL,
+                     columns->timestamps, NULL);
+    (void)aiok_array(table, rows, 0, 2, NULL, columns->kinds, NULL);
+    aiok_binary_array(table, &columns->keys);
+    aiok_binary_array(table, &columns->values);
+    struct ArrowArray *lists = aiok_array(table, rows, 0, 2, NULL, columns->header_ends, NULL);
+    aiok_has_children(table, lists, 1);
+    struct ArrowArray *headers =
+        aiok_array(table, columns->header_keys.count, 0, 1, NULL, NULL, NULL);
+    aiok_has_children(table, headers, 2);
+    aiok_binary_array(table, &columns->header_keys);
+    aiok_binary_array(table, &columns->header_values);
+    return table;
+}
+
+/* Who has made it has no use for it any more; what nobody has taken is released. */
+static void
+aiok_drop(AiokExport *table)
+{
+    if (table->arrays[0].release != NULL) {
+        table->arrays[0].release(&table->arrays[0]);
+    }
+    aiok_let_go(table);
+}
+
+#endif

@@ -1,0 +1,232 @@
+"""The native twin of `cursor`.
+
+`__anext__` returns an awaitable that holds the iteration. Awaited, it answers at once while there
+is a record at hand, without a coroutine, and drives the coroutine of `_advance` otherwise. What it
+looks at, it looks at when awaited: several may be outstanding, and much may have happened since it
+was made. A cursor uses its awaitable again if nobody else has it any more.
+
+What happens for each record is in cursor.h, and so are the slots of both types; here is the rest.
+"""
+
+from types import GenericAlias
+
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int64_t
+
+__all__ = ["RecordCursor"]
+
+
+cdef extern from "Python.h":
+    ctypedef enum PySendResult:
+        PYGEN_RETURN
+        PYGEN_ERROR
+        PYGEN_NEXT
+
+    PySendResult PyIter_Send(object iterator, object value, PyObject **result) except? PYGEN_ERROR
+    PyObject *PyIter_Next(object iterator) except? NULL
+    void _incref "Py_INCREF"(PyObject *)
+    void _decref "Py_DECREF"(PyObject *)
+    void _xdecref "Py_XDECREF"(PyObject *)
+    void _clear "Py_CLEAR"(PyObject *)
+    ctypedef PySendResult (*sendfunc)(PyObject *, PyObject *, PyObject **) except? PYGEN_ERROR
+    ctypedef PyObject *(*iternextfunc)(PyObject *) except? NULL
+
+
+cdef extern from "cursor.h":
+    ctypedef struct AiokCursorState:
+        PyObject *records
+        PyObject *spare
+        PyObject *stop
+        int64_t until
+        bint exact
+
+    ctypedef struct AiokAwaitableState:
+        PyObject *cursor
+        bint driven
+
+    int64_t aiok_coarse_time() nogil
+    void aiok_stop_iteration(PyObject **stop, PyObject *value)
+    object aiok_anext(PyObject *cursor)
+    int aiok_cursor_drop(PyObject *cursor)
+    PySendResult aiok_send(
+        PyObject *awaitable, PyObject *value, PyObject **result
+    ) except? PYGEN_ERROR
+    int aiok_cursor_types(
+        PyTypeObject *cursors,
+        Py_ssize_t cursor_at,
+        PyTypeObject *awaitables,
+        Py_ssize_t awaitable_at,
+        iternextfunc slow_next,
+        sendfunc slow_send,
+    ) except -1
+
+
+cdef class RecordCursor:
+    """See `cursor.RecordCursor`, whose interface this is."""
+
+    cdef object __weakref__
+    cdef AiokCursorState state
+    cdef object _time
+    cdef double _until_s
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __init__(self, time=None):
+        self._time = time
+        self._until_s = 0.0
+        self.state.until = 0
+        self.state.exact = time is not None
+
+    def __dealloc__(self):
+        aiok_cursor_drop(<PyObject *>self)
+
+    def __aiter__(self):
+        return self
+
+    def __anext__(self):
+        return aiok_anext(<PyObject *>self)
+
+    def interrupt(self):
+        """Has the next record come from `_advance`. From any thread."""
+        self.state.until = 0
+        self._until_s = float("-inf")
+
+    def expose(self, records, double seconds):
+        """Hand out these records, for so many seconds, before `_advance` is called again."""
+        found = iter(records)
+        cdef PyObject *old = self.state.records
+        _incref(<PyObject *>found)
+        self.state.records = <PyObject *>found
+        _xdecref(old)
+        if self.state.exact:
+            self._until_s = self._time() + seconds
+        else:
+            self.state.until = aiok_coarse_time() + <int64_t>(seconds * 1e9)
+
+    async def _advance(self):
+        """The next record, if none is at hand or it is time to give way. For subclasses."""
+        raise StopAsyncIteration
+
+    cdef PyObject *take(self) except? NULL:
+        """The next record at hand by an exact clock, owned by the caller, or NULL."""
+        if not self.state.exact or self.state.records == NULL:
+            return NULL
+        if <double>self._time() >= self._until_s:
+            return NULL
+        return PyIter_Next(<object>self.state.records)
+
+
+cdef class Awaitable:
+    """What `anext(cursor)` returns."""
+
+    cdef AiokAwaitableState state
+    cdef object coroutine
+
+    def __dealloc__(self):
+        _xdecref(self.state.cursor)
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        """As of a coroutine."""
+        cdef PyObject *result = NULL
+        cdef PySendResult state = aiok_send(<PyObject *>self, <PyObject *>value, &result)
+        answer = <object>result
+        _decref(result)
+        if state == PYGEN_RETURN:
+            raise StopIteration(answer)
+        return answer
+
+    def throw(self, *error):
+        """As of a coroutine."""
+        coroutine = self.coroutine
+        if coroutine is None:
+            self.let_go()
+            coroutine = nothing()
+        try:
+            return coroutine.throw(*error)
+        except BaseException:
+            self.let_go()
+            raise
+
+    def close(self):
+        """As of a coroutine."""
+        coroutine = self.coroutine
+        self.let_go()
+        if coroutine is not None:
+            coroutine.close()
+
+    cdef int let_go(self) except -1:
+        """It has its answer, or will never have one."""
+        self.state.driven = False
+        self.coroutine = None
+        _clear(self.state.cursor)
+        return 0
+
+
+def nothing():
+    yield
+
+
+cdef PySendResult send(PyObject *awaitable, PyObject *value, PyObject **result) except? PYGEN_ERROR:
+    """An answer, an exception, or what the coroutine waits for, where none is at hand."""
+    cdef Awaitable self = <Awaitable>awaitable
+    cdef RecordCursor cursor
+    if self.state.cursor == NULL:
+        raise RuntimeError("cannot reuse what anext() has returned")
+    if not self.state.driven:
+        cursor = <RecordCursor>self.state.cursor
+        _clear(self.state.cursor)
+        result[0] = cursor.take()
+        if result[0] != NULL:
+            return PYGEN_RETURN
+        self.coroutine = cursor._advance()
+        self.state.driven = True
+        _incref(<PyObject *>cursor)
+        self.state.cursor = <PyObject *>cursor
+        if cursor.state.spare == awaitable:
+            # It may be dropped while it waits, which closes the coroutine.
+            _clear(cursor.state.spare)
+    return drive(self, <object>value, result)
+
+
+cdef PySendResult drive(Awaitable self, object value, PyObject **result) except? PYGEN_ERROR:
+    cdef PySendResult state = PYGEN_ERROR
+    coroutine = self.coroutine
+    try:
+        state = PyIter_Send(coroutine, value, result)
+    finally:
+        if state != PYGEN_NEXT:
+            self.let_go()
+    return state
+
+
+cdef PyObject *iternext(PyObject *awaitable) except? NULL:
+    """`send` as `tp_iternext`."""
+    cdef PyObject *result = NULL
+    cdef PyObject *stop = NULL
+    if send(awaitable, <PyObject *>None, &result) == PYGEN_NEXT:
+        return result
+    aiok_stop_iteration(&stop, result)
+    _xdecref(stop)
+    return NULL
+
+
+cdef RecordCursor _cursor = RecordCursor.__new__(RecordCursor)
+cdef Awaitable _awaitable = Awaitable.__new__(Awaitable)
+aiok_cursor_types(
+    <PyTypeObject *>RecordCursor,
+    <char *>&_cursor.state - <char *><PyObject *>_cursor,
+    <PyTypeObject *>Awaitable,
+    <char *>&_awaitable.state - <char *><PyObject *>_awaitable,
+    iternext,
+    send,
+)
+_cursor, _awaitable = None, None

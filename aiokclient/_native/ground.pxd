@@ -1,0 +1,45 @@
+"""Records, their metadata and spare memory for both, for the other native modules."""
+
+from cpython.object cimport PyObject, PyTypeObject
+
+
+cdef extern from "record_object.h":
+    ctypedef struct AiokSpares:
+        pass
+
+
+cdef class Place:
+    cdef object topic
+    cdef object partition
+    cdef object timestamp_type
+    cdef object leader_epoch
+
+
+cdef class ConsumerRecord:
+    cdef PyObject *_place
+    cdef PyObject *_key
+    cdef PyObject *_value
+    cdef PyObject *_headers
+    cdef long long _offset
+    cdef long long _timestamp
+
+
+cdef AiokSpares *record_spares
+cdef Place place_of(object topic, object partition, object timestamp_type, object leader_epoch)
+
+
+cdef extern from "plain_tuple.h":
+    ctypedef struct AiokTuples:
+        pass
+
+    PyObject *aiok_plain_tuple(
+        AiokTuples *spares,
+        PyTypeObject *type,
+        PyObject *topic,
+        PyObject *partition,
+        PyObject *offset,
+        PyObject *timestamp,
+    ) except NULL
+
+
+cdef AiokTuples *metadata_spares

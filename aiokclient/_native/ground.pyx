@@ -1,0 +1,13 @@
+"""Native twins of ground modules: records, their metadata, memory, data that is not collected."""
+
+from types import GenericAlias
+
+cimport cython
+from cpython.object cimport PyObject, PyTypeObject
+
+__all__ = ["BufferPool", "ConsumerRecord", "structs_are", "untrack", "untrack_whole", "untracked_tuple"]
+
+include "ground_records.pxi"
+include "ground_metadata.pxi"
+include "ground_untrack.pxi"
+include "ground_buffers.pxi"

@@ -1,0 +1,122 @@
+"""The native twin of `buffers`: memory that is not cleared before it is filled, and used again."""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport uint8_t, uintptr_t
+from libc.stdlib cimport free, malloc
+
+
+cdef enum:
+    BLOCKS = 8
+    ALIGNMENT = 64
+    PAGE = 4096
+    SMALL = 32 * 1024
+
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
+
+
+@cython.no_gc
+@cython.final
+cdef class BufferPool:
+    """See `buffers.BufferPool`, whose interface this is."""
+
+    cdef readonly Py_ssize_t kept
+    cdef readonly Py_ssize_t limit
+    cdef int _count
+    cdef void *_at[BLOCKS]
+    cdef Py_ssize_t _rooms[BLOCKS]
+
+    def __init__(self, Py_ssize_t limit):
+        self.limit = limit
+
+    def __dealloc__(self):
+        self.clear()
+
+    def take(self, Py_ssize_t size):
+        """Memory of so many bytes, of any content."""
+        if size < 0:
+            raise ValueError(f"{size} bytes cannot be")
+        cdef Block block = Block.__new__(Block)
+        self._find(block, size)
+        block.size = size
+        block.pool = self
+        return memoryview(block)
+
+    cpdef int clear(self) except -1:
+        """Gives back what is kept."""
+        while self._count:
+            free(self._drop(0))
+        return 0
+
+    cdef int _find(self, Block block, Py_ssize_t size) except -1:
+        cdef int best = -1, i
+        for i in range(self._count):
+            # It may stay for long, so it gets no memory of more than twice its size.
+            if size + ALIGNMENT <= self._rooms[i] and self._rooms[i] // 2 <= size + PAGE:
+                if best < 0 or self._rooms[i] < self._rooms[best]:
+                    best = i
+        if best >= 0:
+            block.room = self._rooms[best]
+            block.at = self._drop(best)
+            return 0
+        if size > PY_SSIZE_T_MAX - (size >> 3) - PAGE:
+            raise MemoryError()
+        block.room = rounded(size)
+        block.at = malloc(block.room)
+        if block.at == NULL:
+            raise MemoryError()
+        return 0
+
+    cdef void *_drop(self, int which) noexcept:
+        """Takes one out of what is kept, the rest of which stays in the order of its coming."""
+        cdef void *at = self._at[which]
+        cdef int i
+        self.kept -= self._rooms[which]
+        self._count -= 1
+        for i in range(which, self._count):
+            self._at[i], self._rooms[i] = self._at[i + 1], self._rooms[i + 1]
+        return at
+
+    cdef void _give(self, void *at, Py_ssize_t room) noexcept:
+        """Keeps it, rather than what came before."""
+        if room > self.limit or room < SMALL:
+            free(at)
+            return
+        while self._count == BLOCKS or self.kept > self.limit - room:
+            free(self._drop(0))
+        self._at[self._count], self._rooms[self._count] = at, room
+        self._count += 1
+        self.kept += room
+
+
+@cython.no_gc
+@cython.final
+cdef class Block:
+    """What `take` gives a view of. Each view has a reference to it: at its end none is left."""
+
+    cdef void *at
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+    cdef BufferPool pool
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, <void *>aligned(self.at), self.size, 0, flags)
+
+    def __dealloc__(self):
+        if self.pool is not None:
+            self.pool._give(self.at, self.room)
+        else:
+            free(self.at)
+
+
+cdef inline uint8_t *aligned(void *at) noexcept:
+    """Where the bytes begin: Arrow asks for a multiple of 64."""
+    return <uint8_t *>((<uintptr_t>at + ALIGNMENT - 1) & ~<uintptr_t>(ALIGNMENT - 1))
+
+
+cdef Py_ssize_t rounded(Py_ssize_t size) noexcept:
+    """At most an eighth more: what differs a little in size fits into the same memory."""
+    cdef Py_ssize_t step = PAGE // 4
+    while step < size >> 4:
+        step <<= 1
+    return ((size + step - 1) & ~(step - 1)) + ALIGNMENT

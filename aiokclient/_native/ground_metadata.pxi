@@ -1,0 +1,27 @@
+"""A named tuple that the garbage collector does not know; see plain_tuple.h."""
+
+
+cdef extern from "plain_tuple_type.h":
+    AiokTuples aiok_tuples
+    object aiok_plain_tuple_type()
+
+
+def _make(cls, iterable):
+    """Make a new RecordMetadata object from a sequence or iterable"""
+    fields = tuple(iterable)
+    if len(fields) != 4:
+        raise TypeError(f"Expected 4 arguments, got {len(fields)}")
+    return cls(*fields)
+
+
+def untracked_tuple(kind):
+    """RecordMetadata with the methods of `kind`, which is the one in Python."""
+    made = aiok_plain_tuple_type()
+    for name, content in vars(kind).items():
+        if name not in ("__new__", "__slots__", "_make"):
+            setattr(made, name, content)
+    made._make = classmethod(_make)
+    return made
+
+
+metadata_spares = &aiok_tuples

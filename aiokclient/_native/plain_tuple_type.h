@@ -1,0 +1,98 @@
+/* The type of plain_tuple.h, for the one module that makes it. */
+
+#ifndef AIOKCLIENT_PLAIN_TUPLE_TYPE_H
+#define AIOKCLIENT_PLAIN_TUPLE_TYPE_H
+
+#include "plain_tuple.h"
+
+static AiokTuples aiok_tuples;
+
+static void
+aiok_plain_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_ssize_t size = PyTuple_GET_SIZE(self);
+    for (Py_ssize_t i = 0; i < size; i++) {
+        Py_XDECREF(PyTuple_GET_ITEM(self, i));
+    }
+    /* A subclass may have more to it. */
+    if (size == AIOK_FIELDS && aiok_tuples.count < AIOK_TUPLES
+        && type->tp_basicsize == PyTuple_Type.tp_basicsize
+        && !PyType_HasFeature(type, Py_TPFLAGS_HAVE_GC)) {
+        PyTuple_SET_ITEM(self, 0, aiok_tuples.first);
+        aiok_tuples.first = self;
+        aiok_tuples.count++;
+    }
+    else {
+        type->tp_free(self);
+        Py_DECREF(type);
+    }
+}
+
+/* tuple.__new__ would take for granted that the collector knows the type. */
+static PyObject *
+aiok_plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"topic", "partition", "offset", "timestamp", NULL};
+    PyObject *items[AIOK_FIELDS];
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO:RecordMetadata", names, &items[0],
+                                     &items[1], &items[2], &items[3])) {
+        return NULL;
+    }
+    PyObject *made = type->tp_alloc(type, AIOK_FIELDS);
+    if (made == NULL) {
+        return NULL;
+    }
+#if PY_VERSION_HEX >= 0x030E0000
+    ((PyTupleObject *)made)->ob_hash = -1;
+#endif
+    for (int i = 0; i < AIOK_FIELDS; i++) {
+        PyTuple_SET_ITEM(made, i, Py_NewRef(items[i]));
+    }
+    return made;
+}
+
+/* For subclasses, which the collector knows. */
+static int
+aiok_plain_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    for (Py_ssize_t i = PyTuple_GET_SIZE(self); --i >= 0;) {
+        Py_VISIT(PyTuple_GET_ITEM(self, i));
+    }
+    return 0;
+}
+
+/* RecordMetadata, but for its methods. With a tp_traverse of its own it does not inherit what
+makes a type known to the collector. `class` statements make none without that. */
+static PyObject *
+aiok_plain_tuple_type(void)
+{
+    PyType_Slot slots[] = {
+        {Py_tp_dealloc, aiok_plain_dealloc},
+        {Py_tp_traverse, aiok_plain_traverse},
+        {Py_tp_free, PyObject_Free},
+        {Py_tp_new, aiok_plain_new},
+        {Py_tp_doc, "RecordMetadata(topic, partition, offset, timestamp)\n--\n\n"},
+        {0, NULL},
+    };
+    PyType_Spec spec = {
+        .name = "aiokclient.types.RecordMetadata",
+        .basicsize = (int)PyTuple_Type.tp_basicsize,
+        .itemsize = (int)PyTuple_Type.tp_itemsize,
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+        .slots = slots,
+    };
+    PyObject *bases = PyTuple_Pack(1, (PyObject *)&PyTuple_Type);
+    if (bases == NULL) {
+        return NULL;
+    }
+    PyObject *type = PyType_FromSpecWithBases(&spec, bases);
+    Py_DECREF(bases);
+    if (type != NULL && PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_HAVE_GC)) {
+        PyErr_SetString(PyExc_ImportError, "this Python has the collector know every tuple");
+        Py_CLEAR(type);
+    }
+    return type;
+}
+
+#endif

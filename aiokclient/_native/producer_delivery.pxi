@@ -1,0 +1,353 @@
+"""The native twin of the delivery in `producer._pure.delivery`, whose interface this is.
+
+A delivery is a batch, an index and a timestamp; see delivery_object.h for what the garbage
+collector has to do with it. What `await` drives is not the delivery itself but a small thing made
+for it: for a delivery that is done one without a state, for others one that a task can wait by. So
+any number may be outstanding.
+"""
+
+import gc
+import sys
+
+from aiokclient.producer._pure.delivery import PENDING
+
+
+cdef extern from "Python.h":
+    ctypedef enum PySendResult:
+        PYGEN_RETURN
+        PYGEN_ERROR
+        PYGEN_NEXT
+
+    ctypedef PySendResult (*sendfunc)(PyObject *, PyObject *, PyObject **) except? PYGEN_ERROR
+    ctypedef PyObject *(*iternextfunc)(PyObject *) except? NULL
+
+
+cdef extern from "delivery.h":
+    void aiok_stop_iteration(PyObject **stop, PyObject *value)
+    int aiok_awaiting_type(PyTypeObject *type, sendfunc send, iternextfunc next) except -1
+
+
+cdef extern from "delivery_type.h":
+    AiokDeliveries aiok_deliveries
+    void aiok_know_deliveries()
+    int aiok_delivery_type(PyTypeObject *type) except -1
+
+
+cdef PyObject *stop = NULL
+
+
+@cython.final
+cdef class Delivery:
+    """See `producer._pure.delivery.Delivery`.
+
+    Await it, any number of times and from any number of tasks, for the `RecordMetadata`; it raises
+    the `KafkaError` that kept the record from being delivered, and ends within
+    `delivery_timeout_ms` of the send. Cancelling a task that awaits it never cancels the delivery.
+    """
+
+    def __init__(self, DeliveryBatch batch not None, Py_ssize_t index, int64_t timestamp):
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+
+    @property
+    def origin(self):
+        """The batch that the record was sent in, its index there, and its timestamp."""
+        if self._batch is None:
+            raise AttributeError("the delivery was made without its batch")
+        return self._batch, self._index, self._timestamp
+
+    def located(self):
+        """The batch that the record is in now, and its index there."""
+        cdef Py_ssize_t index = self._index
+        batch = locate(self._batch, &index)
+        return batch, index
+
+    @property
+    def topic(self):
+        """The topic that the record was sent to."""
+        return self.origin[0].topic
+
+    @property
+    def partition(self):
+        """The partition; None while it is not chosen, the topic being unknown yet."""
+        cdef Py_ssize_t index = self._index
+        return locate(self._batch, &index).partition_of(index)
+
+    @property
+    def offset(self):
+        """The record's offset; -1 when no broker told it (`acks=0`) and when it failed.
+
+        Raises `asyncio.InvalidStateError` until done.
+        """
+        cdef Py_ssize_t index = self._index
+        cdef DeliveryBatch batch = finished(self, &index)
+        return batch.base_offset + index if batch.base_offset >= 0 else -1
+
+    @property
+    def timestamp(self):
+        """Milliseconds since the epoch: the record's, or the broker's with LogAppendTime.
+
+        Raises `asyncio.InvalidStateError` until done.
+        """
+        cdef Py_ssize_t index = self._index
+        cdef DeliveryBatch batch = finished(self, &index)
+        return batch.append_time if batch.append_time >= 0 else self._timestamp
+
+    def done(self):
+        """Whether the record has its outcome, delivered or failed."""
+        cdef Py_ssize_t index = self._index
+        return locate(self._batch, &index).done
+
+    def cancelled(self):
+        """Return False: a delivery cannot be cancelled."""
+        return False
+
+    def result(self):
+        """Where the record is. Raises what kept it from being delivered, which retrieves it.
+
+        Raises `asyncio.InvalidStateError` until done.
+        """
+        cdef Py_ssize_t index = self._index
+        cdef DeliveryBatch batch = finished(self, &index)
+        return owned(outcome(batch, index, self._timestamp))
+
+    def exception(self):
+        """What kept the record from being delivered, or None; this retrieves it.
+
+        Raises `asyncio.InvalidStateError` until done.
+        """
+        cdef Py_ssize_t index = self._index
+        return finished(self, &index).retrieve(index)
+
+    def add_done_callback(self, callback, *, context=None):
+        """Have the loop call `callback(delivery)` once it is done, soon if it is already.
+
+        Callbacks and the tasks that await the delivery run in the order in which they were added,
+        as those of an asyncio.Future. A callback alone does not retrieve a failure. Raises
+        WrongThreadError and WrongLoopError.
+        """
+        if not callable(callback):
+            raise TypeError(f"add_done_callback takes a function of a delivery, not {callback!r}")
+        cdef Py_ssize_t index = self._index
+        locate(self._batch, &index).call_when_done(self, index, callback, context)
+
+    def remove_done_callback(self, callback):
+        """Remove a callback wherever it was added, and return how often that was.
+
+        A callback of a delivery that is done is not removed any more.
+        """
+        cdef Py_ssize_t index = self._index
+        return locate(self._batch, &index).drop_callback(index, callback)
+
+    def __await__(self):
+        cdef Py_ssize_t index = self._index
+        cdef DeliveryBatch batch = locate(self._batch, &index)
+        cdef Ended ended
+        cdef Waiting waiting
+        if batch.done and not batch.calls:
+            ended = Ended.__new__(Ended)
+            ended.batch = batch
+            ended.index = index
+            ended.timestamp = self._timestamp
+            return ended
+        waiting = Waiting.__new__(Waiting)
+        waiting.delivery = self
+        waiting.kind = RECORD
+        return waiting
+
+    def __eq__(self, other):
+        if not isinstance(other, Delivery):
+            return NotImplemented
+        return self._batch is (<Delivery>other)._batch and self._index == (<Delivery>other)._index
+
+    def __hash__(self):
+        return hash((<Py_ssize_t><PyObject *>self._batch, self._index))
+
+    def __repr__(self):
+        cdef Py_ssize_t index = self._index
+        cdef DeliveryBatch batch = locate(self._batch, &index)
+        place = f"topic={batch.topic!r} partition={self.partition}"
+        if not batch.done:
+            return f"<Delivery {place} pending>"
+        if batch.error is not None:
+            return f"<Delivery {place} failed: {type(batch.error).__name__}>"
+        return f"<Delivery {place} offset={self.offset}>"
+
+
+cdef DeliveryBatch finished(Delivery delivery, Py_ssize_t *index):
+    cdef DeliveryBatch batch = locate(delivery._batch, index)
+    if not batch.done:
+        raise InvalidStateError(PENDING)
+    return batch
+
+
+cdef PyObject *outcome(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL:
+    """The metadata of a record that is done, owned by the caller; raises what it failed of."""
+    if batch.error is not None:
+        raise batch.retrieve(index).with_traceback(None)
+    return metadata(batch, index, timestamp)
+
+
+@cython.no_gc
+@cython.final
+@cython.freelist(16)
+cdef class Ended:
+    """What `await` drives for a delivery that is done: it only answers."""
+
+    cdef DeliveryBatch batch
+    cdef Py_ssize_t index
+    cdef int64_t timestamp
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration(self.answer())
+
+    def send(self, value):
+        """As of a coroutine."""
+        raise StopIteration(self.answer())
+
+    def throw(self, *error):
+        """As of a coroutine."""
+        self.batch = None
+        nothing().throw(*error)
+
+    def close(self):
+        """As of a coroutine."""
+        self.batch = None
+
+    cdef object answer(self):
+        return owned(outcome(once(self), self.index, self.timestamp))
+
+
+def nothing():
+    yield
+
+
+cdef DeliveryBatch once(Ended self):
+    cdef DeliveryBatch batch = self.batch
+    if batch is None:
+        raise RuntimeError("cannot reuse an await of a delivery")
+    self.batch = None
+    return batch
+
+
+cdef PySendResult ended_send(
+    PyObject *awaited, PyObject *value, PyObject **result
+) except? PYGEN_ERROR:
+    """`am_send`."""
+    cdef Ended self = <Ended>awaited
+    result[0] = outcome(once(self), self.index, self.timestamp)
+    return PYGEN_RETURN
+
+
+cdef PyObject *ended_next(PyObject *awaited) except? NULL:
+    """`tp_iternext`, which stands for `am_send` in Python 3.12 and later."""
+    cdef PyObject *result = NULL
+    ended_send(awaited, <PyObject *>None, &result)
+    aiok_stop_iteration(&stop, result)  # which takes the reference over
+    return NULL
+
+
+# Without a freelist: what comes from one would not be finalized again.
+@cython.final
+cdef class Waiting(Waiter):
+    """What `await` drives for a delivery that has no outcome yet: a task waits by it."""
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        """As of a coroutine."""
+        cdef PyObject *result = NULL
+        if waiting_send(<PyObject *>self, <PyObject *>value, &result) == PYGEN_RETURN:
+            raise StopIteration(owned(result))
+        return owned(result)
+
+    def throw(self, *error):
+        """As of a coroutine."""
+        self.close()
+        nothing().throw(*error)
+
+    def close(self):
+        """As of a coroutine."""
+        self.delivery = None
+        self.leave()
+
+
+cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
+    """The batch with the outcome, or None: it has to be waited for first."""
+    cdef Delivery delivery = <Delivery>self.delivery
+    cdef DeliveryBatch batch
+    if delivery is None:
+        raise RuntimeError("cannot reuse an await of a delivery")
+    try:
+        if self.stage == WAITING:
+            raise RuntimeError("await wasn't used with future")
+        if self.stage != FRESH:
+            self.result()
+        index[0] = delivery._index
+        batch = locate(delivery._batch, index)
+        # Callbacks that were added before an await run before it returns.
+        if batch.done and (self.stage != FRESH or not batch.calls):
+            self.delivery = None
+            return batch
+        batch.await_by(self)
+        batch.demand()
+        return None
+    except BaseException:
+        self.close()
+        raise
+
+
+cdef PySendResult waiting_send(
+    PyObject *awaited, PyObject *value, PyObject **result
+) except? PYGEN_ERROR:
+    """`am_send`."""
+    cdef Py_ssize_t index = 0
+    cdef Delivery delivery = <Delivery>(<Waiting>awaited).delivery
+    cdef DeliveryBatch batch = step(<Waiting>awaited, &index)
+    if batch is None:
+        result[0] = _new_ref(awaited)
+        return PYGEN_NEXT
+    result[0] = outcome(batch, index, delivery._timestamp)
+    return PYGEN_RETURN
+
+
+cdef PyObject *waiting_next(PyObject *awaited) except? NULL:
+    """`tp_iternext`, which stands for `am_send` in Python 3.12 and later."""
+    cdef PyObject *result = NULL
+    if waiting_send(awaited, <PyObject *>None, &result) == PYGEN_NEXT:
+        return result
+    aiok_stop_iteration(&stop, result)  # which takes the reference over
+    return NULL
+
+
+aiok_awaiting_type(<PyTypeObject *>Ended, ended_send, ended_next)
+aiok_awaiting_type(<PyTypeObject *>Waiting, waiting_send, waiting_next)
+
+
+# From Python 3.14 on what is collected by and by is of the generation before the last.
+cdef int EVERYTHING = 1 if sys.version_info >= (3, 14) else 2
+
+
+def collecting(phase, info):
+    """For `gc.callbacks`: the collector is about to look at everything there is."""
+    if phase == "start" and <int>info["generation"] >= EVERYTHING:
+        aiok_know_deliveries()
+
+
+aiok_delivery_type(<PyTypeObject *>Delivery)
+deliveries = &aiok_deliveries
+gc.callbacks.append(collecting)

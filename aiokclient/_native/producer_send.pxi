@@ -1,0 +1,440 @@
+"""The native twin of `producer._pure.send`, whose interface this is.
+
+What is not the common case is left to `sends.Sends` in Python, before anything has changed.
+"""
+
+from aiokclient.types import ProducerRecord
+
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.string cimport memcpy
+
+
+cdef extern from "Python.h":
+    PyObject *Py_NewRef(PyObject *thing)
+    PyObject *PyDict_GetItemWithError(object mapping, object key) except? NULL
+    PyObject *PySequence_Fast_GET_ITEM(object sequence, Py_ssize_t index)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+
+
+cdef extern from "send.h":
+    int64_t aiok_time_ms() nogil
+    object aiok_call(object function)
+    ctypedef PyObject *(*AiokSend)(PyObject *, PyObject *, PyObject *) except NULL
+    void aiok_send_shortly(PyTypeObject *type, AiokSend plain)
+
+
+cdef enum:
+    RECORD_OVERHEAD = 40
+    HEADERS_ROOM = 512
+
+cdef tuple NO_HEADERS = ()
+cdef object PRODUCER_RECORD = ProducerRecord
+cdef uint64_t send_serials = 0
+
+cdef struct Row:
+    # A record of send_many; the references are borrowed from its items.
+    PyObject *queue
+    PyObject *key
+    PyObject *value
+    PyObject *partition
+    Py_ssize_t size
+    int64_t time
+
+
+cdef class SendPath:
+    """See `producer._pure.send.SendPath`."""
+
+    cdef public bint _usable
+    cdef public bint _real_time
+    cdef public bint _raw
+    cdef public bint _hashes
+    cdef public bint _chooses
+    cdef public object _loop
+    cdef public object _clock
+    cdef public dict _topics
+    cdef public Py_ssize_t _largest
+    cdef public object _append
+    cdef public object _advance
+    cdef public object _reserve
+    cdef public object _send_values
+    cdef public object _deliveries
+    cdef public Delivery _last
+    # The topic that was sent to last, and the names and place that were found for it.
+    cdef object _recent
+    cdef object _recent_of
+    cdef TopicState _recent_place
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def send(
+        self, topic, value=None, key=None, partition=None, timestamp=None, headers=NO_HEADERS
+    ):
+        """send($self, topic, value=None, key=None, partition=None, timestamp=None, headers=())
+--
+
+Take a record to be sent; plain, it returns at once.
+
+Awaiting the `Delivery` waits for the acknowledgement, at most `delivery_timeout_ms`; cancelling
+that wait leaves the record on its way. `timestamp` is in milliseconds since the epoch, now if left
+out. In a loop of sends `if producer.full: await producer.drain()` is the backpressure.
+
+Raises at once, and keeps nothing of the record: ClosedError or what failed the producer,
+SerializationError, RecordTooLargeError (`max_request_size`), InvalidTopicError,
+UnknownTopicOrPartitionError for a partition that a known topic does not have, BufferExhaustedError
+beyond the parking, WrongThreadError and WrongLoopError. All else comes through the delivery."""
+        return sent(self, topic, value, key, partition, timestamp, headers)
+
+    def send_many(self, topic, values):
+        """send_many($self, topic, values)
+--
+
+Send all of a sequence, or nothing of it; plain. The deliveries come in its order.
+
+An item is a value, a (key, value), or a `ProducerRecord`, which may name another topic. Raises what
+`send` raises; BufferExhaustedError, when they do not all fit, names `send_all()`, which waits for
+room."""
+        cdef DeliveryRuns made = None
+        if not self._usable or aiok_call(get_running_loop) is not self._loop:
+            self._check()
+        if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
+            found = self._topics.get(topic)
+            if found is not None and (<TopicState>found).known and values:
+                # Nothing that is called meanwhile can change it.
+                made = send_items(self, found, tuple(values))
+        if made is None:
+            return self._send_many(topic, values)
+        self._last = made[-1]
+        return made
+
+    @property
+    def full(self):
+        """The record sent last is parked: time to await `drain()`."""
+        cdef Py_ssize_t index
+        cdef Delivery last = self._last
+        if last is None:
+            return False
+        index = last._index
+        return locate(last._batch, &index).parked
+
+
+cdef inline object sent(
+    SendPath self,
+    object topic,
+    object value,
+    object key,
+    object partition,
+    object timestamp,
+    object headers,
+):
+    cdef Delivery delivery
+    cdef TopicState place
+    if not self._usable or aiok_call(get_running_loop) is not self._loop:
+        self._check()
+    if topic is self._recent and self._topics is self._recent_of:
+        place = self._recent_place
+    else:
+        place = place_of(self, topic)
+    if not self._raw:
+        key, value = self._serialized(topic, key, value, headers)
+    delivery = put(self, place, key, value, partition, timestamp, headers)
+    if delivery is None:
+        return self._put(place, key, value, partition, timestamp, headers)
+    self._last = delivery
+    return delivery
+
+
+cdef PyObject *sent_plain(PyObject *self, PyObject *topic, PyObject *value) except NULL:
+    delivery = sent(<SendPath>self, <object>topic, <object>value, None, None, None, NO_HEADERS)
+    return Py_NewRef(<PyObject *>delivery)
+
+
+aiok_send_shortly(<PyTypeObject *>SendPath, sent_plain)
+
+
+cdef TopicState place_of(SendPath self, object topic):
+    cdef PyObject *found = PyDict_GetItemWithError(self._topics, topic)
+    cdef TopicState place = self._topic(topic) if found == NULL else <object>found
+    if type(topic) is str:
+        self._recent, self._recent_of, self._recent_place = topic, self._topics, place
+    return place
+
+
+cdef Delivery put(
+    SendPath self,
+    TopicState place,
+    object key,
+    object value,
+    object partition,
+    object timestamp,
+    object headers,
+):
+    """Append a record as most are; None for any other, of which nothing is done."""
+    cdef Part key_part, value_part, headers_part
+    cdef Part *packed = NULL
+    cdef uint8_t buffer[HEADERS_ROOM]
+    cdef Py_ssize_t size, index = -1, count = 0
+    cdef int64_t time
+    cdef int overflow = 0
+    cdef QueueState queue
+    cdef BatchState batch
+    if place is None or not place.known:
+        return None
+    if not take(key, &key_part) or not take(value, &value_part):
+        return None
+    size = RECORD_OVERHEAD + max(key_part.size, 0) + max(value_part.size, 0)
+    if headers is not NO_HEADERS:
+        if type(headers) is not list and type(headers) is not tuple:
+            return None
+        headers_part.at = buffer
+        headers_part.size = 0
+        count = pack_small(headers, &headers_part, &size)
+        if count < 0:
+            return None
+        packed = &headers_part
+    if size > self._largest:
+        return None
+    if timestamp is None:
+        time = now(self)
+    elif PyLong_CheckExact(timestamp):
+        time = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
+        if overflow or time < 0:
+            return None
+    else:
+        return None
+    queue = choose(self, place, &key_part, partition, size)
+    if queue is None:
+        return None
+    batch = queue.open
+    if has_room(batch, size):
+        index = write(batch.builder, time, &key_part, &value_part, packed, count)
+    if index >= 0:
+        batch.left -= size
+        if time != batch.stamp:
+            batch.note(index, time)
+    else:
+        batch, index = self._append(queue, time, key, value, headers, size)
+    return aiok_delivery_new(deliveries, <PyObject *>batch, index, time)
+
+
+cdef Py_ssize_t pack_small(object headers, Part *packed, Py_ssize_t *bound):
+    """Write headers as they stand in a record: how many; -1 where Python has to look.
+
+    `bound` grows by what they are taken to need, which is `routing.record_size`'s bound.
+    """
+    cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(headers), i, length
+    cdef uint8_t *start = <uint8_t *>packed.at
+    cdef uint8_t *at = start
+    cdef const char *text
+    cdef Part content
+    for i in range(count):
+        header = <object>PySequence_Fast_GET_ITEM(headers, i)
+        if type(header) is not tuple or PyTuple_GET_SIZE(header) != 2:
+            return -1
+        name = <object>PyTuple_GET_ITEM(header, 0)
+        if type(name) is not str or not take(<object>PyTuple_GET_ITEM(header, 1), &content):
+            return -1
+        try:
+            text = PyUnicode_AsUTF8AndSize(name, &length)
+        except UnicodeError:
+            return -1
+        if at + length + max(content.size, 0) + 20 > start + HEADERS_ROOM:
+            return -1
+        at = aiok_write_varint(at, length)
+        memcpy(at, text, length)
+        at = aiok_write_varint(at + length, content.size)
+        if content.size > 0:
+            memcpy(at, content.at, content.size)
+            at += content.size
+        bound[0] += 4 * PyUnicode_GET_LENGTH(name) + 10 + max(content.size, 0)
+    packed.size = at - start
+    return count
+
+
+cdef inline int64_t now(SendPath self) except -1:
+    return aiok_time_ms() if self._real_time else self._clock.time_ms()
+
+
+cdef inline bint has_room(BatchState batch, Py_ssize_t size) noexcept:
+    """Whether so much is reserved; what records take is less than their bounds."""
+    if batch is None or batch.builder is None:
+        return False
+    if batch.left < size:
+        batch.left = batch.reserved - batch.builder.size
+    return batch.left >= size
+
+
+cdef QueueState choose(
+    SendPath self, TopicState place, Part *key, object partition, Py_ssize_t size
+):
+    """The queue for a record of a known topic; None where Python has to say."""
+    cdef QueueState queue
+    cdef Py_ssize_t count, number
+    if place.sticky is not None and partition is None and self._chooses:
+        if key.size < 0 or not self._hashes:
+            if place.sticky_left <= 0 or place.sticky.unsendable:
+                self._advance(place)
+            place.sticky_left -= size
+            return place.sticky
+    count = len(place.queues)
+    if not may_choose(self, partition, count):
+        return None
+    if partition is not None:
+        number = partition
+        return place.queues[number]
+    if key.size >= 0 and self._hashes:
+        return place.queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
+    queue = self._advance(place)
+    place.sticky_left -= size
+    return queue
+
+
+cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
+    """All of a `send_many` to a known topic; None, and nothing is done, where Python has to look.
+
+    First every record is looked at, its partition chosen, and what each partition is to take added
+    up; when there is room for all of it, they are appended.
+    """
+    cdef Py_ssize_t count = PyTuple_GET_SIZE(items), total = 0, largest = 0, i, size
+    cdef Part part
+    cdef Row *rows
+    for i in range(count):
+        item = <object>PyTuple_GET_ITEM(items, i)
+        if not take(item, &part):
+            break
+        size = max(part.size, 0)
+        total += size
+        largest = max(largest, size)
+    else:
+        if largest + RECORD_OVERHEAD > self._largest:
+            return None
+        return self._send_values(place, items, total + RECORD_OVERHEAD * count, now(self))
+    rows = <Row *>PyMem_Calloc(count, sizeof(Row))
+    if rows == NULL:
+        raise MemoryError
+    try:
+        if not look(self, place, items, rows):
+            return None
+        needs = settle(self, place, rows, count)
+        if needs is None:
+            return None
+        self._reserve(needs)
+        return append(self, rows, count)
+    finally:
+        PyMem_Free(rows)
+
+
+cdef bint look(SendPath self, TopicState place, tuple items, Row *rows) except -1:
+    """Whether all is well with all of them; nothing is chosen, so that Python finds all as it was.
+    """
+    cdef Py_ssize_t count = PyTuple_GET_SIZE(items), partitions = len(place.queues), i
+    cdef int64_t time = now(self)
+    cdef Part key, value
+    for i in range(count):
+        item = <object>PyTuple_GET_ITEM(items, i)
+        rows[i].partition = <PyObject *>None
+        rows[i].time = time
+        if type(item) is tuple and PyTuple_GET_SIZE(item) == 2:
+            rows[i].key = PyTuple_GET_ITEM(item, 0)
+            rows[i].value = PyTuple_GET_ITEM(item, 1)
+        elif type(item) is PRODUCER_RECORD and PyTuple_GET_SIZE(item) == 6:
+            rows[i].value = PyTuple_GET_ITEM(item, 1)
+            rows[i].key = PyTuple_GET_ITEM(item, 2)
+            rows[i].partition = PyTuple_GET_ITEM(item, 3)
+            if not same_topic(place, item) or not time_of(item, &rows[i].time):
+                return False
+        else:
+            rows[i].key = <PyObject *>None
+            rows[i].value = <PyObject *>item
+        if not take(<object>rows[i].key, &key) or not take(<object>rows[i].value, &value):
+            return False
+        rows[i].size = RECORD_OVERHEAD + max(key.size, 0) + max(value.size, 0)
+        if rows[i].size > self._largest:
+            return False
+        if not may_choose(self, <object>rows[i].partition, partitions):
+            return False
+    return True
+
+
+cdef dict settle(SendPath self, TopicState place, Row *rows, Py_ssize_t count):
+    """Choose the partition of each, and add up what each queue is to take, in bytes and records."""
+    global send_serials
+    cdef Part key
+    cdef QueueState queue
+    cdef list queues = []
+    cdef uint64_t serial
+    cdef Py_ssize_t i
+    send_serials += 1
+    serial = send_serials
+    for i in range(count):
+        take(<object>rows[i].key, &key)
+        queue = choose(self, place, &key, <object>rows[i].partition, rows[i].size)
+        if queue is None:
+            return None
+        rows[i].queue = <PyObject *>queue
+        if queue.asker != serial:
+            queue.asker, queue.need, queue.needed = serial, 0, 0
+            queues.append(queue)
+        queue.need += rows[i].size
+        queue.needed += 1
+    return {queue: ((<QueueState>queue).need, (<QueueState>queue).needed) for queue in queues}
+
+
+cdef inline bint may_choose(SendPath self, object partition, Py_ssize_t count) except -1:
+    """Whether `choose` has an answer here."""
+    if partition is None:
+        return self._chooses and count > 0
+    return PyLong_CheckExact(partition) and 0 <= partition < count
+
+
+cdef bint same_topic(TopicState place, object record) except -1:
+    """Whether a ProducerRecord is for this topic, and has no headers."""
+    headers = <object>PyTuple_GET_ITEM(record, 5)
+    topic = <object>PyTuple_GET_ITEM(record, 0)
+    if headers is not NO_HEADERS:
+        return False
+    return topic is place.name or (type(topic) is str and topic == place.name)
+
+
+cdef bint time_of(object record, int64_t *time) except -1:
+    """Whether its timestamp is none, or a fit one, which goes to `time`."""
+    cdef int overflow = 0
+    timestamp = <object>PyTuple_GET_ITEM(record, 4)
+    if timestamp is None:
+        return True
+    if not PyLong_CheckExact(timestamp):
+        return False
+    time[0] = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
+    return not overflow and time[0] >= 0
+
+
+cdef DeliveryRuns append(SendPath self, Row *rows, Py_ssize_t count):
+    cdef DeliveryRuns made = self._deliveries()
+    cdef BatchState batch
+    cdef QueueState queue
+    cdef Part key, value
+    cdef Py_ssize_t i, index
+    cdef Row *row
+    for i in range(count):
+        row = rows + i
+        queue = <QueueState>row.queue
+        batch = queue.open
+        index = -1
+        if has_room(batch, row.size):
+            take(<object>row.key, &key)
+            take(<object>row.value, &value)
+            index = write(batch.builder, row.time, &key, &value, NULL, 0)
+        if index >= 0:
+            batch.left -= row.size
+            if row.time != batch.stamp:
+                batch.note(index, row.time)
+        else:
+            key_object, value_object = <object>row.key, <object>row.value
+            batch, index = self._append(
+                queue, row.time, key_object, value_object, NO_HEADERS, row.size, forced=True
+            )
+        made.put_one(batch, index, row.time)
+    return made

@@ -1,0 +1,354 @@
+"""The native twin of `producer._pure.state`, and of the batch in `producer._pure.delivery`.
+
+The interfaces are those.
+"""
+
+import contextvars
+from bisect import bisect_right
+
+from aiokclient.producer._pure.delivery import Forward
+from aiokclient.producer._pure.waiter import refuse_caller
+from aiokclient.types import RecordMetadata
+
+
+cdef extern from "Python.h":
+    void _decref "Py_DECREF"(PyObject *)
+
+
+cdef object METADATA = RecordMetadata
+cdef object FORWARD = Forward
+if RecordMetadata.__flags__ & (1 << 14):  # Py_TPFLAGS_HAVE_GC
+    raise ImportError("RecordMetadata is the one in Python")
+
+
+cdef class DeliveryBatch(Owner):
+    """See `producer._pure.delivery.DeliveryBatch`."""
+
+    def __init__(self, topic, partition, hooks):
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = self.append_time = -1
+        self._hooks = hooks
+
+    def succeed(self, int64_t base_offset, int64_t append_time=-1):
+        """The broker has the batch; a base offset of -1 means that it did not say where."""
+        self.base_offset = base_offset
+        self.append_time = append_time
+        self._settle()
+
+    def fail(self, error):
+        """None of the records that are still here will be delivered."""
+        self.error = error
+        self.unretrieved = self.count - self.moved
+        self._settle()
+
+    def forward(self, Py_ssize_t count, DeliveryBatch batch not None, Py_ssize_t index):
+        """The next `count` records that are still here are now in `batch`, from `index` on."""
+        start = self.moved
+        self.moved = start + count
+        if self._forwards is None:
+            self._forwards = []
+        if self._forwards:
+            last = self._forwards[len(self._forwards) - 1]
+            if last.batch is batch and last.first + last.end - last.start == index:
+                self._forwards[len(self._forwards) - 1] = last._replace(end=self.moved)
+                return
+        self._forwards.append(FORWARD(start, self.moved, batch, index))
+
+    def emptied(self):
+        """All records have moved: nothing more happens here."""
+        self._settle()
+
+    def partition_of(self, Py_ssize_t index):
+        """The partition of one of its records, if it is chosen."""
+        return self.partition
+
+    def timestamp_of(self, Py_ssize_t index):
+        """The timestamp that one of its records was sent with; -1 where that is not kept."""
+        return -1
+
+    def metadata(self, Py_ssize_t index, int64_t timestamp):
+        """Where a written record is; `timestamp` is the one it was sent with."""
+        return owned(metadata(self, index, timestamp))
+
+    def wake(self):
+        """Let everybody who waits look again."""
+        self.run_changed(self._hooks.loop)
+
+    def _settle(self):
+        self.done = True
+        if self.line.first == NULL:
+            return
+        if self.moved:
+            self.hand_over()
+        if self.calls:
+            self._hooks.calling[self] = None
+        self.run(self._hooks.loop)
+        self._callbacks = None
+
+    cdef int hand_over(self) except -1:
+        cdef PyObject *at = self.line.first
+        cdef Waiter waiter
+        cdef DeliveryBatch target
+        cdef list waiters = []
+        while at != NULL:
+            waiters.append(<Waiter>at)
+            at = (<Waiter>at).after
+        for waiter in waiters:
+            if waiter.delivery is None:
+                continue
+            target, index = waiter.delivery.located()
+            if target is self:
+                continue
+            waiter.leave()
+            if waiter.kind == CALL:
+                self.calls -= 1
+                target.add_call(waiter, index)
+                continue
+            target.join(waiter)
+            if target.done:
+                target.run(target._hooks.loop)
+            else:
+                target.demand()
+        return 0
+
+    cdef int ran(self, object loop) except -1:
+        if not self.calls:
+            self._hooks.calling.pop(self, None)
+        return Owner.ran(self, loop)
+
+    @property
+    def targets(self):
+        """The batches that records of this one have moved to."""
+        return [] if self._forwards is None else [forward.batch for forward in self._forwards]
+
+    def locate(self, Py_ssize_t index):
+        """Where the record is now."""
+        batch = locate(self, &index)
+        return batch, index
+
+    def demand(self):
+        """Somebody waits: the batch need not linger."""
+        if not self.demanded:
+            self.demanded = True
+            if not self.done:
+                self._hooks.demand(self)
+
+    def wait(self):
+        """What one task may await, done when there is something new to look at.
+
+        Whoever stops waiting for it calls `leave`.
+        """
+        cdef Waiter waiter = Waiter.__new__(Waiter)
+        self.await_by(waiter)
+        return waiter
+
+    cdef int check_caller(self, object loop) except -1:
+        if loop is not self._hooks.loop:
+            refuse_caller(self._hooks)
+        return 0
+
+    cdef int await_by(self, Waiter waiter) except -1:
+        loop = get_running_loop()
+        self.check_caller(loop)
+        waiter.begin(loop, self)
+        if self.done:
+            self.run(loop)
+        return 0
+
+    @property
+    def _waiters(self):
+        """The tasks that wait, in their order."""
+        cdef PyObject *at = self.line.first
+        found = []
+        while at != NULL:
+            if (<Waiter>at).kind != CALL:
+                found.append(<Waiter>at)
+            at = (<Waiter>at).after
+        return found
+
+    def leave(self, Waiter waiter not None):
+        """Forget a waiter that was cancelled."""
+        if waiter.line == &self.line:
+            waiter.leave()
+
+    @property
+    def calling(self):
+        """Whether it has callbacks that have not run yet."""
+        return self.calls > 0
+
+    async def changed(self):
+        """Until there is something new to look at. Cancelling leaves nothing behind."""
+        waiter = self.wait()
+        try:
+            await waiter
+        finally:
+            self.leave(waiter)
+
+    def call_when_done(self, delivery, Py_ssize_t index, callback, context=None):
+        """See `Delivery.add_done_callback`; `index` is that of its record here."""
+        loop = get_running_loop()
+        if loop is not self._hooks.loop:
+            refuse_caller(self._hooks, loop is None)
+        if context is None:
+            context = contextvars.copy_context()
+        self.add_call(callback_of(delivery, callback, context), index)
+
+    cdef int add_call(self, Waiter waiter, Py_ssize_t index) except -1:
+        if self._callbacks is None:
+            self._callbacks = {}
+        known = self._callbacks.get(index)
+        if known is None:
+            self._callbacks[index] = [waiter]
+        else:
+            known.append(waiter)
+        self.calls += 1
+        self.join(waiter)
+        if self.done:
+            self._hooks.calling[self] = None
+            self.run(self._hooks.loop)
+        return 0
+
+    def drop_callback(self, Py_ssize_t index, callback):
+        """See `Delivery.remove_done_callback`."""
+        cdef Waiter waiter
+        cdef list known
+        if self.done or self._callbacks is None:
+            return 0
+        known = self._callbacks.get(index)
+        found = [] if known is None else [w for w in known if (<Waiter>w)._callback == callback]
+        for waiter in found:
+            known.remove(waiter)
+            waiter.leave()
+            self.calls -= 1
+        return len(found)
+
+    def retrieve(self, Py_ssize_t index):
+        """The error of a record, marked as seen by the user; None when it was delivered."""
+        if self.error is not None and self.unretrieved:
+            if self._retrieved is None:
+                self._retrieved = bytearray(self.count)
+            if not self._retrieved[index]:
+                self._retrieved[index] = 1
+                self.unretrieved -= 1
+                self._hooks.retrieved(self, 1)
+        return self.error
+
+    def retrieve_run(self, Py_ssize_t index, Py_ssize_t count):
+        """The same for a run of records."""
+        if self.error is not None and self.unretrieved:
+            if self._retrieved is None:
+                self._retrieved = bytearray(self.count)
+            end = index + count
+            fresh = count - sum(self._retrieved[index:end])
+            self._retrieved[index:end] = b"\x01" * count
+            self.unretrieved -= fresh
+            self._hooks.retrieved(self, fresh)
+        return self.error
+
+    def is_retrieved(self, Py_ssize_t index):
+        """Whether the user has seen the failure of this record."""
+        return self._retrieved is not None and bool(self._retrieved[index])
+
+
+def _start(forward):
+    return forward.start
+
+
+cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index):
+    cdef Py_ssize_t at
+    while batch is not None and index[0] < batch.moved:
+        forwards = batch._forwards
+        at = bisect_right(forwards, index[0], key=_start) - 1
+        forward = forwards[at]
+        index[0] += <Py_ssize_t>forward.first - <Py_ssize_t>forward.start
+        batch = forward.batch
+    if batch is None:
+        raise AttributeError("the delivery was made without its batch")
+    return batch
+
+
+cdef PyObject *metadata(
+    DeliveryBatch batch, Py_ssize_t index, int64_t timestamp
+) except NULL:
+    cdef PyObject *time = _new_long(batch.append_time if batch.append_time >= 0 else timestamp)
+    try:
+        return placed(batch, index, time)
+    finally:
+        _decref(time)
+
+
+cdef PyObject *placed(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL:
+    return aiok_plain_tuple(
+        metadata_spares,
+        <PyTypeObject *>METADATA,
+        <PyObject *>batch.topic,
+        <PyObject *>batch.partition,
+        _new_long(batch.base_offset + index if batch.base_offset >= 0 else -1),
+        _new_ref(time),
+    )
+
+
+cdef object owned(PyObject *made):
+    """The object, whose reference was ours."""
+    result = <object>made
+    _decref(made)
+    return result
+
+
+cdef class BatchState(DeliveryBatch):
+    """See `producer._pure.state.BatchState`."""
+
+    def __init__(self, topic, partition, hooks, RecordBatchBuilder builder not None):
+        DeliveryBatch.__init__(self, topic, partition, hooks)
+        self.builder = builder
+        self.stamp = -1
+        self.stamps = []
+
+    def use(self, RecordBatchBuilder builder not None):
+        """Append to this builder from now on."""
+        self.builder = builder
+
+    def add(self, timestamp, key, value, headers):
+        """The index that the record has in the builder, or -1 if it does not fit."""
+        return self.builder.append(timestamp, key, value, headers)
+
+    def partition_of(self, Py_ssize_t index):
+        """The partition of a record: the batch's, or the one that the user chose."""
+        if self.explicit is None or index >= len(self.explicit):
+            return self.partition
+        chosen = self.explicit[index]
+        return chosen if chosen >= 0 else None
+
+    def note(self, Py_ssize_t index, int64_t timestamp):
+        """The records from this one on have another timestamp."""
+        self.stamp = timestamp
+        self.stamps.append((index, timestamp))
+
+    def timestamp_of(self, Py_ssize_t index):
+        """The timestamp that one of its records was sent with."""
+        cdef Py_ssize_t at = bisect_right(self.stamps, index, key=_index) - 1
+        return self.stamps[at][1] if at >= 0 else -1
+
+    def room(self):
+        """Look again how much of what is reserved is left."""
+        self.left = self.reserved - self.builder.size
+        return self.left
+
+
+def _index(stamp):
+    return stamp[0]
+
+
+cdef class QueueState:
+    """See `producer._pure.state.QueueState`."""
+
+
+cdef class TopicState:
+    """See `producer._pure.state.TopicState`."""
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __init__(self, name):
+        self.name = name
+        self.queues = []

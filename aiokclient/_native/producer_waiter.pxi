@@ -1,0 +1,217 @@
+"""Waiters of a batch: the tasks and callbacks that its outcome wakes, in the order of their adding.
+
+A future has the loop call back for each task that awaits it, one entry in the loop's queue for
+each. All that wait for a batch go on at the same moment, so one entry is enough for all of them.
+To a task a waiter is a future: it has what the protocol of asyncio requires, and no more.
+"""
+
+import time
+
+from aiokclient.producer.fairness import SLICE_S
+
+cdef extern from "Python.h":
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+
+
+cdef enum:
+    STRIDE = 16
+
+cdef object monotonic = time.monotonic
+cdef double slice_s = SLICE_S
+
+
+cdef class Owner:
+    """What tasks and callbacks wait for; a base of the batch."""
+
+    def __dealloc__(self):
+        cdef PyObject *at = self.line.first
+        cdef PyObject *after
+        while at != NULL:
+            after = (<Waiter>at).after
+            (<Waiter>at).line = NULL
+            (<Waiter>at).before = (<Waiter>at).after = NULL
+            at = after
+
+    cdef int join(self, Waiter waiter) except -1:
+        waiter.owner, waiter.line = self, &self.line
+        waiter.before, waiter.after = self.line.last, NULL
+        if self.line.last == NULL:
+            self.line.first = <PyObject *>waiter
+        else:
+            (<Waiter>self.line.last).after = <PyObject *>waiter
+        self.line.last = <PyObject *>waiter
+        return 0
+
+    cdef int run(self, object loop) except -1:
+        cdef Waiter waiter
+        cdef list woken = self.woken
+        if self.line.first == NULL or (self.running and woken is None):
+            return 0
+        if woken is None:
+            woken = []
+        while self.line.first != NULL:
+            waiter = <Waiter>self.line.first
+            waiter.leave()
+            if waiter.stage == WAITING:
+                waiter.stage = WOKEN
+                woken.append(waiter)
+        self._callbacks = None
+        if woken and not self.running:
+            self.running = True
+            self.woken = woken
+            loop.call_soon(resume, loop, woken, self)
+        return 0
+
+    cdef int run_changed(self, object loop) except -1:
+        cdef Waiter waiter
+        cdef PyObject *at = self.line.first
+        cdef list woken = []
+        while at != NULL:
+            waiter = <Waiter>at
+            at = waiter.after
+            if waiter.kind == CHANGE and waiter.stage == WAITING:
+                waiter.leave()
+                waiter.stage = WOKEN
+                woken.append(waiter)
+        if woken:
+            loop.call_soon(resume, loop, woken, None)
+        return 0
+
+    cdef int ran(self, object loop) except -1:
+        self.running = False
+        return self.run(loop)
+
+
+cdef class Waiter:
+    """Done once it is woken or cancelled. One task awaits it."""
+
+    def __dealloc__(self):
+        self.leave()
+
+    cdef int begin(self, object loop, Owner owner) except -1:
+        self.leave()
+        self._loop = loop
+        self._callback = self._context = self._message = None
+        self.stage = WAITING
+        self._asyncio_future_blocking = True
+        return owner.join(self)
+
+    cdef void leave(self) noexcept:
+        cdef Line *line = self.line
+        if line == NULL:
+            return
+        if self.before == NULL:
+            line.first = self.after
+        else:
+            (<Waiter>self.before).after = self.after
+        if self.after == NULL:
+            line.last = self.before
+        else:
+            (<Waiter>self.after).before = self.before
+        self.line = NULL
+        self.before = self.after = NULL
+        self.owner = None
+
+    def get_loop(self):
+        """The loop that it belongs to."""
+        return self._loop
+
+    def done(self):
+        """Whether it was woken or cancelled."""
+        return self.stage > WAITING
+
+    def cancelled(self):
+        """Whether it was cancelled."""
+        return self.stage == CANCELLED
+
+    def result(self):
+        """None; raises CancelledError when it was cancelled."""
+        if self.stage == CANCELLED:
+            raise CancelledError() if self._message is None else CancelledError(self._message)
+        if self.stage <= WAITING:
+            raise InvalidStateError("it was not woken yet")
+
+    def add_done_callback(self, callback, *, context=None):
+        """Have the loop call `callback(waiter)`: what a task wants to know."""
+        if self.stage == OVER or self.stage == CANCELLED:
+            self._loop.call_soon(callback, self, context=context)
+        elif self._callback is not None:
+            raise RuntimeError("a waiter is for one task")
+        else:
+            self._callback, self._context = callback, context
+
+    def cancel(self, msg=None):
+        """Wake it with CancelledError; False if it is done."""
+        if self.stage != WAITING:
+            return False
+        self.stage = CANCELLED
+        self._message = msg
+        callback, context = self._callback, self._context
+        self._callback = self._context = None
+        if callback is not None:
+            self._loop.call_soon(callback, self, context=context)
+        return True
+
+    def __await__(self):
+        if self.stage == WAITING or self.stage == WOKEN:
+            yield self
+        return self.result()
+
+
+cdef Waiter callback_of(object delivery, object callback, object context):
+    cdef Waiter waiter = Waiter.__new__(Waiter)
+    waiter.kind = CALL
+    waiter.stage = WAITING
+    waiter.delivery, waiter._callback, waiter._context = delivery, callback, context
+    return waiter
+
+
+def resume(loop, list waiters, Owner owner):
+    """Run callbacks and have tasks go on, in order, and yield to the loop after a slice of time."""
+    cdef Waiter waiter
+    cdef Py_ssize_t at = 0, count = len(waiters)
+    cdef double until = monotonic() + slice_s
+    if owner is not None:
+        owner.woken = None
+    try:
+        while at < count:
+            waiter = waiters[at]
+            at += 1
+            waiter.stage = OVER
+            callback, context = waiter._callback, waiter._context
+            waiter._callback = waiter._context = None
+            if waiter.kind == CALL:
+                try:
+                    call(loop, callback, context, waiter.delivery)
+                finally:
+                    owner.calls -= 1
+            elif callback is not None:
+                call(loop, callback, context, waiter)
+            if at % STRIDE == 0 and monotonic() >= until:
+                break
+    finally:
+        if at < count:
+            loop.call_soon(resume, loop, waiters[at:], owner)
+        elif owner is not None:
+            owner.ran(loop)
+
+
+cdef int call(object loop, object callback, object context, object argument) except -1:
+    """As a loop calls back."""
+    try:
+        if context is None:
+            callback(argument)
+            return 0
+        PyContext_Enter(context)
+        try:
+            callback(argument)
+        finally:
+            PyContext_Exit(context)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        loop.call_exception_handler(
+            {"message": f"Exception in callback {callback!r}", "exception": error}
+        )
+    return 0

@@ -1,0 +1,455 @@
+"""Writing a v2 batch, the native twin of `record._pure.builder`: same interface, same bytes.
+
+Records go straight into a bytearray, which is as large at first as the batch is likely to be, and
+doubles when it is full. Nobody else sees it before the batch is sealed. What a record takes is
+computed before anything is written, so that the limit holds exactly and a record that is refused
+leaves no trace.
+"""
+
+from aiokclient.record.compression import check_level, compress
+
+from cpython.buffer cimport PyObject_CheckBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_Check,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from libc.stdint cimport INT32_MAX
+
+
+cdef extern from "Python.h":
+    PyObject *PySequence_Fast_GET_ITEM(object sequence, Py_ssize_t index)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
+
+
+cdef enum:
+    FIRST_ROOM = 512
+
+cdef object UNCOMPRESSED = Compression.NONE
+cdef Py_ssize_t LARGEST_SIZE = <Py_ssize_t>((<size_t>-1) >> 1)
+
+
+@cython.no_gc
+cdef class RecordBatchBuilder:
+    """A v2 batch that is being written.
+
+    See `record._pure.builder.RecordBatchBuilder`, whose interface this is.
+    """
+
+    def __cinit__(self):
+        self.compression = UNCOMPRESSED
+        self.max_timestamp = -1
+        self.size = HEADER_SIZE
+        self._buffer = bytearray(HEADER_SIZE)
+        self._data = <uint8_t *>PyByteArray_AS_STRING(self._buffer)
+        self._room = HEADER_SIZE
+
+    def __init__(self, *, compression=UNCOMPRESSED, level=None, limit, likely=0):
+        check_level(compression, level)
+        if self.count or self.closed:
+            raise ValueError("a builder is for one batch")
+        self.compression = compression
+        self._level = level
+        self._limit = LARGEST_SIZE if limit > LARGEST_SIZE else limit
+        self._likely = likely
+
+    def append(self, timestamp, key, value, headers=()):
+        """Add a record and return its index in the batch, or -1 if it does not fit.
+
+        Raises TypeError for a key or value that is neither bytes nor None, and ValueError for a
+        timestamp beyond 64 bits and after `close`; the batch stays as it was.
+        """
+        cdef int64_t time = time_of(timestamp)
+        cdef Part key_part, value_part
+        if not (take(key, &key_part) and take(value, &value_part)) or headers:
+            return self._append(time, key, value, headers)
+        return write(self, time, &key_part, &value_part, NULL, 0)
+
+    cdef object _append(self, int64_t time, object key, object value, object headers):
+        """The same for everything that is not plain."""
+        cdef Part key_part, value_part, headers_part
+        cdef Py_ssize_t count = len(headers)
+        key, value = plain(key), plain(value)
+        packed = pack(headers)
+        take(key, &key_part)
+        take(value, &value_part)
+        take(packed, &headers_part)
+        return write(self, time, &key_part, &value_part, &headers_part, count)
+
+    def append_values(self, timestamp, values, Py_ssize_t start):
+        """Add values without keys from `values[start:]` while they fit; how many were taken."""
+        if start >= len(values) or self.append(timestamp, None, values[start]) < 0:
+            return 0
+        items = values if type(values) is list or type(values) is tuple else list(values)
+        cdef int64_t time = timestamp
+        cdef Py_ssize_t size = self.size, count = self.count, first = count, index = start + 1
+        cdef Part key, value
+        cdef uint8_t delta[10]
+        cdef uint8_t *at
+        cdef int delta_size = <int>(
+            aiok_write_varint(
+                delta, <int64_t>(<uint64_t>time - <uint64_t>self._base_timestamp)
+            )
+            - delta
+        )
+        key.at, key.size = NULL, -1
+        try:
+            while index < PySequence_Fast_GET_SIZE(items):
+                item = <object>PySequence_Fast_GET_ITEM(items, index)
+                if not take(item, &value):
+                    item = plain(item)
+                    take(item, &value)
+                at = aiok_write_value(
+                    self._data + self.size,
+                    self._data + min(self._room, self._limit),
+                    delta,
+                    delta_size,
+                    self.count,
+                    value.at,
+                    value.size,
+                )
+                if at != NULL:
+                    self.size = at - self._data
+                    self.count += 1
+                elif write(self, time, &key, &value, NULL, 0) < 0:
+                    break
+                index += 1
+        except BaseException:
+            self.size, self.count = size, count
+            raise
+        return self.count - first + 1
+
+    def append_buffers(
+        self,
+        timestamp,
+        validity,
+        offsets not None,
+        data,
+        int width,
+        Py_ssize_t first,
+        Py_ssize_t start,
+        Py_ssize_t stop,
+    ):
+        """The same with the buffers of an Arrow array of bytes, whose offsets have `width` bytes.
+
+        `first` is the array's own offset in its buffers. ValueError if they do not fit together.
+        """
+        cdef Py_buffer bits, ends, content
+        cdef int64_t time = time_of(timestamp)
+        cdef Py_ssize_t taken
+        if width not in (4, 8) or not 0 <= start <= stop or not 0 <= first < LARGEST_SIZE - stop:
+            raise ValueError("not the buffers of an array of bytes")
+        memset(&bits, 0, sizeof(bits))  # Releasing such a one does nothing.
+        memset(&ends, 0, sizeof(ends))
+        memset(&content, 0, sizeof(content))
+        try:
+            PyObject_GetBuffer(b"" if validity is None else validity, &bits, PyBUF_SIMPLE)
+            PyObject_GetBuffer(offsets, &ends, PyBUF_SIMPLE)
+            PyObject_GetBuffer(b"" if data is None else data, &content, PyBUF_SIMPLE)
+            if (
+                ends.len // width <= stop + first
+                or (validity is not None and bits.len * 8 < stop + first)
+            ):
+                raise ValueError("the buffers are too small for the array")
+            taken = write_array(
+                self,
+                time,
+                NULL if validity is None else <const uint8_t *>bits.buf,
+                <const uint8_t *>ends.buf,
+                &content,
+                width,
+                first + start,
+                first + stop,
+            )
+        finally:
+            PyBuffer_Release(&content)
+            PyBuffer_Release(&ends)
+            PyBuffer_Release(&bits)
+        return taken
+
+    def close(self):
+        """End the batch and compress it. Nothing can be appended afterwards; idempotent.
+
+        It may run in a thread; the codecs release the GIL. Compressed bytes that are no fewer than
+        the records themselves are not kept, so that `encoded_size` is never above `size`.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        PyByteArray_Resize(self._buffer, self.size)
+        settle(self)
+        if self.compression is UNCOMPRESSED:
+            return
+        with memoryview(self._buffer) as view, view[HEADER_SIZE:] as records:
+            compressed = compress(self.compression, records, self._level)
+        if len(compressed) < self.size - HEADER_SIZE:
+            self._buffer = bytearray(HEADER_SIZE)
+            self._buffer += compressed
+            settle(self)
+        else:
+            self.compression = UNCOMPRESSED
+
+    @property
+    def compressed(self):
+        """Whether the records are compressed now: after `close`, where that made them smaller."""
+        return self.closed and self.compression is not UNCOMPRESSED
+
+    @property
+    def encoded_size(self):
+        """The size in bytes of what `seal` returns; before `close`, of the uncompressed batch."""
+        return self._room if self.closed else self.size
+
+    def seal(
+        self,
+        int64_t producer_id=-1,
+        int16_t producer_epoch=-1,
+        int32_t base_sequence=-1,
+        *,
+        bint transactional=False,
+        int32_t leader_epoch=-1,
+    ):
+        """The complete batch as a read-only view, closed if it was not, with base offset 0.
+
+        The first call writes the header into place. A call with the same values returns the same
+        bytes; one with others returns bytes of its own and never touches those handed out before,
+        which may still be on their way to a broker.
+        """
+        if not self.count:
+            raise ValueError("an empty batch cannot be sealed")
+        self.close()
+        values = (producer_id, producer_epoch, base_sequence, transactional, leader_epoch)
+        if self._sealed is None or values != self._sealed_with:
+            if self._sealed is not None:
+                self._buffer = bytearray(self._buffer)
+                settle(self)
+            write_header(
+                self, producer_id, producer_epoch, base_sequence, transactional, leader_epoch
+            )
+            self._sealed = memoryview(self._buffer).toreadonly()
+            self._sealed_with = values
+        return self._sealed
+
+    def records(self):
+        """What was appended, as (timestamp, key, value, headers), whether closed or not.
+
+        For a batch that has to be split, or whose records go to another partition.
+        """
+        cdef Py_buffer view
+        cdef Head head
+        head.expected = 0
+        head.base_offset = head.start_offset = head.append_time = 0
+        head.last_offset = self.count - 1
+        head.count = self.count
+        head.base_timestamp = self._base_timestamp
+        head.appended = False
+        data = PyBytes_FromStringAndSize(
+            <char *>self._data + HEADER_SIZE, self.encoded_size - HEADER_SIZE
+        )
+        if self.compressed:
+            data = decompress(self.compression, data, self.size)
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            return iter(decode_parts(<const uint8_t *>view.buf, view.len, &head))
+        finally:
+            PyBuffer_Release(&view)
+
+
+cdef int settle(RecordBatchBuilder builder) except -1:
+    """After a change of the buffer."""
+    builder._data = <uint8_t *>PyByteArray_AS_STRING(builder._buffer)
+    builder._room = PyByteArray_GET_SIZE(builder._buffer)
+    return 0
+
+
+cdef int grow(RecordBatchBuilder builder, Py_ssize_t size) except -1:
+    """Room for a batch of that size: twice what there was, but not far beyond the limit."""
+    cdef Py_ssize_t room = max(2 * builder._room, FIRST_ROOM, builder._likely)
+    room = max(min(room, builder._limit), size)
+    PyByteArray_Resize(builder._buffer, room)
+    return settle(builder)
+
+
+cdef inline int64_t time_of(object timestamp) except? -1:
+    cdef int overflow = 0
+    cdef int64_t time = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
+    if overflow:
+        raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
+    return time
+
+
+cdef object plain(object content):
+    """Bytes, or None."""
+    if content is None or PyBytes_CheckExact(content):
+        return content
+    if PyBytes_Check(content):
+        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
+    # Of a buffer of larger items, len() would not be the length in bytes.
+    if isinstance(content, bytearray) or (
+        isinstance(content, memoryview)
+        and content.nbytes == len(content)
+        and content.c_contiguous
+    ):
+        return bytes(content)
+    raise TypeError(f"{type(content).__name__} is not bytes")
+
+
+cdef bytes pack(object headers):
+    """Headers as they are written, without their number."""
+    packed = bytearray()
+    for name, content in headers:
+        for part in (name.encode(), plain(content)):
+            if part is None:
+                packed.append(1)
+            else:
+                packed += varint(len(part))
+                packed += part
+    return bytes(packed)
+
+
+cdef bytes varint(int64_t number):
+    cdef uint8_t digits[10]
+    cdef uint8_t *end = aiok_write_varint(digits, number)
+    return PyBytes_FromStringAndSize(<char *>digits, end - digits)
+
+
+cdef inline Py_ssize_t field_size(Part *part) noexcept nogil:
+    return aiok_varint_size(part.size) + (part.size if part.size > 0 else 0)
+
+
+cdef inline uint8_t *write_field(uint8_t *at, Part *part) noexcept nogil:
+    at = aiok_write_varint(at, part.size)
+    if part.size > 0:
+        memcpy(at, part.at, part.size)
+        at += part.size
+    return at
+
+
+cdef Py_ssize_t write(
+    RecordBatchBuilder builder,
+    int64_t time,
+    Part *key,
+    Part *value,
+    Part *headers,
+    Py_ssize_t header_count,
+) except -2:
+    """The index of the record, or -1; `headers` is NULL if there are none."""
+    cdef Py_ssize_t index = builder.count, body, size
+    cdef uint64_t base = <uint64_t>builder._base_timestamp if index else <uint64_t>time
+    cdef int64_t delta = <int64_t>(<uint64_t>time - base)
+    cdef uint8_t *at
+    cdef uint8_t digits[10]
+    if headers == NULL and key.size < 0 and index and not builder.closed:
+        at = aiok_write_value(
+            builder._data + builder.size,
+            builder._data + min(builder._room, builder._limit),
+            digits,
+            <int>(aiok_write_varint(digits, delta) - digits),
+            index,
+            value.at,
+            value.size,
+        )
+        if at != NULL:
+            builder.size = at - builder._data
+            builder.count = index + 1
+            if time > builder.max_timestamp:
+                builder.max_timestamp = time
+            return index
+    body = 1 + aiok_varint_size(delta) + aiok_varint_size(index)
+    body += field_size(key) + field_size(value) + aiok_varint_size(header_count)
+    if headers != NULL:
+        body += headers.size
+    size = builder.size + aiok_varint_size(body) + body
+    if size > builder._limit or builder.closed:
+        if builder.closed:
+            raise ValueError("nothing can be added to a batch that is closed")
+        if index:
+            return -1
+    if size > builder._room:
+        grow(builder, size)
+    at = aiok_write_varint(builder._data + builder.size, body)
+    at[0] = 0
+    at = aiok_write_varint(at + 1, delta)
+    at = aiok_write_varint(at, index)
+    at = write_field(at, key)
+    at = write_field(at, value)
+    at = aiok_write_varint(at, header_count)
+    if headers != NULL:
+        memcpy(at, headers.at, headers.size)
+    builder.size = size
+    builder.count = index + 1
+    if not index:
+        builder._base_timestamp = builder.max_timestamp = time
+    elif time > builder.max_timestamp:
+        builder.max_timestamp = time
+    return index
+
+
+cdef Py_ssize_t write_array(
+    RecordBatchBuilder builder,
+    int64_t time,
+    const uint8_t *validity,
+    const uint8_t *ends,
+    Py_buffer *content,
+    int width,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+) except -1:
+    """How many values of an Arrow array are taken; nothing is, if one of them is out of bounds."""
+    cdef Py_ssize_t size = builder.size, count = builder.count, index
+    cdef int64_t begin, end, latest = builder.max_timestamp
+    cdef Part key, value
+    key.at, key.size = NULL, -1
+    for index in range(start, stop):
+        begin, end = offset_at(ends, width, index), offset_at(ends, width, index + 1)
+        value.at, value.size = NULL, -1
+        if validity == NULL or validity[index >> 3] >> (index & 7) & 1:
+            if begin < 0 or end < begin or end > content.len:
+                builder.size, builder.count, builder.max_timestamp = size, count, latest
+                raise ValueError("the offsets of the array are not in order")
+            value.at, value.size = <const uint8_t *>content.buf + begin, end - begin
+        if write(builder, time, &key, &value, NULL, 0) < 0:
+            return index - start
+    return stop - start
+
+
+cdef inline int64_t offset_at(const uint8_t *ends, int width, Py_ssize_t index) noexcept:
+    cdef int32_t narrow
+    cdef int64_t wide
+    if width == 4:
+        memcpy(&narrow, ends + 4 * index, 4)
+        return narrow
+    memcpy(&wide, ends + 8 * index, 8)
+    return wide
+
+
+cdef int write_header(
+    RecordBatchBuilder builder,
+    int64_t producer_id,
+    int16_t producer_epoch,
+    int32_t base_sequence,
+    bint transactional,
+    int32_t leader_epoch,
+) except -1:
+    cdef uint8_t *at = builder._data
+    cdef int attributes = builder.compression
+    if builder._room - LOG_OVERHEAD > INT32_MAX or builder.count > INT32_MAX:
+        raise ValueError("a batch is larger than 2 GiB")
+    memset(at, 0, 8)
+    aiok_put(at + 8, builder._room - LOG_OVERHEAD, 4)
+    aiok_put(at + 12, <uint64_t>leader_epoch, 4)
+    at[16] = 2
+    aiok_put(at + 21, attributes | (TRANSACTIONAL if transactional else 0), 2)
+    aiok_put(at + 23, builder.count - 1, 4)
+    aiok_put(at + 27, <uint64_t>builder._base_timestamp, 8)
+    aiok_put(at + 35, <uint64_t>builder.max_timestamp, 8)
+    aiok_put(at + 43, <uint64_t>producer_id, 8)
+    aiok_put(at + 51, <uint64_t>producer_epoch, 2)
+    aiok_put(at + 53, <uint64_t>base_sequence, 4)
+    aiok_put(at + 57, builder.count, 4)
+    with memoryview(builder._buffer) as view:
+        aiok_put(at + CRC_AT, crc32c(view[ATTRIBUTES_AT:]), 4)
+    return 0

@@ -1,0 +1,125 @@
+/* The slots and members of the two types of records; see record_object.h and ground_records.pxi.
+
+The members are descriptors that the interpreter reads without a call. */
+
+#ifndef AIOKCLIENT_RECORD_TYPES_H
+#define AIOKCLIENT_RECORD_TYPES_H
+
+#include "record_object.h"
+#include <structmember.h>
+
+static PyMemberDef aiok_record_members[] = {
+    {"offset", T_LONGLONG, offsetof(AiokRecord, offset), 0, NULL},
+    {"timestamp", T_LONGLONG, offsetof(AiokRecord, timestamp), 0, NULL},
+    {"key", T_OBJECT_EX, offsetof(AiokRecord, key), 0, NULL},
+    {"value", T_OBJECT_EX, offsetof(AiokRecord, value), 0, NULL},
+    {"headers", T_OBJECT_EX, offsetof(AiokRecord, headers), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject *aiok_record_type;
+static PyTypeObject *aiok_tracked_type;
+static AiokSpares aiok_spares;
+
+static int
+aiok_record_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    AiokRecord *record = (AiokRecord *)self;
+    Py_VISIT(record->place);
+    Py_VISIT(record->key);
+    Py_VISIT(record->value);
+    Py_VISIT(record->headers);
+    return 0;
+}
+
+static int
+aiok_record_clear(PyObject *self)
+{
+    AiokRecord *record = (AiokRecord *)self;
+    Py_CLEAR(record->place);
+    Py_CLEAR(record->key);
+    Py_CLEAR(record->value);
+    Py_CLEAR(record->headers);
+    return 0;
+}
+
+static void
+aiok_record_dealloc(PyObject *self)
+{
+    AiokRecord *record = (AiokRecord *)self;
+    Py_XDECREF(record->place);
+    Py_XDECREF(record->key);
+    Py_XDECREF(record->value);
+    Py_XDECREF(record->headers);
+    if (Py_TYPE(self) == aiok_record_type && aiok_spares.count < AIOK_SPARES) {
+        record->place = (PyObject *)aiok_spares.first;
+        aiok_spares.first = record;
+        aiok_spares.count++;
+    } else {
+        Py_TYPE(self)->tp_free(self);
+    }
+}
+
+static void
+aiok_tracked_dealloc(PyObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, aiok_tracked_dealloc)
+    aiok_record_dealloc(self);
+    Py_TRASHCAN_END
+}
+
+/* The constructor knows nothing of what it will hold, so it makes a tracked record. */
+static PyObject *
+aiok_record_tp_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
+{
+    if (type == aiok_record_type) {
+        type = aiok_tracked_type;
+    }
+    return type->tp_alloc(type, 0);
+}
+
+static PyObject *
+aiok_record_vectorcall(PyObject *Py_UNUSED(type), PyObject *const *args, size_t nargsf,
+                       PyObject *kwnames)
+{
+    PyObject *tracked = (PyObject *)aiok_tracked_type;
+    return aiok_tracked_type->tp_vectorcall(tracked, args, nargsf, kwnames);
+}
+
+/* Puts the slots and members into the types that Cython has made; 0, or -1 with an exception. */
+static int
+aiok_record_types(PyTypeObject *record, PyTypeObject *tracked)
+{
+    if (record->tp_basicsize != sizeof(AiokRecord) || tracked->tp_basicsize != sizeof(AiokRecord)
+        || tracked->tp_base != record || PyType_HasFeature(record, Py_TPFLAGS_HEAPTYPE)) {
+        PyErr_SetString(PyExc_ImportError, "the types of records have another layout");
+        return -1;
+    }
+    for (PyMemberDef *member = aiok_record_members; member->name != NULL; member++) {
+        PyObject *descriptor = PyDescr_NewMember(record, member);
+        if (descriptor == NULL
+            || PyDict_SetItemString(record->tp_dict, member->name, descriptor) < 0) {
+            Py_XDECREF(descriptor);
+            return -1;
+        }
+        Py_DECREF(descriptor);
+    }
+    aiok_record_type = record;
+    aiok_tracked_type = tracked;
+    record->tp_name = tracked->tp_name = "aiokclient.types.ConsumerRecord";
+    record->tp_new = tracked->tp_new = aiok_record_tp_new;
+    record->tp_vectorcall = tracked->tp_vectorcall == NULL ? NULL : aiok_record_vectorcall;
+    record->tp_dealloc = aiok_record_dealloc;
+    tracked->tp_dealloc = aiok_tracked_dealloc;
+    /* Subclasses in Python ask the untracked type for these. */
+    record->tp_traverse = tracked->tp_traverse = aiok_record_traverse;
+    record->tp_clear = tracked->tp_clear = aiok_record_clear;
+    tracked->tp_flags |= Py_TPFLAGS_HAVE_GC;
+    tracked->tp_free = PyObject_GC_Del;
+    PyType_Modified(record);
+    PyType_Modified(tracked);
+    return 0;
+}
+
+#endif

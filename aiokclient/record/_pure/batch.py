@@ -1,0 +1,317 @@
+"""Reading batches: headers first, records when they are asked for."""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeAlias
+
+from aiokclient.errors import CorruptRecordError, KafkaError
+from aiokclient.record._pure.decode import Head, Make, R, decode
+from aiokclient.record.compression import DEFAULT_LIMIT, Compression, ContentLimitError, decompress
+from aiokclient.record.crc import Buffer, crc32c
+from aiokclient.record.header import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    TRANSACTIONAL,
+)
+from aiokclient.types import ConsumerRecord, Headers, TimestampType, TopicPartition
+
+__all__ = ["RecordBatch", "Row"]
+
+Row: TypeAlias = "tuple[int, int, bytes | None, bytes | None, Headers]"
+"""A record without the place it came from: offset, timestamp, key, value, headers."""
+
+_LARGEST_OFFSET = (1 << 63) - 1
+_SEQUENCES = 1 << 31
+_INT16 = struct.Struct(">h")
+
+
+class RecordBatch:
+    """A view of one v2 batch in a buffer: the header is read at once, the records on demand.
+
+    `buffer` is the batch and nothing else. Offsets and timestamps are as in the header; a broker
+    leaves the records as the producer wrote them and puts the base offset before them.
+    """
+
+    __slots__ = (
+        "_attributes",
+        "_intact",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "content_size",
+        "count",
+        "crc",
+        "last_offset",
+        "leader_epoch",
+        "magic",
+        "max_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "size",
+    )
+
+    base_offset: int
+    last_offset: int
+    count: int
+    """How many records there are; -1 where only reading them tells (see `LegacyBatch`)."""
+    size: int
+    """Bytes, with the header."""
+    content_size: int
+    """Bytes of the records without compression, once they have been read."""
+    magic: int
+    """The format: 2, or 0 or 1 for a `LegacyBatch`."""
+    crc: int
+    leader_epoch: int
+    """That of the leader which appended the batch, or -1."""
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    """The sequence number of the first record; like the producer's id and epoch -1 without one."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        """Read the header of the one batch in `buffer`; CorruptRecordError if it cannot be one."""
+        self.buffer = memoryview(buffer)
+        self.size = len(self.buffer)
+        self.content_size = 0
+        if self.size < HEADER_SIZE:
+            raise CorruptRecordError(f"{self.size} bytes are too few for a v2 record batch")
+        (
+            self.base_offset,
+            length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self._attributes,
+            last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(self.buffer)
+        self.last_offset = self.base_offset + last_offset_delta
+        self._intact: bool | None = None
+        if self.magic != 2 or length + LOG_OVERHEAD != self.size:
+            raise self._corrupt("its length or its format version is wrong")
+        if not 0 <= self.base_offset <= self.last_offset < _LARGEST_OFFSET or self.count < 0:
+            raise self._corrupt("its offsets or its count of records are impossible")
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the batch: where reading goes on."""
+        return self.last_offset + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record, or -1; after 2147483647 comes 0."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset - self.base_offset) % _SEQUENCES
+
+    @property
+    def compression(self) -> Compression:
+        """The codec. CorruptRecordError if there is none of its number."""
+        codec = self._attributes & CODEC_MASK
+        if codec > Compression.ZSTD:
+            raise self._corrupt(f"there is no compression codec {codec}")
+        return Compression(codec)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the records are compressed, by whatever codec."""
+        return bool(self._attributes & CODEC_MASK)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps. With LOG_APPEND_TIME all records have `max_timestamp`."""
+        if self._attributes & LOG_APPEND_TIME:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction."""
+        return bool(self._attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are for the clients themselves, such as the end of a transaction."""
+        return bool(self._attributes & CONTROL)
+
+    @property
+    def valid(self) -> bool:
+        """The same as `check_crc()`."""
+        return self.check_crc()
+
+    def check_crc(self) -> bool:
+        """Whether the checksum in the header is that of the bytes; computed once."""
+        if self._intact is None:
+            self._intact = self._compute_crc() == self.crc
+        return self._intact
+
+    def validate(self) -> None:
+        """Check all that a broker checks of a batch that a producer sends.
+
+        CorruptRecordError unless the checksum is right, every record can be read, and the offsets
+        have no gaps (which those of a compacted log may have, so this is not for reading).
+        """
+        if self.count != self.last_offset - self.base_offset + 1:
+            raise self._corrupt(f"{self.count} records do not fill its range of offsets")
+        self._read(_nothing)
+
+    def records(
+        self,
+        topic: str,
+        partition: int,
+        start_offset: int = 0,
+        *,
+        copy: bool = True,
+        check_crcs: bool = True,
+        limit: int = DEFAULT_LIMIT,
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """The records from `start_offset` on, those of a control batch as well.
+
+        Keys and values are bytes; with `copy=False` they are read-only memoryviews that keep in
+        memory what the batch is a part of, or its decompressed bytes. CorruptRecordError if the
+        checksum is wrong (unless `check_crcs` is False), if the records cannot be decompressed
+        into `limit` bytes or cannot be decoded.
+        """
+        return self._read(ConsumerRecord, topic, partition, start_offset, copy, check_crcs, limit)
+
+    def part_records(
+        self,
+        topic: str,
+        partition: int,
+        content: Buffer,
+        count: int,
+        expected: int,
+        start_offset: int,
+        copy: bool,
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """The `count` records that make up `content`, a part of this batch's records.
+
+        `expected` is the least offset delta that the first may have. Otherwise `records`.
+        """
+        head = self._head(topic, partition, start_offset)
+        head = head._replace(record_count=count, expected=expected)
+        return self._part(content, head, ConsumerRecord, copy)
+
+    def part_rows(self, content: Buffer, count: int, expected: int, start_offset: int) -> list[Row]:
+        """The same as rows."""
+        head = self._head("", 0, start_offset)
+        return self._part(content, head._replace(record_count=count, expected=expected), _row, True)
+
+    def _part(self, content: Buffer, head: Head, make: Make[R], copy: bool) -> list[R]:
+        data = bytes(content)
+        try:
+            return decode(data, data if copy else memoryview(data), head, make)
+        except KafkaError as error:
+            place = TopicPartition(head.topic, head.partition) if head.topic else None
+            raise self._corrupt(error.message, place) from error
+
+    def rows(
+        self, start_offset: int = 0, *, check_crcs: bool = True, limit: int = DEFAULT_LIMIT
+    ) -> list[Row]:
+        """The records as (offset, timestamp, key, value, headers) tuples; otherwise `records`."""
+        return self._read(_row, "", 0, start_offset, True, check_crcs, limit)
+
+    def control_type(self) -> int:
+        """What the first record of a control batch says; see `ControlType` for those known.
+
+        CorruptRecordError if this is no control batch or the record cannot be read. The checksum
+        is not looked at: that is for the caller to ask, as for the header's fields.
+        """
+        rows = self.rows(check_crcs=False) if self.is_control else []
+        keys = [key for _, _, key, _, _ in rows]
+        if not keys or keys[0] is None or len(keys[0]) < 4:
+            raise self._corrupt("it is no control batch")
+        return int(_INT16.unpack_from(keys[0], 2)[0])
+
+    def _read(
+        self,
+        make: Make[R],
+        topic: str = "",
+        partition: int = 0,
+        start_offset: int = 0,
+        copy: bool = True,
+        check_crcs: bool = True,
+        limit: int = DEFAULT_LIMIT,
+    ) -> list[R]:
+        place = TopicPartition(topic, partition) if topic else None
+        if check_crcs and not self.check_crc():
+            raise self._corrupt("its checksum is wrong", place)
+        try:
+            return self._decode(make, topic, partition, start_offset, copy, check_crcs, limit)
+        except ContentLimitError:
+            raise
+        except KafkaError as error:
+            raise self._corrupt(error.message, place) from error
+
+    def _decode(
+        self,
+        make: Make[R],
+        topic: str,
+        partition: int,
+        start_offset: int,
+        copy: bool,
+        check_crcs: bool,
+        limit: int,
+    ) -> list[R]:
+        content = self.buffer[HEADER_SIZE:]
+        data = bytes(decompress(self._attributes & CODEC_MASK, content, limit))
+        self.content_size = len(data)
+        head = self._head(topic, partition, start_offset)
+        source: bytes | memoryview = data
+        if not copy:
+            source = memoryview(data) if self.is_compressed else content.toreadonly()
+        return decode(data, source, head, make)
+
+    def _head(self, topic: str, partition: int, start_offset: int) -> Head:
+        return Head(
+            self.base_offset,
+            self.last_offset,
+            self.count,
+            self.base_timestamp,
+            self.max_timestamp if self._attributes & LOG_APPEND_TIME else None,
+            self.leader_epoch if self.leader_epoch >= 0 else None,
+            topic,
+            partition,
+            start_offset,
+        )
+
+    def _compute_crc(self) -> int:
+        return crc32c(self.buffer[ATTRIBUTES_AT:])
+
+    def _corrupt(self, reason: str, place: TopicPartition | None = None) -> CorruptRecordError:
+        return CorruptRecordError(
+            f"the record batch at offset {self.base_offset} cannot be read: {reason}",
+            topic_partition=place,
+        )
+
+
+def _row(
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp: int,
+    timestamp_type: TimestampType,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    leader_epoch: int | None,
+) -> Row:
+    return offset, timestamp, key, value, headers
+
+
+def _nothing(*_: object) -> None:
+    return None

@@ -1,0 +1,304 @@
+"""Writing a v2 batch: records go straight into the bytes to send, behind a gap for the header.
+
+A record is its length, attributes, timestamp delta, offset delta, key, value and headers; but for
+the attributes, every number is a varint. The lengths are known before anything is written, so the
+limit holds exactly and a record that is refused leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from aiokclient.record._pure.decode import Head, decode
+from aiokclient.record.compression import Compression, check_level, compress, decompress
+from aiokclient.record.header import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL,
+    seal_crc,
+)
+from aiokclient.record.varint import SMALL, VARINTS, wrap64, write_varint
+from aiokclient.types import Headers, TimestampType
+
+__all__ = ["RecordBatchBuilder"]
+
+_NULL = b"\x01"
+_NONE = b"\x00"
+"""No headers."""
+_NO_ATTRIBUTES = b"\x00"
+
+
+class RecordBatchBuilder:
+    """One v2 batch in the making: `append`, then `close`, then `seal` as often as it is sent.
+
+    `limit` is the size of the uncompressed batch in bytes, its header of 61 bytes included. Only a
+    first record may go past it. `likely` is the size that it will probably come to: memory for that
+    may be taken at once. A builder belongs to one thread at a time.
+    """
+
+    __slots__ = (
+        "_base_timestamp",
+        "_buffer",
+        "_level",
+        "_limit",
+        "_prefix",
+        "_sealed",
+        "_sealed_with",
+        "_timestamp",
+        "closed",
+        "compression",
+        "count",
+        "max_timestamp",
+        "size",
+    )
+
+    def __init__(
+        self,
+        *,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+        limit: int,
+        likely: int = 0,
+    ) -> None:
+        check_level(compression, level)
+        self.compression = compression
+        """The codec asked for; after `close`, the one in use: NONE if it would not have helped."""
+        self.count = 0
+        self.size = HEADER_SIZE
+        """The size of the uncompressed batch in bytes, with its header."""
+        self.max_timestamp = -1
+        self.closed = False
+        self._level = level
+        self._limit = limit
+        self._buffer = bytearray(HEADER_SIZE)
+        self._base_timestamp = 0
+        self._timestamp: int | None = None
+        self._prefix = b""
+        self._sealed: memoryview | None = None
+        self._sealed_with: tuple[int, int, int, bool, int] | None = None
+
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()
+    ) -> int:
+        """Add a record and return its index in the batch, or -1 if it does not fit.
+
+        Raises TypeError for a key or value that is neither bytes nor None, and ValueError for a
+        timestamp beyond 64 bits and after `close`; the batch stays as it was.
+        """
+        index = self.count
+        plain = key is None or type(key) is bytes
+        if not plain or type(value) is not bytes or headers or not index:
+            return self._append(timestamp, key, value, headers)
+        prefix = self._prefix if timestamp == self._timestamp else self._time(timestamp)
+        try:
+            offset = VARINTS[index] if index < SMALL else write_varint(index)
+            key_length = _NULL if key is None else VARINTS[len(key)]
+            body = b"".join(
+                (prefix, offset, key_length, key or b"", VARINTS[len(value)], value, _NONE)
+            )
+            length = VARINTS[len(body)]
+        except IndexError:  # longer than the table goes
+            return self._append(timestamp, key, value, headers)
+        size = self.size + len(length) + len(body)
+        if size > self._limit:
+            return self._refuse()
+        buffer = self._buffer
+        buffer += length
+        buffer += body
+        self.size = size
+        self.count = index + 1
+        if prefix is not self._prefix:
+            self._move(timestamp, prefix)
+        return index
+
+    def append_values(self, timestamp: int, values: Sequence[bytes | None], start: int) -> int:
+        """Add values without keys from `values[start:]` while they fit; how many were taken."""
+        if start >= len(values) or self.append(timestamp, None, values[start]) < 0:
+            return 0
+        prefix, index, size, limit = self._prefix, self.count, self.size, self._limit
+        overhead = len(prefix) + 2  # the lengths of key and headers
+        first, last_length = index, -2
+        pieces: list[bytes] = []
+        for value in islice(values, start + 1, None):
+            length = -1 if value is None else len(value)
+            if length != last_length:
+                last_length = length
+                before_value = _NULL + write_varint(length)
+                fixed = overhead + max(length, 0) + len(before_value) - 1
+            offset = VARINTS[index] if index < SMALL else write_varint(index)
+            body = fixed + len(offset)
+            record_length = VARINTS[body] if body < SMALL else write_varint(body)
+            body += len(record_length)
+            if size + body > limit:
+                break
+            pieces += (record_length, prefix, offset, before_value, value or b"", _NONE)
+            size += body
+            index += 1
+        self._buffer += b"".join(pieces)
+        self.size, self.count = size, index
+        return index - first + 1
+
+    def _append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> int:
+        index = self.count
+        if not index:
+            self._base_timestamp = timestamp
+        prefix = self._time(timestamp)
+        parts = [prefix, write_varint(index), *_field(key), *_field(value)]
+        parts.append(write_varint(len(headers)))
+        for name, content in headers:
+            parts += (*_field(name.encode()), *_field(content))
+        body = b"".join(parts)
+        length = write_varint(len(body))
+        size = self.size + len(length) + len(body)
+        if size > self._limit and (index or self.closed):
+            return self._refuse()
+        self._buffer += length
+        self._buffer += body
+        self.size = size
+        self.count = index + 1
+        self._move(timestamp, prefix)
+        return index
+
+    def _refuse(self) -> int:
+        if self.closed:
+            raise ValueError("nothing can be added to a batch that is closed")
+        return -1
+
+    def _time(self, timestamp: int) -> bytes:
+        """The attributes and the timestamp of a record."""
+        if wrap64(timestamp) != timestamp:
+            raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
+        return _NO_ATTRIBUTES + write_varint(wrap64(timestamp - self._base_timestamp))
+
+    def _move(self, timestamp: int, prefix: bytes) -> None:
+        """Keep what the next record may share with the one just written."""
+        self._timestamp, self._prefix = timestamp, prefix
+        if timestamp > self.max_timestamp or self.count == 1:
+            self.max_timestamp = timestamp
+
+    def close(self) -> None:
+        """End the batch and compress it. Nothing can be appended afterwards; idempotent.
+
+        It may run in a thread; the codecs release the GIL. Compressed bytes that are no fewer than
+        the records themselves are not kept, so that `encoded_size` is never above `size`.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self._limit = 0  # so that adding to it fails without a check of its own
+        if self.compression is Compression.NONE:
+            return
+        with memoryview(self._buffer) as view, view[HEADER_SIZE:] as records:
+            compressed = compress(self.compression, records, self._level)
+        if len(compressed) < self.size - HEADER_SIZE:
+            self._buffer = bytearray(HEADER_SIZE)
+            self._buffer += compressed
+        else:
+            self.compression = Compression.NONE
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the records are compressed now: after `close`, where that made them smaller."""
+        return self.closed and self.compression is not Compression.NONE
+
+    @property
+    def encoded_size(self) -> int:
+        """The size in bytes of what `seal` returns; before `close`, of the uncompressed batch."""
+        return len(self._buffer)
+
+    def seal(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        *,
+        transactional: bool = False,
+        leader_epoch: int = -1,
+    ) -> memoryview:
+        """The complete batch as a read-only view, closed if it was not, with base offset 0.
+
+        The first call writes the header into place. A call with the same values returns the same
+        bytes; one with others returns bytes of its own and never touches those handed out before,
+        which may still be on their way to a broker.
+        """
+        if not self.count:
+            raise ValueError("an empty batch cannot be sealed")
+        self.close()
+        values = (producer_id, producer_epoch, base_sequence, transactional, leader_epoch)
+        if self._sealed is None or values != self._sealed_with:
+            if self._sealed is not None:
+                self._buffer = bytearray(self._buffer)
+            self._write_header(*values)
+            self._sealed = memoryview(self._buffer).toreadonly()
+            self._sealed_with = values
+        return self._sealed
+
+    def _write_header(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool,
+        leader_epoch: int,
+    ) -> None:
+        attributes = self.compression | (TRANSACTIONAL if transactional else 0)
+        HEADER.pack_into(
+            self._buffer,
+            0,
+            0,
+            len(self._buffer) - LOG_OVERHEAD,
+            leader_epoch,
+            2,
+            0,
+            attributes,
+            self.count - 1,
+            self._base_timestamp,
+            self.max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        seal_crc(self._buffer)
+
+    def records(self) -> Iterator[tuple[int, bytes | None, bytes | None, Headers]]:
+        """What was appended, as (timestamp, key, value, headers), whether closed or not.
+
+        For a batch that has to be split, or whose records go to another partition.
+        """
+        data = memoryview(self._buffer)[HEADER_SIZE:]
+        if self.compressed:
+            data = memoryview(decompress(self.compression, data, self.size))
+        head = Head(0, self.count - 1, self.count, self._base_timestamp, None, None)
+        records = bytes(data)
+        return iter(decode(records, records, head, _parts))
+
+
+def _field(content: Any) -> tuple[Any, ...]:
+    if content is None:
+        return (_NULL,)
+    # Of a buffer of larger items, len() would not be the length in bytes.
+    if isinstance(content, bytes | bytearray) or (
+        isinstance(content, memoryview) and content.nbytes == len(content)
+    ):
+        return write_varint(len(content)), content
+    raise TypeError(f"{type(content).__name__} is not bytes")
+
+
+def _parts(
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp: int,
+    timestamp_type: TimestampType,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    leader_epoch: int | None,
+) -> tuple[int, bytes | None, bytes | None, Headers]:
+    return timestamp, key, value, headers
