@@ -52,7 +52,7 @@ REMAINING = frozenset(
         "parking: tests/unit",
         "parks: tests/behavior",
         "parks: tests/harness",
-        "place: aiokclient",
+        "place: aiokclient/_native",
         "place: aiokclient/cluster",
         "place: aiokclient/consumer",
         "place: aiokclient/errors",
