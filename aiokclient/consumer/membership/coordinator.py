@@ -115,7 +115,13 @@ class ConsumerCoordinator:
             overdue=self._overdue,
         )
         self._rewinder = GroupRewinder(
-            cluster, subscription, self.commits, in_progress, patience_s=interval_s, spawn=spawn
+            cluster,
+            subscription,
+            self.commits,
+            in_progress,
+            patience_s=interval_s,
+            spawn=spawn,
+            check=check,
         )
         parts = self._membership_parts(config, callbacks)
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
@@ -171,12 +177,11 @@ class ConsumerCoordinator:
         try:
             await self.membership.run()
         finally:
-            self.commits.over = True
-            self.commits.renamed.set()
+            self.commits.end()
 
     def wake(self) -> None:
         """Have commits look again, after the consumer has failed. Synchronous."""
-        self.commits.renamed.set()
+        self.commits.wake()
 
     @property
     def followed(self) -> Subscription:
@@ -263,7 +268,7 @@ class ConsumerCoordinator:
         if self._left_behind or not self._subscription.subscription:
             return  # What is assigned by hand is nobody else's to wait for.
         self._left_behind = True
-        self.commits.renamed.set()  # A commit must not wait for a membership that waits for it.
+        self.commits.wake()  # A commit must not wait for a membership that waits for it.
         self._subscription.client_log.error(
             "%s: the consumer leaves its group until it is asked for records",
             text,
@@ -275,19 +280,18 @@ class ConsumerCoordinator:
             self.requested()
 
     def _released(self, states: Sequence[PartitionState], lost: bool) -> None:
-        self.commits.lost.release(states, lost=lost)
-        self.commits.renamed.set()
+        self.commits.release(states, lost=lost)
 
     def requested(self) -> None:
         """Take note that the application requests records. Synchronous."""
         if self._closed:
             return
         self._left_behind = False
-        self.commits.lost.requested()
+        self.commits.requested()
         self.membership.asked()
 
     def _renamed(self) -> None:
-        self.commits.renamed.set()
+        self.commits.wake()
         self._subscription.confirm()
         self._subscription.changed()
 

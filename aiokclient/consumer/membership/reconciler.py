@@ -126,7 +126,7 @@ class PartitionReconciler:
                     f"{len(states)} partitions were to be given up, and the program has not put "
                     "down what it has in hand of them within max_poll_interval_ms"
                 )
-            with self._auto_commit.awaited():
+            with self._auto_commit.without_waiting():
                 is_member = await self._commit(states, deadline)
                 await self._give_up(states, "revoked" if is_member else "lost")
 

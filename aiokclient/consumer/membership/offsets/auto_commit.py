@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from aiokclient.consumer.state.partition import PartitionState, Withheld
@@ -75,14 +75,9 @@ class AutoCommit:
             return {}
         return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
 
-    @contextmanager
-    def awaited(self) -> Iterator[None]:
-        """While the group waits for this member no commit waits for the group."""
-        self._commits.awaited = True
-        try:
-            yield
-        finally:
-            self._commits.awaited = False
+    def without_waiting(self) -> AbstractContextManager[None]:
+        """While the group waits for this member, have no commit wait for the group."""
+        return self._commits.without_waiting()
 
     def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:
         if not self.enabled:

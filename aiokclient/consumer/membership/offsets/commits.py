@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.per_item import ask_within
 from aiokclient.consumer.membership.offsets import messages
+from aiokclient.consumer.membership.offsets.attempt import CommitAttempt
 from aiokclient.consumer.membership.offsets.lost_records import LostRecords
 from aiokclient.consumer.membership.rewind import requests as orders
 from aiokclient.consumer.state.wakeup import Wakeup
@@ -92,26 +93,11 @@ def _nothing() -> None:
     """Stand for a check that finds nothing."""
 
 
-@dataclass(slots=True)
-class _Commit:
-    """One commit on its way. `ticket` counts commits in the order in which they were made."""
-
-    ticket: int
-    left: dict[TopicPartition, OffsetAndMetadata]
-    held: Mapping[TopicPartition, PartitionState | None]
-    retry: Retry
-    attempts: float
-    rising: bool
-    check: Callable[[], None]
-    refused: Errors = field(default_factory=dict)
-    last: KafkaError | None = None
-
-
 class Commits:
     """The offsets of one group, for one consumer in it.
 
-    `member` tells who this consumer is in the group at present; `renamed` is set when that has
-    changed, or a partition was lost. `joins` tells whether it becomes a member without anything
+    `member` returns the name of this consumer in the group at present; `wake` is to be called when
+    it has changed. `joins` tells whether it becomes a member without anything
     that the application has to do first, `in_listener` whether the caller belongs to a call of the
     listener, which the group waits for. `owner` tells who owns the connection, `check` raises what
     the consumer has failed with.
@@ -131,19 +117,19 @@ class Commits:
     ) -> None:
         assert config.group_id is not None
         self.group_id = config.group_id
-        self.member = member
-        self.renamed = Wakeup()
-        self.over = False
-        """This consumer will be no member any more."""
-        self.awaited = False
-        """The group waits for this member to give something up; see `AWAITED`."""
+        self._member = member
+        self._renamed = Wakeup()
+        self._is_over = False
+        """Whether this consumer will not be a member any more."""
+        self._is_awaited = False
+        """Whether the group waits for this member to revoke something; see `AWAITED`."""
         self._cluster = cluster
         self._subscription = subscription
         self._owner = owner
         self._joins = joins
         self._in_listener = in_listener
-        self.check = check
-        self.lost = LostRecords(subscription.partitions)
+        self._check = check
+        self._lost = LostRecords(subscription.partitions)
         self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
         self._tickets = 0
@@ -153,6 +139,41 @@ class Commits:
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._count = cluster.metrics.counter("consumer.commits")
         self._failures = cluster.metrics.counter("consumer.commits.failed")
+
+    # -- what others tell
+
+    def wake(self) -> None:
+        """Look again: the name of this member has changed, or the consumer has failed."""
+        self._renamed.set()
+
+    def end(self) -> None:
+        """Record that this consumer will not be a member any more."""
+        self._is_over = True
+        self._renamed.set()
+
+    def release(self, states: Iterable[PartitionState], *, lost: bool) -> None:
+        """Record that the group takes these partitions; see `LostRecords.release`."""
+        self._lost.release(states, lost=lost)
+        self._renamed.set()
+
+    def requested(self) -> None:
+        """Record that the application requests records, so that it knows what was lost."""
+        self._lost.requested()
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """While the group waits for this member, have no commit wait for the group."""
+        self._is_awaited = True
+        try:
+            yield
+        finally:
+            self._is_awaited = False
+
+    async def until_member(self) -> None:
+        """Wait until this is a member. Raises what the consumer has failed with."""
+        while not self._member().member_id:
+            self._check()
+            await self._renamed.wait()
 
     # -- storing
 
@@ -169,13 +190,13 @@ class Commits:
         delivered records were lost.
         """
         # A listener is called while a consumer that has failed is closed, and may still commit.
-        check = _nothing if self._in_listener() else self.check
+        check = _nothing if self._in_listener() else self._check
         refused = await self.store(offsets, timeout, check=check)
         gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
-        unstored = self.lost.uncommitted(covers)
+        unstored = self._lost.uncommitted(covers)
         if gone or unstored:
             if not self._in_listener():
-                self.lost.raised(unstored)
+                self._lost.raised(unstored)
             by_hand = not unstored and not any(map(self._is_the_groups, gone, gone.values()))
             text = NOT_A_MEMBER if by_hand else None
             raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()), text)
@@ -198,98 +219,97 @@ class Commits:
         """
         if not offsets:
             return {}
-        self._tickets += 1
-        left = self._with_notes(offsets)
-        held = {tp: self._state(tp) for tp in left}
-        retry = self._retry(timeout)
-        commit = _Commit(self._tickets, left, held, retry, attempts, rising, check)
+        attempt = self._new_attempt(offsets, timeout, attempts, rising)
         try:
             async with asyncio.timeout(None if timeout == math.inf else timeout):
-                self._drop_lost(commit)
-                await self._known(left)
-                while left:
-                    commit.check()
-                    self._drop_lost(commit)
-                    if left and self._awaits_name():
+                self._refuse_lost(attempt)
+                await self._known(attempt.left)
+                while not attempt.is_done():
+                    check()
+                    self._refuse_lost(attempt)
+                    if not attempt.is_done() and self._awaits_name():
                         # Not in the lock: another commit may be what the group waits for.
-                        await self.renamed.wait()
+                        await self._renamed.wait()
                         continue
                     async with self._turn:
-                        await self._attempt_all(commit)
+                        await self._attempt_all(attempt, check)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
             raise ApiTimeoutError(
-                f"nothing was committed for {len(left)} partitions within {timeout:.1f} s",
+                f"Nothing was committed for {len(attempt.left)} partitions within {timeout:.1f} s.",
                 api="OffsetCommit",
-                topic_partition=next(iter(left), None),
-            ) from commit.last
+                topic_partition=next(iter(attempt.left), None),
+            ) from attempt.last_error
         finally:
-            self._failures.add(len(commit.refused))
-        return commit.refused
+            self._failures.add(len(attempt.refused))
+        return attempt.refused
 
-    async def _attempt_all(self, commit: _Commit) -> None:
+    def _new_attempt(
+        self, offsets: Offsets, timeout: float, attempts: float, rising: bool
+    ) -> CommitAttempt:
+        self._tickets += 1
+        noted = self._with_notes(offsets)
+        held = {tp: self._state(tp) for tp in noted}
+        retry = self._retry(timeout)
+        return CommitAttempt(self._tickets, noted, held, retry, attempts=attempts, rising=rising)
+
+    async def _attempt_all(self, attempt: CommitAttempt, check: Callable[[], None]) -> None:
         """Attempt until everything is stored or refused, or this member has no name to do it in."""
-        while commit.left and not self._awaits_name():
-            commit.check()
-            self._drop_superseded(commit)
-            self._drop_lost(commit, nobody=not self.member().member_id)
-            if not commit.left:
+        while not (attempt.is_done() or self._awaits_name()):
+            check()
+            self._leave_out_superseded(attempt)
+            self._refuse_lost(attempt, is_member=bool(self._member().member_id))
+            if attempt.is_done():
                 return
-            await self._store(commit)
-            commit.retry.next_attempt()
-            if commit.left and commit.retry.attempt >= commit.attempts:
-                assert commit.last is not None
-                commit.refused.update(dict.fromkeys(commit.left, commit.last))
-                commit.left.clear()
+            await self._store(attempt)
+            attempt.attempted()
 
-    async def _store(self, commit: _Commit) -> None:
-        """One attempt: takes out of `left` what is stored or refused for good, then backs off."""
-        left, member = commit.left, self.member()
+    async def _store(self, attempt: CommitAttempt) -> None:
+        """Send what is left once, record what became of it, then back off."""
+        left, member = attempt.left, self._member()
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
         failed = await self._send(left, member)
         for tp in [tp for tp in left if tp not in failed]:
-            offset = left.pop(tp).offset
+            offset = attempt.stored(tp)
             self._refused.pop(tp, None)
-            self._stored[tp] = max(self._stored.get(tp, 0), commit.ticket)
+            self._stored[tp] = max(self._stored.get(tp, 0), attempt.ticket)
             state = self._state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
                 state.group.committed_to(offset)
         delay = 0.0
         for tp, error in failed.items():
-            commit.last = error
-            delay_s = self._delay_s(tp, error, commit.retry)
+            attempt.again(error)
+            delay_s = self._delay_s(tp, error, attempt.retry)
             if delay_s is not None:
                 delay = max(delay, delay_s)
-            elif member == self.member():
-                commit.refused[tp] = error
-                del left[tp]
+            elif member == self._member():
+                attempt.refuse(tp, error)
                 if not _not_owned(error):
                     self._refused[tp] = error
-        if left:
-            await self.renamed.wait(asyncio.get_running_loop().time() + delay)
+        if not attempt.is_done():
+            await self._renamed.wait(asyncio.get_running_loop().time() + delay)
 
     def _awaits_name(self) -> bool:
         """Return whether this will be a member soon, without anything that the caller holds up."""
-        if self.over or self.member().member_id or not self._subscription.subscription:
+        if self._is_over or self._member().member_id or not self._subscription.subscription:
             return False
         return self._joins() and not self._in_listener()
 
-    def _drop_lost(self, commit: _Commit, *, nobody: bool = False) -> None:
-        """Refuse what is not owned; what the group assigned, for one that is not a member."""
+    def _refuse_lost(self, attempt: CommitAttempt, *, is_member: bool = True) -> None:
+        """Refuse what is not owned; what the group assigned, if this is not a member."""
         is_shared = self._subscription.is_shared
-        for tp in list(commit.left):
-            if self._is_lost(tp, commit.held[tp]) or (nobody and is_shared(tp)):
-                commit.refused[tp] = CommitFailedError(partitions=[tp])
-                del commit.left[tp]
+        for tp in list(attempt.left):
+            if self._is_lost(tp, attempt.held(tp)) or (not is_member and is_shared(tp)):
+                attempt.refuse(tp, CommitFailedError(partitions=[tp]))
 
-    def _drop_superseded(self, commit: _Commit) -> None:
+    def _leave_out_superseded(self, attempt: CommitAttempt) -> None:
         """Leave out what a later commit has stored meanwhile: this one would undo it."""
-        for tp in list(commit.left):
+        for tp, to in list(attempt.left.items()):
             state = self._state(tp)
-            risen = state is not None and state.group.committed >= commit.left[tp].offset
-            if (commit.rising and risen) or self._stored.get(tp, 0) > commit.ticket:
-                del commit.left[tp]
+            risen = state is not None and state.group.committed >= to.offset
+            if (attempt.rising and risen) or self._stored.get(tp, 0) > attempt.ticket:
+                attempt.superseded(tp)
 
     def troubles(self) -> list[str]:
         """Return which commits the brokers have refused since the last success, as text.
@@ -348,7 +368,7 @@ class Commits:
             self._retry(timeout),
             Scope.OFFSET_FETCH,
             refresh=self._refresh,
-            check=self.check,
+            check=self._check,
             api="OffsetFetch",
             needed="committed offset",
         )
@@ -364,7 +384,7 @@ class Commits:
         try:
             await self._known(wanted)
             metadata = self._cluster.metadata
-            member = self.member()
+            member = self._member()
 
             def build(connection: BrokerConnection) -> Request[Any]:
                 return messages.fetch_request(connection, member, wanted, metadata)
@@ -413,7 +433,7 @@ class Commits:
 
     def _delay_s(self, tp: TopicPartition, error: KafkaError, retry: Retry) -> float | None:
         """Return the seconds to wait before the next attempt; None for an error that is final."""
-        if error.code in AWAITED and (self.awaited or self._in_listener()):
+        if error.code in AWAITED and (self._is_awaited or self._in_listener()):
             return None
         action = retry.decide(error, Scope.OFFSET_COMMIT)
         refresh = action.decision is Decision.REFRESH_AND_RETRY
@@ -426,7 +446,7 @@ class Commits:
 
     def _is_the_groups(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Return whether the group, not the application, assigned a partition that is refused."""
-        shared = self._subscription.is_shared(tp) or self.lost.is_released(tp)
+        shared = self._subscription.is_shared(tp) or self._lost.is_released(tp)
         return error.code is None or shared
 
     def not_assigned(self, tps: Sequence[TopicPartition]) -> CommitFailedError:
@@ -440,7 +460,7 @@ class Commits:
         state = self._state(tp)
         if state is not None and (state is held or not subscription.is_shared(tp)):
             return False
-        if state is None and self.lost.is_released(tp):
+        if state is None and self._lost.is_released(tp):
             return True
         return subscription.subscription.matches(tp.topic, internal=False)
 

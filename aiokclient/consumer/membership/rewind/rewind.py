@@ -64,6 +64,7 @@ class GroupRewinder:
         *,
         patience_s: float,
         spawn: Callable[..., None],
+        check: Callable[[], None],
     ) -> None:
         self.wanted: orders.Orders = {}
         """What this member wants carried out."""
@@ -73,6 +74,7 @@ class GroupRewinder:
         self._in_progress = in_progress
         self._patience_s = patience_s
         self._spawn = spawn
+        self._check = check
         # By partition as it is owned now: lost and given back, it is another one.
         self._due: dict[PartitionState, dict[str, int]] = {}
 
@@ -91,9 +93,7 @@ class GroupRewinder:
         clock, order = self._cluster.clock, ""
         try:
             async with asyncio.timeout(timeout):
-                while not self._commits.member().member_id:
-                    self._commits.check()
-                    await self._commits.renamed.wait()
+                await self._commits.until_member()
                 await self._refuse_foreigners()
                 order = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
                 self.wanted[order] = dict(offsets)
@@ -113,7 +113,7 @@ class GroupRewinder:
     async def _until_done(self, order: str, left: list[TopicPartition]) -> None:
         retry = self._looking()
         while True:
-            self._commits.check()
+            self._check()
             await asyncio.sleep(retry.pause_s())
             found, failed = await self._commits.ask(left)
             for tp, stored in found.items():
@@ -137,7 +137,7 @@ class GroupRewinder:
         group_id = self._commits.group_id
         retry = self._looking()
         while True:
-            self._commits.check()
+            self._check()
             group = await self._describe(group_id)
             if group.group_state == STABLE:
                 break
