@@ -1,0 +1,210 @@
+"""The changes that come most often, made in a copy of the package as a newcomer would make them.
+
+Each test says which files the change takes. When one takes more files than before, ask first what
+the new file has to know of the thing that was added.
+"""
+
+import filecmp
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Checkout:
+    """A copy of the package without native modules, to be changed and tried out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        ignored = shutil.ignore_patterns("*.so", "*.pyd", "*.c", "*.h", "*.p[yx][xdi]", ".*")
+        shutil.copytree(ROOT / "aiokclient", folder / "aiokclient", ignore=ignored)
+        shutil.copytree(ROOT / ".ci", folder / ".ci")
+
+    def create(self, path: str, text: str) -> None:
+        """Write a new file."""
+        file = self._folder / "aiokclient" / path
+        assert not file.exists()
+        file.write_text(text)
+
+    def insert(self, path: str, text: str, *, before: str = "", after: str = "") -> None:
+        """Add text before or after the first occurrence of another one."""
+        file = self._folder / "aiokclient" / path
+        head, found, tail = file.read_text().partition(before or after)
+        assert found, f"{path} has no {before or after!r}"
+        file.write_text(head + (text + found if before else found + text) + tail)
+
+    def append(self, path: str, text: str) -> None:
+        """Add text at the end of the file."""
+        with (self._folder / "aiokclient" / path).open("a") as file:
+            file.write(text)
+
+    def run(self, *arguments: str) -> str:
+        """Run Python with the copy, and return what it prints."""
+        environment = {**os.environ, "PYTHONPATH": str(self._folder), "AIOKCLIENT_PURE": "1"}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self._folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @property
+    def changed(self) -> set[str]:
+        """The files of the package that are new or differ from those of the project."""
+        package = self._folder / "aiokclient"
+        names = {file.relative_to(package).as_posix() for file in package.rglob("*.py")}
+        original = ROOT / "aiokclient"
+        return {
+            name
+            for name in names
+            if not (original / name).exists()
+            or not filecmp.cmp(package / name, original / name, shallow=False)
+        }
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_an_error_code_is_one_class(checkout: Checkout) -> None:
+    file = "errors/retriable.py"
+    checkout.insert(file, '\n    "BrokerAsleepError",', after="__all__ = [")
+    checkout.append(
+        file,
+        """
+
+class BrokerAsleepError(RetriableError, code=9001, name="BROKER_ASLEEP"):
+    what = "The broker is asleep."
+    hint = "Wait until it wakes up."
+""",
+    )
+    printed = checkout.run(
+        "-c",
+        """
+from aiokclient import errors, policy
+error = errors.error_for(9001, "It snores.", api="Fetch", broker=3)
+print(isinstance(error, errors.BrokerAsleepError), "BrokerAsleepError" in errors.__all__)
+print(error)
+for scope in policy.Scope:
+    policy.classify(error, scope)
+""",
+    )
+    assert printed.startswith("True True\n")
+    assert "The broker is asleep. It snores. Wait until it wakes up." in printed
+    assert checkout.changed == {file}
+
+
+def test_a_consumer_option_is_one_declaration(checkout: Checkout) -> None:
+    file = "config/consumer.py"
+    option = """
+    naps_per_hour: int = option(
+        POSITIVE,
+        2,
+        "How often the consumer rests.",
+    )
+"""
+    checkout.insert(file, option.lstrip("\n"), before="    group_id: str | None = option(")
+    checkout.run(".ci/write-options")
+    printed = checkout.run(
+        "-c",
+        """
+from aiokclient import Consumer
+from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
+from aiokclient.config.reference import describe
+from aiokclient.errors import ConfigError
+print(ConsumerConfig.build({"bootstrap_servers": "h:1"}).naps_per_hour)
+texts = {"bootstrap.servers": "h:1", "naps.per.hour": "7"}
+print(ConsumerConfig.from_properties(texts).naps_per_hour)
+try:
+    Consumer("t", bootstrap_servers="h:1", naps_per_hour=0)
+except ConfigError as error:
+    print(error)
+print([entry.text for entry in describe(ConsumerConfig) if entry.name == "naps_per_hour"])
+print("naps_per_hour" in ConsumerOptions.__annotations__)
+""",
+    )
+    default, read, refused, described, typed = printed.splitlines()
+    assert (default, read, typed) == ("2", "7", "True")
+    assert "naps_per_hour" in refused
+    assert described == "['How often the consumer rests.']"
+    assert checkout.changed == {file}
+
+
+def test_a_sasl_mechanism_is_one_module_and_one_row(checkout: Checkout) -> None:
+    checkout.create(
+        "network/sasl/null.py",
+        """\
+class Null:
+    def __init__(self, credentials):
+        self.name = credentials.name
+
+    def step(self, challenge):
+        return None if challenge else self.name.encode()
+""",
+    )
+    rows = "MECHANISMS: dict[str, Callable[[Any], Mechanism]] = {"
+    checkout.insert("network/sasl/__init__.py", '"NULL": Null', after=rows)
+    checkout.insert(
+        "network/sasl/__init__.py",
+        "from aiokclient.network.sasl.null import Null\n",
+        before='\n__all__ = ["MECHANISMS"',
+    )
+    # Its counterpart in the embedded cluster.
+    rows = "MECHANISMS: dict[str, Callable[[], ServerMechanism]] = {"
+    server = """
+class ServerNull:
+    def step(self, message):
+        if message != b"alice":
+            raise Refused(Code.SASL_AUTHENTICATION_FAILED, "This is not Alice.")
+        return Challenge(b"welcome", done=True)
+
+
+"""
+    checkout.insert("testing/broker/sasl.py", server.lstrip("\n"), before=rows)
+    checkout.insert("testing/broker/sasl.py", '"NULL": ServerNull', after=rows)
+    printed = checkout.run(
+        "-c",
+        """
+import asyncio, dataclasses
+from aiokclient import Admin, Plaintext
+from aiokclient.errors import AuthenticationError
+from aiokclient.testing import EmbeddedCluster
+
+@dataclasses.dataclass(frozen=True)
+class Named(Plaintext):
+    name: str = "alice"
+    sasl_mechanism = "NULL"
+
+async def main():
+    cluster = EmbeddedCluster(topics=["orders"])
+    cluster._state.mechanisms = ("NULL",)
+    async with cluster:
+        servers = cluster.bootstrap_servers
+        async with Admin(bootstrap_servers=servers, security=Named()) as admin:
+            print(await admin.list_topics())
+        try:
+            async with Admin(bootstrap_servers=servers, security=Named("bob")):
+                pass
+        except AuthenticationError as error:
+            print(error)
+
+asyncio.run(main())
+""",
+    )
+    listed, refused = printed.splitlines()
+    assert "orders" in listed
+    assert "This is not Alice." in refused
+    assert checkout.changed == {
+        "network/sasl/null.py",
+        "network/sasl/__init__.py",
+        "testing/broker/sasl.py",
+    }
