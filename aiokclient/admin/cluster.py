@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from aiokclient.admin.base import AdminBase
+from aiokclient.admin.requests import AdminRequests
 from aiokclient.cluster.targets import AnyBroker
-from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import UnsupportedVersionError
 from aiokclient.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -16,7 +15,7 @@ from aiokclient.protocol.messages.describe_cluster import (
 from aiokclient.protocol.messages.metadata import MetadataResponse
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
-__all__ = ["AclOperation", "BrokerDescription", "ClusterDescription", "ClusterSubject"]
+__all__ = ["AclOperation", "BrokerDescription", "ClusterDescription", "ClusterCalls"]
 
 NOT_ASKED = -(2**31)
 
@@ -73,10 +72,12 @@ class ClusterDescription:
     authorized_operations: frozenset[AclOperation] | None = None
 
 
-class ClusterSubject(AdminBase):
+class ClusterCalls:
     """The admin calls about the cluster."""
 
-    @lets_go
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
     async def describe_cluster(
         self,
         *,
@@ -84,17 +85,13 @@ class ClusterSubject(AdminBase):
         include_fenced_brokers: bool = False,
         timeout: float | None = None,
     ) -> ClusterDescription:
-        """The cluster's id, controller and brokers.
-
-        Raises UnsupportedVersionError if `include_fenced_brokers` is asked of brokers before 4.0,
-        and what a request raises.
-        """
+        """See `Admin.describe_cluster`."""
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=include_authorized_operations,
             include_fenced_brokers=include_fenced_brokers,
         )
         try:
-            response = await self._request(request, AnyBroker(), timeout)
+            response = await self._requests.send(request, AnyBroker(), timeout)
         except UnsupportedVersionError:
             if include_fenced_brokers:
                 raise
@@ -106,7 +103,7 @@ class ClusterSubject(AdminBase):
         # Version 0 asks for all topics by naming none: they are not kept.
         request = WantedTopicsRequest([])
         request.include_cluster_authorized_operations = authorized
-        response: MetadataResponse = await self._request(request, AnyBroker(), timeout)
+        response: MetadataResponse = await self._requests.send(request, AnyBroker(), timeout)
         return ClusterDescription(
             response.cluster_id,
             _broker_id(response.controller_id),

@@ -8,10 +8,9 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.admin.arguments import as_mapping, as_resources
-from aiokclient.admin.base import AdminBase, Answers, Ask, failure
+from aiokclient.admin.requests import AdminRequests, Answers, Ask, ask_targets, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
-from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -31,7 +30,7 @@ __all__ = [
     "ConfigResource",
     "ConfigSource",
     "ConfigType",
-    "Configs",
+    "ConfigCalls",
     "ResourceType",
     "Subtract",
     "Synonym",
@@ -165,10 +164,12 @@ AskBroker: TypeAlias = Callable[
 ]
 
 
-class Configs(AdminBase):
+class ConfigCalls:
     """The admin calls about configurations."""
 
-    @lets_go
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
     async def describe_configs(
         self,
         resources: Iterable[ConfigResource] | Mapping[ConfigResource, Iterable[str] | None],
@@ -177,11 +178,7 @@ class Configs(AdminBase):
         include_documentation: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """The options of resources; of a mapping only those named (None: all).
-
-        Usual errors: UnknownTopicOrPartitionError, TopicAuthorizationError,
-        ClusterAuthorizationError, InvalidRequestError (no such broker).
-        """
+        """See `Admin.describe_configs`."""
         given = as_resources(resources, ConfigResource)
         named = given if isinstance(given, Mapping) else dict.fromkeys(given)
 
@@ -193,7 +190,7 @@ class Configs(AdminBase):
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
             )
-            response = await self._request(request, to, remaining)
+            response = await self._requests.send(request, to, remaining)
             return {
                 (key := _resource(result)): failure(
                     result.error_code, result.error_message, "DescribeConfigs", str(key)
@@ -202,9 +199,8 @@ class Configs(AdminBase):
                 for result in response.results
             }
 
-        return await self._each(named, self._by_broker(ask_broker), timeout)
+        return await self._requests.each(named, self._by_broker(ask_broker), timeout)
 
-    @lets_go
     async def alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, Change]],
@@ -212,12 +208,7 @@ class Configs(AdminBase):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Changes the options that are named and leaves all others as they are.
-
-        A value of None goes back to the default; `Append` and `Subtract` change lists. Brokers
-        since 2.3. Usual errors: InvalidConfigError, UnknownTopicOrPartitionError,
-        PolicyViolationError, authorization errors. Cancelling it leaves open what was changed.
-        """
+        """See `Admin.alter_configs`."""
 
         as_resources(as_mapping(changes, "ConfigResource"), ConfigResource)
 
@@ -228,7 +219,7 @@ class Configs(AdminBase):
                 resources=[_altered(resource, change) for resource, change in items.items()],
                 validate_only=validate_only,
             )
-            response = await self._request(request, to, remaining)
+            response = await self._requests.send(request, to, remaining)
             return {
                 (key := _resource(result)): failure(
                     result.error_code, result.error_message, API, str(key)
@@ -236,7 +227,7 @@ class Configs(AdminBase):
                 for result in response.responses
             }
 
-        return await self._each(changes, self._by_broker(ask_broker), timeout)
+        return await self._requests.each(changes, self._by_broker(ask_broker), timeout)
 
     def _by_broker(self, ask_broker: AskBroker[Item, V]) -> Ask[ConfigResource, Item, V]:
         """Asks each broker for what is its own, and any broker for all else."""
@@ -247,7 +238,7 @@ class Configs(AdminBase):
             groups: dict[Target, dict[ConfigResource, Item]] = {}
             for resource, item in items.items():
                 groups.setdefault(_target(resource), {})[resource] = item
-            return await self._spread(groups, lambda group, to: ask_broker(group, to, remaining))
+            return await ask_targets(groups, lambda group, to: ask_broker(group, to, remaining))
 
         return ask
 

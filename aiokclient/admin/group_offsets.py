@@ -7,12 +7,11 @@ from typing import Any
 from uuid import UUID
 
 from aiokclient.admin.arguments import as_mapping, as_name, as_partition, require_integer
-from aiokclient.admin.base import Answers, failure
-from aiokclient.admin.groups import GroupsSubject, group_ids
+from aiokclient.admin.groups import group_ids
+from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
-from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokclient.protocol.messages.offset_commit import (
@@ -31,16 +30,18 @@ from aiokclient.protocol.messages.offset_fetch import (
 )
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["GroupOffsets"]
+__all__ = ["GroupOffsetCalls"]
 
 NO_ID = UUID(int=0)
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
-class GroupOffsets(GroupsSubject):
+class GroupOffsetCalls:
     """The admin calls about committed offsets."""
 
-    @lets_go
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
     async def list_consumer_group_offsets(
         self,
         groups: Iterable[str],
@@ -48,11 +49,7 @@ class GroupOffsets(GroupsSubject):
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """All offsets that groups have committed; of a group that there is not, none.
-
-        With `require_stable` it waits for transactions that are about to commit others (KIP-447).
-        Usual errors: GroupAuthorizationError, UnstableOffsetCommitError at the timeout.
-        """
+        """See `Admin.list_consumer_group_offsets`."""
 
         async def ask(
             items: dict[str, None], to: BrokerInfo, remaining: float
@@ -62,7 +59,7 @@ class GroupOffsets(GroupsSubject):
                 require_stable=require_stable,
             )
             try:
-                response = await self._request(request, Broker(to.node_id), remaining)
+                response = await self._requests.send(request, Broker(to.node_id), remaining)
             except UnsupportedVersionError:
                 return await self._one_by_one(items, to, require_stable, remaining)
             ids = [t.topic_id for group in response.groups for t in group.topics]
@@ -71,7 +68,7 @@ class GroupOffsets(GroupsSubject):
                 group.group_id: _offsets(group, group.group_id, names) for group in response.groups
             }
 
-        return await self._by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
+        return await self._requests.by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
 
     async def _one_by_one(
         self, groups: Iterable[str], to: BrokerInfo, require_stable: bool, remaining: float
@@ -80,7 +77,7 @@ class GroupOffsets(GroupsSubject):
         answers: dict[str, Offsets | KafkaError] = {}
         for group in groups:
             request = OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable)
-            response = await self._request(request, Broker(to.node_id), remaining)
+            response = await self._requests.send(request, Broker(to.node_id), remaining)
             answers[group] = _offsets(response, group, {})
         return answers
 
@@ -93,10 +90,9 @@ class GroupOffsets(GroupsSubject):
             topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in wanted],
             allow_auto_topic_creation=False,
         )
-        response = await self._request(request, AnyBroker(), remaining)
+        response = await self._requests.send(request, AnyBroker(), remaining)
         return {topic.topic_id: topic.name for topic in response.topics if topic.name}
 
-    @lets_go
     async def alter_consumer_group_offsets(
         self,
         group: str,
@@ -104,11 +100,7 @@ class GroupOffsets(GroupsSubject):
         *,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Sets offsets of a group that has no members; it is made if there is none.
-
-        Usual errors: UnknownMemberIdError (the group has members: use `rewind_group` of one of
-        them), UnknownTopicOrPartitionError, GroupAuthorizationError.
-        """
+        """See `Admin.alter_consumer_group_offsets`."""
         as_name(group, "group")
         wanted = {
             as_partition(tp): offset
@@ -123,7 +115,9 @@ class GroupOffsets(GroupsSubject):
             items: dict[TopicPartition, OffsetAndMetadata], remaining: float
         ) -> Answers[TopicPartition, None]:
             topics = list(dict.fromkeys(tp.topic for tp in items))
-            snapshot = await self._cluster.updater.refresh(topics, timeout=remaining, at_once=True)
+            snapshot = await self._requests.cluster.updater.refresh(
+                topics, timeout=remaining, at_once=True
+            )
             answers: dict[TopicPartition, KafkaError | None] = {
                 tp: error for tp in items if (error := _unknown(snapshot, tp)) is not None
             }
@@ -132,7 +126,7 @@ class GroupOffsets(GroupsSubject):
             )
             if not request.topics:
                 return answers
-            response = await self._request(request, Coordinator("group", group), remaining)
+            response = await self._requests.send(request, Coordinator("group", group), remaining)
             for topic in response.topics:
                 name = topic.name or snapshot.names.get(topic.topic_id, "")
                 for result in topic.partitions:
@@ -142,16 +136,12 @@ class GroupOffsets(GroupsSubject):
                     )
             return answers
 
-        return await self._each(wanted, ask, timeout)
+        return await self._requests.each(wanted, ask, timeout)
 
-    @lets_go
     async def delete_consumer_group_offsets(
         self, group: str, tps: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
-        """Forgets what a group has committed for partitions of topics that it does not read now.
-
-        Usual errors: GroupSubscribedToTopicError, GroupIdNotFoundError, GroupAuthorizationError.
-        """
+        """See `Admin.delete_consumer_group_offsets`."""
 
         async def ask(
             items: dict[TopicPartition, None], remaining: float
@@ -164,7 +154,7 @@ class GroupOffsets(GroupsSubject):
                 group_id=group,
                 topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],
             )
-            response = await self._request(request, Coordinator("group", group), remaining)
+            response = await self._requests.send(request, Coordinator("group", group), remaining)
             return {
                 (tp := TopicPartition(topic.name, result.partition_index)): failure(
                     result.error_code, None, "OffsetDelete", f"partition {tp}"
@@ -173,7 +163,7 @@ class GroupOffsets(GroupsSubject):
                 for result in topic.partitions
             }
 
-        return await self._each(dict.fromkeys(map(as_partition, tps)), ask, timeout)
+        return await self._requests.each(dict.fromkeys(map(as_partition, tps)), ask, timeout)
 
 
 def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:

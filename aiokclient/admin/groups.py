@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.cluster import BrokerDescription
 from aiokclient.admin.group_descriptions import (
     GroupDescription,
@@ -14,12 +12,11 @@ from aiokclient.admin.group_descriptions import (
     classic_group,
     epoch_group,
 )
+from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.targets import Broker, Coordinator
-from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import (
-    ApiTimeoutError,
     CoordinatorLoadInProgressError,
     GroupIdNotFoundError,
     KafkaError,
@@ -36,7 +33,7 @@ from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGrou
 from aiokclient.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from aiokclient.protocol.schema import Request
 
-__all__ = ["GroupsSubject", "group_ids"]
+__all__ = ["GroupCalls", "group_ids"]
 
 CLASSIC = "classic"
 DEAD = "Dead"
@@ -52,10 +49,12 @@ ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this
 """The codes with which a broker says that a group is of another type, or not there at all."""
 
 
-class GroupsSubject(AdminBase):
+class GroupCalls:
     """The admin calls about groups."""
 
-    @lets_go
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
     async def list_groups(
         self,
         *,
@@ -63,25 +62,23 @@ class GroupsSubject(AdminBase):
         types: Iterable[str] = (),
         timeout: float | None = None,
     ) -> dict[str, GroupListing]:
-        """All groups that this user may describe, of all types and with their coordinators.
-
-        Every broker is asked for those that it coordinates. `states` ("Stable", "Empty",
-        "PreparingRebalance", ...) and `types` ("classic", "consumer", "share", "streams") leave
-        out all others, in the broker; an old one raises UnsupportedVersionError for them. Raises
-        what a broker that is there goes on answering, or its timeout.
-        """
-        self._check()
+        """See `Admin.list_groups`."""
+        self._requests.check()
         request = ListGroupsRequest(states_filter=group_ids(states), types_filter=group_ids(types))
-        clock = self._cluster.clock
-        deadline = clock.monotonic() + self._seconds(timeout)
+        clock = self._requests.cluster.clock
+        deadline = self._requests.deadline(timeout)
         found: dict[str, GroupListing] = {}
         asked: dict[int, None] = {}
         failed = True
         while failed:
             remaining = max(deadline - clock.monotonic(), 0.0)
-            snapshot = await self._cluster.updater.refresh(timeout=remaining, at_once=not asked)
+            snapshot = await self._requests.cluster.updater.refresh(
+                timeout=remaining, at_once=not asked
+            )
             left = {node: broker for node, broker in snapshot.brokers.items() if node not in asked}
-            answers = await self._ask_brokers(left, request, min(remaining, self._patience_s))
+            answers = await self._ask_brokers(
+                left, request, min(remaining, self._requests.patience_s)
+            )
             failed = False
             for node, answer in answers.items():
                 if isinstance(answer, ListGroupsResponse):
@@ -93,20 +90,14 @@ class GroupsSubject(AdminBase):
                     failed = True
         return dict(sorted(found.items()))
 
-    @property
-    def _patience_s(self) -> float:
-        """For so long a broker is asked, before it is looked up whether it is there at all."""
-        return self._config.request_timeout_ms / 1000
-
     async def _ask_brokers(
         self, brokers: Mapping[int, BrokerInfo], request: ListGroupsRequest, timeout: float
     ) -> Answers[int, ListGroupsResponse]:
         async def ask(items: dict[int, None], to: Broker) -> Answers[int, ListGroupsResponse]:
-            return dict.fromkeys(items, await self._request(request, to, timeout))
+            return dict.fromkeys(items, await self._requests.send(request, to, timeout))
 
-        return await self._spread({Broker(node): {node: None} for node in brokers}, ask)
+        return await ask_targets({Broker(node): {node: None} for node in brokers}, ask)
 
-    @lets_go
     async def describe_groups(
         self,
         groups: Iterable[str],
@@ -114,11 +105,7 @@ class GroupsSubject(AdminBase):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> Results[str, GroupDescription]:
-        """State, protocol, coordinator and members of groups, of whatever type they are.
-
-        Usual errors: GroupIdNotFoundError (also for types that the broker has and this client
-        does not know), GroupAuthorizationError.
-        """
+        """See `Admin.describe_groups`."""
         forms: dict[str, Callable[[list[str]], Request[Any]]] = {
             CLASSIC: lambda ids: DescribeGroupsRequest(
                 groups=ids, include_authorized_operations=include_authorized_operations
@@ -142,13 +129,13 @@ class GroupsSubject(AdminBase):
                 left = [group for group in left if _is_absent(answers.get(group))]
             return answers
 
-        return await self._by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
+        return await self._requests.by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
 
     async def _described_as(
         self, kind: str, request: Request[Any], to: BrokerInfo, remaining: float
     ) -> Answers[str, GroupDescription]:
         try:
-            response = await self._request(request, Broker(to.node_id), remaining)
+            response = await self._requests.send(request, Broker(to.node_id), remaining)
         except UnsupportedVersionError:
             if kind == CLASSIC:
                 raise
@@ -165,21 +152,16 @@ class GroupsSubject(AdminBase):
             for group in response.groups
         }
 
-    @lets_go
     async def delete_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, None]:
-        """Deletes groups without members, of any type, with their offsets.
-
-        Usual errors: GroupIdNotFoundError, GroupNotEmptyError, GroupAuthorizationError. Cancelling
-        it leaves open what was deleted.
-        """
+        """See `Admin.delete_groups`."""
 
         async def ask(
             items: dict[str, None], to: BrokerInfo, remaining: float
         ) -> Answers[str, None]:
             request = DeleteGroupsRequest(groups_names=list(items))
-            response = await self._request(request, Broker(to.node_id), remaining)
+            response = await self._requests.send(request, Broker(to.node_id), remaining)
             return {
                 result.group_id: failure(
                     result.error_code,
@@ -190,9 +172,8 @@ class GroupsSubject(AdminBase):
                 for result in response.results
             }
 
-        return await self._by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
+        return await self._requests.by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
 
-    @lets_go
     async def remove_members(
         self,
         group: str,
@@ -202,14 +183,7 @@ class GroupsSubject(AdminBase):
         reason: str = "removed by an admin",
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Removes members from a classic group, by member id, or by instance id if `static`.
-
-        A member that still runs joins anew; a static one that does not come back any more need not
-        be waited for. `reason` is shown in the brokers' logs. Usual errors: UnknownMemberIdError
-        (also when the session of the member has expired), FencedInstanceIdError,
-        GroupAuthorizationError. Cancelling it leaves open who was removed. If the response to an
-        attempt was lost and the next attempt finds a member gone, the member counts as removed.
-        """
+        """See `Admin.remove_members`."""
         unknown: list[KafkaError] = []
 
         async def ask(items: dict[str, None], remaining: float) -> Answers[str, None]:
@@ -226,7 +200,9 @@ class GroupsSubject(AdminBase):
             )
             try:
                 to = Coordinator("group", group)
-                response = await self._request(request, to, remaining, _outcomes_unknown(unknown))
+                response = await self._requests.send(
+                    request, to, remaining, _outcomes_unknown(unknown)
+                )
             except UnsupportedVersionError:
                 if static:
                     raise
@@ -238,7 +214,7 @@ class GroupsSubject(AdminBase):
                 answers[name] = failure(code, None, "LeaveGroup", f"group {group}")
             return answers
 
-        return await self._each(dict.fromkeys(group_ids(members)), ask, timeout)
+        return await self._requests.each(dict.fromkeys(group_ids(members)), ask, timeout)
 
     async def _remove_each(
         self, group: str, members: Iterable[str], remaining: float
@@ -250,40 +226,13 @@ class GroupsSubject(AdminBase):
             request = LeaveGroupRequest(group_id=group, member_id=member)
             try:
                 to = Coordinator("group", group)
-                await self._request(request, to, remaining, _outcomes_unknown(unknown))
+                await self._requests.send(request, to, remaining, _outcomes_unknown(unknown))
             except KafkaError as error:
                 if error.code not in GONE or not unknown:
                     raise
             return items
 
-        return await self._spread({member: {member: None} for member in members}, ask)
-
-    async def _by_coordinator(
-        self,
-        groups: Mapping[str, Any],
-        ask: Callable[[dict[str, Any], BrokerInfo, float], Awaitable[Answers[str, Any]]],
-        timeout: float | None,
-    ) -> Results[str, Any]:
-        """Asks each group's coordinator, found anew for each attempt."""
-
-        async def ask_each(items: dict[str, Any], remaining: float) -> Answers[str, Any]:
-            answers: dict[str, Any] = {}
-            places: dict[BrokerInfo, dict[str, Any]] = {}
-            try:
-                async with asyncio.timeout(remaining):
-                    found = await self._cluster.coordinators.locate_many("group", items)
-            except TimeoutError:
-                raise ApiTimeoutError("no broker named the coordinators in time") from None
-            for group, place in found.items():
-                if isinstance(place, KafkaError):
-                    answers[group] = place
-                else:
-                    places.setdefault(place, {})[group] = items[group]
-            bound = min(remaining, self._patience_s)
-            answers.update(await self._spread(places, lambda some, to: ask(some, to, bound)))
-            return answers
-
-        return await self._each(groups, ask_each, timeout)
+        return await ask_targets({member: {member: None} for member in members}, ask)
 
 
 def group_ids(groups: Iterable[str]) -> list[str]:

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aiokclient.admin.arguments import as_mapping, as_name, require_integer
-from aiokclient.admin.base import AdminBase, Answers, failure
+from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Controller
-from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
 
-__all__ = ["NewPartitions", "Partitions"]
+__all__ = ["NewPartitions", "PartitionCalls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,12 @@ class NewPartitions:
     assignments: Sequence[Sequence[int]] | None = None
 
 
-class Partitions(AdminBase):
+class PartitionCalls:
     """The admin calls about partitions."""
 
-    @lets_go
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
     async def create_partitions(
         self,
         totals: Mapping[str, int | NewPartitions],
@@ -38,12 +39,7 @@ class Partitions(AdminBase):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Adds partitions until each topic has its total; with `validate_only` only checks it.
-
-        The keys of a topic fall into other partitions afterwards. Usual errors:
-        UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError,
-        ReassignmentInProgressError. Cancelling it leaves open what was added.
-        """
+        """See `Admin.create_partitions`."""
         given = as_mapping(totals, "names of topics")
         wanted = {name: _topic(name, total) for name, total in given.items()}
 
@@ -52,10 +48,10 @@ class Partitions(AdminBase):
         ) -> Answers[str, None]:
             request = CreatePartitionsRequest(
                 topics=list(items.values()),
-                timeout_ms=self._broker_timeout_ms(remaining),
+                timeout_ms=self._requests.broker_timeout_ms(remaining),
                 validate_only=validate_only,
             )
-            response = await self._request(request, Controller(), remaining)
+            response = await self._requests.send(request, Controller(), remaining)
             return {
                 result.name: failure(
                     result.error_code,
@@ -66,7 +62,7 @@ class Partitions(AdminBase):
                 for result in response.results
             }
 
-        return await self._each(wanted, ask, timeout)
+        return await self._requests.each(wanted, ask, timeout)
 
 
 def _topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiokclient.admin.arguments import as_mapping, as_partition, require_integer
-from aiokclient.admin.base import AdminBase, Answers, failure
+from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.cluster.targets import Leader
-from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from aiokclient.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -18,46 +17,43 @@ from aiokclient.protocol.messages.delete_records import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = ["Records"]
+__all__ = ["RecordCalls"]
 
 API = "DeleteRecords"
 
 
-class Records(AdminBase):
+class RecordCalls:
     """The admin calls about records."""
 
-    @lets_go
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, int]:
-        """Deletes all records before an offset, for each partition; -1 means all there are.
-
-        The result is the partition's first offset after that. Usual errors:
-        UnknownTopicOrPartitionError, OffsetOutOfRangeError, TopicAuthorizationError,
-        PolicyViolationError (the topic is compacted). Cancelling it leaves open what was deleted.
-        """
+        """See `Admin.delete_records`."""
 
         async def ask(
             items: dict[TopicPartition, int], remaining: float
         ) -> Answers[TopicPartition, int]:
             topics = list(dict.fromkeys(partition.topic for partition in items))
-            snapshot = await self._cluster.updater.refresh(topics, timeout=remaining, at_once=True)
+            snapshot = await self._requests.cluster.updater.refresh(
+                topics, timeout=remaining, at_once=True
+            )
             there = {p: _not_there(snapshot, p) for p in items}
             groups: dict[int, dict[TopicPartition, int]] = {}
             for partition, offset in items.items():
                 if there[partition] is None:
                     leader = snapshot.leader(*partition)
                     groups.setdefault(leader, {})[partition] = offset
-            answers = await self._spread(
-                groups, lambda group, _: self._ask_leader(group, remaining)
-            )
+            answers = await ask_targets(groups, lambda group, _: self._ask_leader(group, remaining))
             return {**answers, **{p: error for p, error in there.items() if error is not None}}
 
         given = as_mapping(offsets, "partitions")
         for offset in given.values():
             require_integer(offset, "an offset")
         wanted = {as_partition(partition): offset for partition, offset in given.items()}
-        return await self._each(wanted, ask, timeout)
+        return await self._requests.each(wanted, ask, timeout)
 
     async def _ask_leader(
         self, group: dict[TopicPartition, int], remaining: float
@@ -69,9 +65,9 @@ class Records(AdminBase):
             topics.setdefault(topic, []).append(one)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=name, partitions=p) for name, p in topics.items()],
-            timeout_ms=self._broker_timeout_ms(remaining),
+            timeout_ms=self._requests.broker_timeout_ms(remaining),
         )
-        response = await self._request(request, Leader(*next(iter(group))), remaining)
+        response = await self._requests.send(request, Leader(*next(iter(group))), remaining)
         answers: dict[TopicPartition, int | KafkaError] = {}
         for topic in response.topics:
             for result in topic.partitions:

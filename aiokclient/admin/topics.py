@@ -8,13 +8,12 @@ from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from aiokclient.admin.arguments import as_name, require_integer
-from aiokclient.admin.base import AdminBase, Answers, failure
 from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
+from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.listing import by_name, listed
 from aiokclient.cluster.targets import AnyBroker, Controller
-from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.create_topics import (
@@ -42,7 +41,7 @@ __all__ = [
     "PartitionDescription",
     "TopicDescription",
     "TopicListing",
-    "Topics",
+    "TopicCalls",
 ]
 
 Topic: TypeAlias = str | UUID
@@ -111,10 +110,12 @@ class TopicListing:
     internal: bool
 
 
-class Topics(AdminBase):
+class TopicCalls:
     """The admin calls about topics."""
 
-    @lets_go
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
     async def create_topics(
         self,
         topics: Iterable[NewTopic],
@@ -122,13 +123,7 @@ class Topics(AdminBase):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, CreatedTopic]:
-        """Creates topics; with `validate_only` only checks that they could be.
-
-        Returns once the controller has made them; other brokers may take a moment to know them.
-        Usual errors: TopicExistsError, InvalidReplicationFactorError, InvalidConfigError,
-        PolicyViolationError, TopicAuthorizationError. TopicExistsError may also mean that a first
-        attempt succeeded whose answer was lost. Cancelling it leaves open what was created.
-        """
+        """See `Admin.create_topics`."""
         wanted = _once((topic.name, _creatable(topic)) for topic in _several(topics, NewTopic))
 
         async def ask(
@@ -136,10 +131,10 @@ class Topics(AdminBase):
         ) -> Answers[str, CreatedTopic]:
             request = CreateTopicsRequest(
                 topics=list(items.values()),
-                timeout_ms=self._broker_timeout_ms(remaining),
+                timeout_ms=self._requests.broker_timeout_ms(remaining),
                 validate_only=validate_only,
             )
-            response = await self._request(request, Controller(), remaining)
+            response = await self._requests.send(request, Controller(), remaining)
             return {
                 result.name: failure(
                     result.error_code,
@@ -151,33 +146,28 @@ class Topics(AdminBase):
                 for result in response.topics
             }
 
-        return await self._each(wanted, ask, timeout)
+        return await self._requests.each(wanted, ask, timeout)
 
-    @lets_go
     async def delete_topics(
         self, topics: Iterable[Topic], *, timeout: float | None = None
     ) -> Results[Topic, None]:
-        """Deletes topics by name or by id (brokers since 2.8), with all their records.
-
-        Usual errors: UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError,
-        TopicDeletionDisabledError. Cancelling it leaves open what was deleted.
-        """
+        """See `Admin.delete_topics`."""
         wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
 
         async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
             names = [topic for topic in items if isinstance(topic, str)]
             request = DeleteTopicsRequest(
                 topics=[_state(topic) for topic in items],
-                timeout_ms=self._broker_timeout_ms(remaining),
+                timeout_ms=self._requests.broker_timeout_ms(remaining),
             )
             try:
-                response = await self._request(request, Controller(), remaining)
+                response = await self._requests.send(request, Controller(), remaining)
             except UnsupportedVersionError:
                 # An id cannot be said to older brokers, so nothing is sent to them then.
                 if len(names) < len(items):
                     raise
                 request = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
-                response = await self._request(request, Controller(), remaining)
+                response = await self._requests.send(request, Controller(), remaining)
             return {
                 key: failure(
                     result.error_code, result.error_message, "DeleteTopics", f"topic {key}"
@@ -186,9 +176,8 @@ class Topics(AdminBase):
                 if (key := _asked(result, items)) is not None
             }
 
-        return await self._each(wanted, ask, timeout)
+        return await self._requests.each(wanted, ask, timeout)
 
-    @lets_go
     async def describe_topics(
         self,
         topics: Iterable[Topic],
@@ -196,11 +185,7 @@ class Topics(AdminBase):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> Results[Topic, TopicDescription]:
-        """Partitions, leaders and replicas of topics, by name or by id (brokers since 3.1).
-
-        Usual errors: UnknownTopicOrPartitionError (also for a moment after the creation),
-        UnknownTopicIdError, InvalidTopicError, TopicAuthorizationError.
-        """
+        """See `Admin.describe_topics`."""
         wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
 
         async def ask(
@@ -211,7 +196,7 @@ class Topics(AdminBase):
                 allow_auto_topic_creation=False,
                 include_topic_authorized_operations=include_authorized_operations,
             )
-            response = await self._request(request, AnyBroker(), remaining)
+            response = await self._requests.send(request, AnyBroker(), remaining)
 
             def described(topic: MetadataResponseTopic) -> tuple[Topic, Any] | None:
                 key = _asked(topic, items)
@@ -222,18 +207,14 @@ class Topics(AdminBase):
 
             return await listed(response.topics, described)
 
-        return await self._each(wanted, ask, timeout)
+        return await self._requests.each(wanted, ask, timeout)
 
-    @lets_go
     async def list_topics(
         self, *, internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
-        """Return all topics that this user may describe, by name.
-
-        Kafka's own topics are listed with `internal` only.
-        """
+        """See `Admin.list_topics`."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        response = await self._request(request, AnyBroker(), timeout)
+        response = await self._requests.send(request, AnyBroker(), timeout)
         return await by_name(
             response.topics,
             lambda topic: _listing(topic) if internal or not topic.is_internal else None,

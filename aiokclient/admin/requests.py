@@ -1,0 +1,191 @@
+"""What the parts of the admin client share: requests for several items, and their retries.
+
+A response has a result for each item. An item whose error may pass (the controller has moved, a
+timeout, a quota) is asked for again, alone, until the timeout; `cluster.per_item` has the loop. A
+request that fails as a whole was already tried again by the cluster client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from aiokclient.admin.results import Results
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.ownership import Weakly
+from aiokclient.cluster.per_item import PerItem, ask_in_parallel
+from aiokclient.cluster.targets import Target
+from aiokclient.cluster.tracebacks import bare
+from aiokclient.errors import ApiTimeoutError, KafkaError, ProtocolError, UsageError, error_for
+from aiokclient.policy import Backoff, Retry, Scope
+
+__all__ = ["AdminRequests", "Answers", "Ask", "ask_targets", "failure"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+Answers: TypeAlias = Mapping[K, V | KafkaError]
+Ask: TypeAlias = Callable[[dict[K, Item], float], Awaitable[Answers[K, V]]]
+"""Sends one request for some items within some seconds, and returns the result of each."""
+
+AskOne: TypeAlias = Callable[[dict[K, Item], T], Awaitable[Answers[K, V]]]
+"""Sends one request for some items to one of several targets."""
+
+
+class AdminRequests:
+    """The requests of one admin client, which it does not keep alive."""
+
+    _admin = Weakly()
+
+    def __init__(self, admin: Lifecycle) -> None:
+        config = admin._config
+        self._admin = admin
+        self._request_s = config.request_timeout_ms / 1000
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+
+    @property
+    def cluster(self) -> ClusterClient:
+        """The connections and the metadata of a client that is open."""
+        cluster: ClusterClient = self._admin._cluster
+        return cluster
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds to wait for one broker before it is looked up whether the broker still exists."""
+        return self._request_s
+
+    def check(self) -> None:
+        """Raise unless the client may be used here and now."""
+        self._admin._check()
+
+    def deadline(self, timeout: float | None) -> float:
+        """Return when a call with this timeout must end, on the monotonic clock."""
+        return float(self.cluster.clock.monotonic() + self._admin._seconds(timeout))
+
+    def broker_timeout_ms(self, remaining_s: float) -> int:
+        """Return how long a broker may work on a request: less than the client waits for it."""
+        waiting = min(max(remaining_s, 0.0), self._request_s)
+        return max(int(waiting * 900), 1)
+
+    async def send(
+        self,
+        message: Any,
+        to: Target,
+        timeout: float | None,
+        failed: Callable[[KafkaError], None] = lambda error: None,
+    ) -> Any:
+        """Send a request, with the retries of the cluster client.
+
+        `failed(error)` is called for each attempt that was sent.
+        """
+        self.check()
+        return await self.cluster.request(
+            message, to, timeout=timeout, scope=Scope.ADMIN, failed=failed
+        )
+
+    async def each(
+        self, items: Mapping[K, Item], ask: Ask[K, Item, V], timeout: float | None
+    ) -> Results[K, V]:
+        """Ask for all items, and again for those whose error may pass, within the timeout."""
+        self.check()
+        retry = Retry(self.deadline(timeout), self._backoff, self.cluster.clock)
+        results: dict[K, Any] = dict.fromkeys(items)
+
+        async def ask_left(left: list[K]) -> dict[K, KafkaError]:
+            answers = await ask({key: items[key] for key in left}, max(retry.remaining_s, 0.0))
+            for key in left:
+                answer = answers[key] if key in answers else _missing(key)
+                results[key] = _latest(answer, results[key])
+            return {key: error for key in left if isinstance(error := results[key], KafkaError)}
+
+        def refuse(key: K, error: KafkaError) -> None:
+            if error.retriable and retry.remaining_s <= 0:
+                results[key] = _out_of_time(error)
+
+        loop = PerItem(items, retry, Scope.ADMIN, refresh=self._refresh, refuse=refuse)
+        try:
+            await loop.run(ask_left)
+        except UsageError:
+            raise
+        except KafkaError as error:
+            bare(error)
+            results.update({key: _latest(error, results[key]) for key in loop.left})
+        return Results(results)
+
+    def _refresh(self, key: object, error: KafkaError) -> bool:
+        self.cluster.updater.request_update(reason="an admin request reached a wrong broker")
+        return True
+
+    async def by_coordinator(
+        self,
+        groups: Mapping[str, Item],
+        ask: Callable[[dict[str, Item], BrokerInfo, float], Awaitable[Answers[str, V]]],
+        timeout: float | None,
+    ) -> Results[str, V]:
+        """Ask the coordinator of each group, which is looked up for each attempt."""
+
+        async def ask_each(items: dict[str, Item], remaining: float) -> Answers[str, V]:
+            answers: dict[str, V | KafkaError] = {}
+            coordinators: dict[BrokerInfo, dict[str, Item]] = {}
+            try:
+                async with asyncio.timeout(remaining):
+                    found = await self.cluster.coordinators.locate_many("group", items)
+            except TimeoutError:
+                text = f"No broker named the coordinators within {remaining:.1f} s."
+                raise ApiTimeoutError(text, api="FindCoordinator") from None
+            for group, broker in found.items():
+                if isinstance(broker, KafkaError):
+                    answers[group] = broker
+                else:
+                    coordinators.setdefault(broker, {})[group] = items[group]
+            bound = min(remaining, self.patience_s)
+            answers.update(await ask_targets(coordinators, lambda some, to: ask(some, to, bound)))
+            return answers
+
+        return await self.each(groups, ask_each, timeout)
+
+
+async def ask_targets(
+    groups: Mapping[T, dict[K, Item]], ask: AskOne[K, Item, T, V]
+) -> Answers[K, V]:
+    """Ask several targets at the same time; the error of one is that of its items alone."""
+    answers: dict[K, V | KafkaError] = {}
+
+    async def ask_one(to: T, items: dict[K, Item]) -> None:
+        answers.update(await ask(items, to))
+
+    def failed(items: dict[K, Item], error: KafkaError) -> None:
+        answers.update(dict.fromkeys(items, bare(error)))
+
+    await ask_in_parallel(groups, ask_one, failed)
+    return answers
+
+
+def failure(code: int, message: str | None, api: str, resource: str) -> KafkaError | None:
+    """Return the error of one item in a response; None for code 0."""
+    return error_for(code, message, api=api, resource=resource)
+
+
+def _latest(answer: Any, before: Any) -> Any:
+    """Return the answer; if it says only that time ran out, the answer before, which says more."""
+    late = isinstance(answer, ApiTimeoutError)
+    return _out_of_time(before) if late and isinstance(before, KafkaError) else answer
+
+
+def _missing(key: object) -> KafkaError:
+    return ProtocolError(f"The response does not contain {key}.")
+
+
+def _out_of_time(error: KafkaError) -> KafkaError:
+    if isinstance(error, ApiTimeoutError):
+        return error
+    late = ApiTimeoutError(f"The last answer: {error}", api=error.api)
+    late.broker, late.resource = error.broker, error.resource
+    late.topic_partition = error.topic_partition
+    late.__cause__ = error
+    return late
