@@ -254,7 +254,9 @@ class ClientConfig:
             if name not in known:
                 problems.add(unknown(name, known, cls.kind()))
             elif name in shared and not declared(known[name]).per_child:
-                problems.add(f"{name} is an option of the client that is passed as client=")
+                problems.add(
+                    f"{name} is an option of the client that is passed as client=. Set it there."
+                )
             else:
                 with problems:
                     good[name] = _checked(known[name], value, name)
@@ -323,7 +325,7 @@ def _properties(source: Any) -> Mapping[str, Any]:
         return read_properties(source)
     if not isinstance(source, Mapping) or not all(isinstance(name, str) for name in source):
         raise TypeError(
-            f"{source!r} is neither a mapping of Kafka's dotted names nor the path of a file"
+            f"{source!r} is neither a mapping of Kafka's dotted names nor the path of a file."
         )
     return source
 
@@ -336,8 +338,8 @@ def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: b
         return declaration.kind.check(value)
     except ValueError as error:
         shown = "this value" if declaration.secret else repr(value)
-        reason = str(error) or f"it must be {declaration.kind.allowed}"
-        raise ConfigError(f"{name}: {shown} is not allowed; {reason}") from None
+        reason = str(error) or f"It must be {declaration.kind.allowed}."
+        raise ConfigError(f"{name}: {shown} is not allowed. {reason}") from None
 
 
 class ClientOptions(TypedDict, total=False):

@@ -191,7 +191,7 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def auto_offset_reset_ms(self) -> int | None:
-        """How far back `by_duration:` goes, in milliseconds; None for the other ways to reset."""
+        """The milliseconds of `by_duration:` in auto_offset_reset, or None for its other values."""
         return OffsetReset.duration_ms(self.auto_offset_reset)
 
     def _check_together(self) -> None:

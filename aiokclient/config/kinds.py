@@ -1,7 +1,7 @@
-"""One option: what it allows, and how a text becomes its value.
+"""Kinds of options: what they allow, and how a text becomes a value.
 
-A kind checks a value that a program gave and reads a value that a properties file gave. Both
-raise ValueError, with a text only where more is to be said than what the kind allows.
+A kind checks a value from a program and reads a value from a properties file. Both raise
+ValueError, with complete sentences where it is not enough to say what the kind allows.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ T = TypeVar("T")
 
 
 class Kind(Protocol):
-    """What an option's values are. `allowed` completes the sentence "it must be ..."."""
+    """The type of an option's values. `allowed` completes the sentence "It must be ..."."""
 
     @property
     def allowed(self) -> str: ...
 
     def check(self, value: Any) -> Any:
-        """The value in its normal form; ValueError if it is not allowed."""
+        """Return the value in its normal form. Raises ValueError if it is not allowed."""
         ...
 
     def read(self, text: str) -> Any:
-        """The value that a text stands for; ValueError if it stands for none."""
+        """Return the value that a text stands for. Raises ValueError if it stands for none."""
         ...
 
 
@@ -86,13 +86,13 @@ class Integer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
-    """One of some values, each with the texts (or other values) that mean it."""
+    """One of several values, each with the texts or other values that stand for it."""
 
     meanings: tuple[tuple[T, tuple[Any, ...]], ...]
 
     @classmethod
     def of(cls, *values: str) -> Choice[str]:
-        """One of these texts, in upper or lower case."""
+        """Return a choice of these texts, in upper or lower case."""
         return Choice(tuple((value, (value,)) for value in values))
 
     @property
@@ -159,7 +159,7 @@ STRATEGIES = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""The strategies that need no more than a name, by the names of Kafka's classes for them."""
+"""The built-in assignors: from the names of Kafka's classes to the short names."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class AssignmentStrategies:
         strategies = tuple(map(self._one, value))
         names = [one for one in strategies if isinstance(one, str)]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"{twice[0]!r} may be there only once")
+            raise ValueError(f"The name {twice[0]!r} may occur only once.")
         if not strategies:
             raise ValueError
         return strategies
@@ -197,7 +197,7 @@ class AssignmentStrategies:
                 return name
         elif callable(getattr(value, "assign", None)):
             return value
-        raise ValueError(f"{value!r} is no strategy; it must be {self.allowed}")
+        raise ValueError(f"{value!r} is not an assignor. It must be {self.allowed}.")
 
     def read(self, text: str) -> tuple[Any, ...]:
         return self.check(text)
@@ -205,20 +205,20 @@ class AssignmentStrategies:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Given:
-    """An object of the program, which no properties file can hold; None for none.
+    """An object that only a program can pass, or None.
 
-    It has this method; without one to name, it is a function.
+    It has `method`, or is a function where there is no method to name.
     """
 
     what: str
     method: str = "__call__"
     or_function: bool = False
-    plain: bool = False
-    """It is called without await."""
+    synchronous: bool = False
+    """Whether it is called without await."""
 
     @property
     def allowed(self) -> str:
-        return f"{self.what}, given as an argument of the program, not as a text"
+        return f"{self.what}, passed as an argument by the program"
 
     def check(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -227,10 +227,8 @@ class Given:
         if value is not None and not fits:
             raise ValueError
         called = (value, getattr(value, self.method, None))
-        if self.plain and any(map(inspect.iscoroutinefunction, called)):
-            raise ValueError(
-                "a coroutine function cannot be called without await; it must be plain"
-            )
+        if self.synchronous and any(map(inspect.iscoroutinefunction, called)):
+            raise ValueError("It must be an ordinary function, because it is called without await.")
         return value
 
     def read(self, text: str) -> Any:
@@ -238,12 +236,12 @@ class Given:
         raise ValueError
 
     def _check_text(self, text: str) -> None:
-        """Raise ValueError for the name of a Java class, which says what stands for it here."""
+        """Raise ValueError for the name of a Java class, with what replaces it here."""
         from aiokclient.hints.names import serializer_hint
 
         hint = serializer_hint(text)
         if hint is not None:
-            raise ValueError(f"it must be {self.what}: {hint}")
+            raise ValueError(f"It must be {self.what}: {hint}.")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -252,7 +250,7 @@ class Addresses:
 
     @property
     def allowed(self) -> str:
-        return "host:port, or several of them; an IPv6 address stands in brackets: [::1]:9092"
+        return "host:port, or several of them, with an IPv6 address in brackets: [::1]:9092"
 
     def check(self, value: Any) -> tuple[tuple[str, int], ...]:
         items = value.split(",") if isinstance(value, str) else value
@@ -260,7 +258,7 @@ class Addresses:
             raise ValueError
         addresses = tuple(_address(item) for item in items if item != "")
         if not addresses:
-            raise ValueError("no address is given; write host:port of one broker or more")
+            raise ValueError("Give the address, host:port, of one or more brokers.")
         return addresses
 
     def read(self, text: str) -> tuple[tuple[str, int], ...]:
@@ -280,22 +278,22 @@ def _address(item: Any) -> tuple[str, int]:
     else:
         match = _ADDRESS.fullmatch(item.strip()) if isinstance(item, str) else None
         if match is None:
-            raise ValueError(f"{item!r} is not host:port ([host]:port for an IPv6 address)")
+            raise ValueError(f"{item!r} is not host:port, or [host]:port for an IPv6 address.")
         host, port = match["v6"] or match["host"], int(match["port"])
     if not 0 < port < 65536:
-        raise ValueError(f"the port in {item!r} is not from 1 to 65535")
+        raise ValueError(f"The port in {item!r} is not from 1 to 65535.")
     return host, port
 
 
 def written(address: tuple[str, int]) -> str:
-    """An address as `bootstrap_servers` takes it."""
+    """Return an address as `bootstrap_servers` accepts it."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """Where to read from without a position: a name, or `by_duration:` and an ISO 8601 duration."""
+    """Where to begin without a position: a name, or `by_duration:` and an ISO 8601 duration."""
 
     @property
     def allowed(self) -> str:
@@ -315,7 +313,7 @@ class OffsetReset:
 
     @staticmethod
     def duration_ms(value: str) -> int | None:
-        """The milliseconds of a `by_duration:` value, None for the names."""
+        """Return the milliseconds of a `by_duration:` value, or None for a name."""
         kind, _, duration = value.partition(":")
         if kind.lower() != "by_duration":
             return None
@@ -335,12 +333,12 @@ BOOLEAN = Boolean()
 OPTIONAL_BOOLEAN = Boolean(optional=True)
 TEXT = Text()
 OPTIONAL_TEXT = Text(optional=True)
-FUNCTION = Given("a function", plain=True)
+FUNCTION = Given("a function", synchronous=True)
 SERIALIZER = Given(
-    "a function, or an object with serialize()", "serialize", or_function=True, plain=True
+    "a function, or an object with serialize()", "serialize", or_function=True, synchronous=True
 )
 DESERIALIZER = Given(
-    "a function, or an object with deserialize()", "deserialize", or_function=True, plain=True
+    "a function, or an object with deserialize()", "deserialize", or_function=True, synchronous=True
 )
 SECURITY = Given("Plaintext(), Tls(...) or an ssl.SSLContext", "__class__")
 CONNECTOR = Given("an object with resolve() and connect()", "connect")

@@ -1,4 +1,4 @@
-"""One error for everything that is wrong with the options of a program."""
+"""One error for all mistakes in the options of a client."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from aiokclient.hints import option_hint
 __all__ = ["Problems", "refuse_positional", "suggest", "together", "unknown"]
 
 CLOSE = 0.75
-"""The likeness of two names, from 0 to 1, from which on the one is taken for the other."""
+"""The similarity of two names, from 0 to 1, at which one is suggested for the other."""
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Problems:
-    """Collects the errors of `with problems:` blocks, and raises them as one."""
+    """The errors of `with problems:` blocks, to be raised as one."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
 
     def add(self, text: str) -> None:
-        """Take note of a problem."""
+        """Add the text of a problem."""
         self._texts[text] = None
 
     def __enter__(self) -> None:
@@ -75,28 +75,28 @@ def suggest(kind: str, options: Collection[str]) -> None:
 
 
 def unknown(name: str, known: Collection[str], kind: str) -> str:
-    """Return what to say of a name that is no option of a `kind`, such as "Producer".
+    """Return the text for a name that is not an option of a `kind`, such as "Producer".
 
-    Names are guessed only where they are close.
+    It suggests a name only if one is similar.
     """
     dotted = any("." in one for one in known)
     plain = name.replace(".", "_")
     if not dotted and plain in known:
         return (
-            f"{name} is not an option; write {plain}. Kafka's dotted names go to "
-            f"{kind}.from_properties()"
+            f"{name} is not an option. Write {plain}, or pass Kafka's dotted names to "
+            f"{kind}.from_properties()."
         )
     if plain.replace("_", ".") in known:
-        return f"{name} is not an option; did you mean {plain.replace('_', '.')}?"
+        return f"{name} is not an option. Did you mean {plain.replace('_', '.')}?"
     hint = option_hint(name, dotted=dotted)
     if hint is not None:
         return hint
     for other, options in _suggested.items():
         if plain in options and kind != other:
             article = "an" if kind[:1] in "AEIOU" else "a"
-            return f"{name} is not an option of {article} {kind}, but of a {other}"
+            return f"{name} is not an option of {article} {kind}, but of a {other}."
     guess = _guess(name, known, "." if dotted else "_")
-    return f"{name} is not an option{'' if guess is None else f'; did you mean {guess}?'}"
+    return f"{name} is not an option.{'' if guess is None else f' Did you mean {guess}?'}"
 
 
 def _guess(name: str, known: Collection[str], separator: str) -> str | None:
@@ -115,6 +115,6 @@ def refuse_positional(kind: str, given: Collection[object]) -> None:
     """Raise TypeError for arguments that a `kind`, such as "Producer", does not take."""
     if given:
         raise TypeError(
-            f"{kind}() takes options as keyword arguments: {kind}(bootstrap_servers=...). A "
-            f"mapping with Kafka's dotted names goes to {kind}.from_properties()"
+            f"{kind}() takes options as keyword arguments: {kind}(bootstrap_servers=...). Pass a "
+            f"mapping with Kafka's dotted names to {kind}.from_properties()."
         )

@@ -1,4 +1,4 @@
-"""Rules for several options together: what they demand of each other, and what they mean."""
+"""Rules about several options: which combinations are allowed, and what they mean."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settle(config: Any, name: str, value: Any) -> None:
 
 
 def order_backoffs(config: Any) -> None:
-    """Raise each limit to the first wait if that is longer, as Kafka does."""
+    """Raise each highest delay to the first one if that is longer, as Kafka does."""
     for low, high in (
         ("retry_backoff_ms", "retry_backoff_max_ms"),
         ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
@@ -42,30 +42,34 @@ def check_delivery_timeout(config: Any) -> None:
     if config.delivery_timeout_ms < config.linger_ms:
         raise ConfigError(
             f"delivery_timeout_ms: {config.delivery_timeout_ms} is below linger_ms "
-            f"({config.linger_ms}), so records would expire before they are sent"
+            f"({config.linger_ms}), so records would expire before they are sent."
         )
 
 
 def fold_security(config: Any) -> None:
-    # Kafka's single options become one object, so that only `security` is looked at later.
+    """Make one `security` object of Kafka's single options, which nothing reads later."""
     security: Any = config.security
     if isinstance(security, ssl.SSLContext):
         security = Tls(context=security)
     if not isinstance(security, Plaintext | Tls):
         raise ConfigError(
-            f"security: a {type(security).__name__} is not allowed; it must be Plaintext(), "
-            "Tls(...) or an ssl.SSLContext (what is said by a text goes to security_protocol)"
+            f"security: a {type(security).__name__} is not allowed. It must be Plaintext(), "
+            "Tls(...) or an ssl.SSLContext. For a text such as 'SSL' use security_protocol."
         )
     given = [name for name in type(config).__dataclass_fields__ if _is_tls_option(config, name)]
     protocol = _protocol(config.security_protocol)
     if protocol == "ssl":
         if security != Plaintext():
-            raise ConfigError("security_protocol: give either security or Kafka's options")
+            raise ConfigError(
+                "security_protocol: Give either security or Kafka's ssl_ options, not both."
+            )
         security = _tls(config)
     elif given:
-        raise ConfigError(f"{given[0]} needs security_protocol=SSL")
+        raise ConfigError(f"{given[0]} needs security_protocol=SSL.")
     elif protocol == "plaintext" and security != Plaintext():
-        raise ConfigError("security_protocol: PLAINTEXT contradicts security")
+        raise ConfigError(
+            "security_protocol: PLAINTEXT contradicts security. Leave one of them out."
+        )
     settle(config, "security", security)
     for name in ("security_protocol", *given):
         settle(config, name, None)
@@ -80,16 +84,22 @@ def _protocol(given: str | None) -> str | None:
         return None
     protocol = given.lower()
     if protocol.startswith("sasl_") and protocol in PROTOCOLS:
-        raise ConfigError(f"security_protocol: {given} is not available in this version")
+        raise ConfigError(
+            f"security_protocol: {given} is not available in this version. Use PLAINTEXT or SSL."
+        )
     if protocol not in PROTOCOLS:
-        raise ConfigError(f"security_protocol: {given!r} is not allowed; it is PLAINTEXT or SSL")
+        raise ConfigError(
+            f"security_protocol: {given!r} is not allowed. It must be PLAINTEXT or SSL."
+        )
     return protocol
 
 
 def _tls(config: Any) -> Tls:
     for name in ("ssl_truststore_type", "ssl_keystore_type"):
         if (getattr(config, name) or "PEM").upper() != "PEM":
-            raise ConfigError(f"{name}: only PEM is read; convert the store with keytool, openssl")
+            raise ConfigError(
+                f"{name}: Only PEM is supported. Convert the store with keytool or openssl."
+            )
     return Tls(
         cafile=config.ssl_truststore_location,
         cadata=config.ssl_truststore_certificates,
@@ -100,32 +110,36 @@ def _tls(config: Any) -> Tls:
 
 
 def settle_idempotence(config: Any) -> None:
+    """Enable idempotence where the other options allow it. Raises ConfigError."""
     reasons = []
     if config.acks != -1:
         reasons.append("acks='all'")
     if config.max_in_flight_requests_per_connection > 5:
         reasons.append("max_in_flight_requests_per_connection of at most 5")
     if config.transactional_id is not None and config.enable_idempotence is False:
-        raise ConfigError("enable_idempotence: a transactional_id needs it, so it cannot be False")
+        raise ConfigError(
+            "enable_idempotence: It cannot be False, because transactional_id needs it."
+        )
     given: Any = config.enable_idempotence
     if reasons and (given or config.transactional_id is not None):
-        raise ConfigError(f"enable_idempotence: it needs {' and '.join(reasons)}")
+        raise ConfigError(f"enable_idempotence: It needs {' and '.join(reasons)}.")
     if given is None:
         settle(config, "enable_idempotence", not reasons)
 
 
 def settle_compression(config: Any) -> None:
+    """Find the level for the codec. Raises ConfigError for a level that it does not have."""
     codec, level = config.compression_type, config.compression_level
     if level is None:
         level = getattr(config, f"compression_{codec}_level", None)
     elif codec not in LEVELS:
-        raise ConfigError(f"compression_level: {codec} has no levels")
+        raise ConfigError(f"compression_level: The codec {codec} has no levels.")
     if level is not None and codec == "gzip" and level == -1:
         level = None
     if level is not None and level not in LEVELS[codec]:
         levels = LEVELS[codec]
         raise ConfigError(
-            f"compression_level: {level} is not a level of {codec}; it must be "
-            f"from {levels.start} to {levels.stop - 1}"
+            f"compression_level: {level} is not a level of {codec}. It must be "
+            f"from {levels.start} to {levels.stop - 1}."
         )
     settle(config, "compression_level", level)

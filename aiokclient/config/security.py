@@ -1,4 +1,4 @@
-"""How a client secures its connections: in the clear, or by TLS."""
+"""How a client secures its connections: not at all, or by TLS."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["Plaintext", "Security", "Tls"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plaintext:
-    """No encryption and no proof of identity on either side."""
+    """No encryption and no authentication."""
 
     sasl_mechanism: ClassVar[str | None] = None
     """The mechanism by which connections are authenticated; this object is its credentials."""
 
     def ssl_context(self) -> None:
-        """None: connections are in the clear."""
+        """Return None: connections are not encrypted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """TLS. Without `cafile` or `cadata` the operating system's authorities are trusted.
+    """TLS. Without `cafile` or `cadata` the certificates of the operating system are trusted.
 
-    `certfile` and `keyfile` (PEM; the key may be in `certfile`) let the client show who it is,
-    `password` opens the key. `check_hostname=False` still verifies the certificate's chain.
-    A `context` of your own replaces all the rest.
+    `certfile` and `keyfile` (PEM; the key may be in `certfile`) authenticate the client, and
+    `password` decrypts the key. With `check_hostname=False` the chain of certificates is still
+    verified. A `context` replaces all the rest.
     """
 
     cafile: str | None = None
@@ -45,14 +45,14 @@ class Tls:
     def __post_init__(self) -> None:
         others = (self.cafile, self.cadata, self.certfile, self.keyfile, self.password)
         if self.context is not None and any(other is not None for other in others):
-            raise ConfigError("Tls: give either context or the files, not both")
+            raise ConfigError("Tls: Give either context or the files, not both.")
         if self.certfile is None and (self.keyfile or self.password):
-            raise ConfigError("Tls: keyfile and password need certfile, the client's certificate")
+            raise ConfigError("Tls: keyfile and password need certfile, the client's certificate.")
 
     def ssl_context(self) -> ssl.SSLContext:
-        """A context for the client's side. Reads the files, so it blocks: call it in a thread.
+        """Return a context for the client. Blocking, because it reads files: call it in a thread.
 
-        Raises ConfigError that names the file which is missing or cannot be used.
+        Raises ConfigError, which names the file that is missing or cannot be used.
         """
         if self.context is not None:
             return self.context
@@ -68,8 +68,8 @@ class Tls:
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             where = self.cafile or "cadata"
             raise ConfigError(
-                f"the trusted certificates in {where} cannot be loaded ({error}); a readable file "
-                f"in PEM format is needed"
+                f"The trusted certificates in {where} cannot be loaded ({error}). They must be "
+                "in a readable file in PEM format."
             ) from error
 
     def _load_own_certificate(self, context: ssl.SSLContext, certfile: str) -> None:
@@ -79,9 +79,9 @@ class Tls:
             context.load_cert_chain(certfile, self.keyfile, lambda: password)
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"the client's certificate in {certfile} or its key in "
-                f"{self.keyfile or certfile} cannot be loaded ({error}); both are PEM, and an "
-                f"encrypted key needs its password"
+                f"The client's certificate in {certfile} or its key in "
+                f"{self.keyfile or certfile} cannot be loaded ({error}). Both must be in PEM "
+                "format, and an encrypted key needs its password."
             ) from error
 
 

@@ -60,7 +60,7 @@ class GroupMemberConfig(ClientConfig):
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat_interval_ms: {self.heartbeat_interval_ms} is not below "
-                f"session_timeout_ms ({self.session_timeout_ms}); a third of it is usual"
+                f"session_timeout_ms ({self.session_timeout_ms}). A third of it is usual."
             )
 
     @property

@@ -18,16 +18,16 @@ __all__ = ["ABSENT", "RENAMED", "import_hint", "option_hint", "serializer_hint"]
 RENAMED: Mapping[str, str] = MappingProxyType(
     {**librdkafka.RENAMED, **python.RENAMED, **java.RENAMED}
 )
-"""The names of options elsewhere, and the names here."""
+"""From the names of options in other clients to the names here."""
 
 ABSENT: Mapping[str, str] = MappingProxyType({**librdkafka.ABSENT, **python.ABSENT, **java.ABSENT})
-"""The names of options that there are not here, and why, or what to use instead."""
+"""Options of other clients that do not exist here: why, or what to use instead."""
 
 SASL = "SASL is not available in this version of aiokclient"
 
 
 def option_hint(name: str, *, dotted: bool = False) -> str | None:
-    """Return what to say of an option of another client, or None if no table has it.
+    """Return a text about an option of another client, or None if no table has it.
 
     With `dotted`, options are written as properties files have them.
     """
@@ -35,12 +35,12 @@ def option_hint(name: str, *, dotted: bool = False) -> str | None:
     renamed = RENAMED.get(plain)
     if renamed is not None:
         here = renamed.replace("_", ".") if dotted else renamed
-        return f"{name} is called {here} here"
+        return f"{name} is called {here} here."
     absent = ABSENT.get(plain)
     if absent is not None:
-        return f"{name} is not an option here: {absent}"
+        return f"{name} is not an option here: {absent}."
     if plain.startswith("sasl_"):
-        return f"{name}: {SASL}"
+        return f"{name}: {SASL}."
     return None
 
 

@@ -98,7 +98,7 @@ class TestKeywords:
 
     @pytest.mark.parametrize("kind", [Producer, Admin, Client])
     def test_an_unknown_one(self, kind: Any) -> None:
-        with pytest.raises(ConfigError, match="did you mean client_id"):
+        with pytest.raises(ConfigError, match="Did you mean client_id"):
             kind(bootstrap_servers=SERVERS, clientid="x")
 
     @pytest.mark.parametrize("kind", [Producer, Admin, Client])

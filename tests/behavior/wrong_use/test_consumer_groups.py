@@ -80,15 +80,15 @@ async def until_read(consumer: Consumer[Any, Any], count: int) -> list[Any]:
 # -- refused when it is made ---------------------------------------------------------------------
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"group_id": ""}, "group_id: it is empty; name a group, or leave it out"),
-    ({"group_instance_id": ""}, "group_instance_id: '' is not allowed; it must be 1 to 249"),
-    ({"heartbeat_interval_ms": 50_000}, r"not below session_timeout_ms \(45000\); a third of it"),
-    ({"partition_assignment_strategy": "best"}, "'best' is no strategy; it must be one of 'range'"),
+    ({"group_id": ""}, "group_id: It is empty. Name a group, or leave it out"),
+    ({"group_instance_id": ""}, "group_instance_id: '' is not allowed. It must be 1 to 249"),
+    ({"heartbeat_interval_ms": 50_000}, r"not below session_timeout_ms \(45000\)\. A third of it"),
+    ({"partition_assignment_strategy": "best"}, "'best' is not an assignor. It must be one of"),
     ({"partition_assignment_strategy": []}, "must be one of 'range'"),
     ({"partition_assignment_strategy": ["range", Range()]}, "a name may be there once"),
-    ({"partition_assignment_strategy": 5}, "5 is no strategy; it must be one of 'range'"),
-    ({"group_protocol": "kip848"}, "it must be one of 'classic' and 'consumer'"),
-    ({"group_protocol": "consumer", "heartbeat_interval_ms": 1}, "the brokers decide it"),
+    ({"partition_assignment_strategy": 5}, "5 is not an assignor. It must be one of 'range'"),
+    ({"group_protocol": "kip848"}, "It must be one of 'classic' and 'consumer'"),
+    ({"group_protocol": "consumer", "heartbeat_interval_ms": 1}, "The brokers decide it"),
     ({"max_poll_interval_ms": 0}, "max_poll_interval_ms: 0 is not allowed"),
 ]
 

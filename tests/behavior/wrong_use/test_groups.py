@@ -169,7 +169,7 @@ class Nameless:
         ({"protocol_type": ""}, "protocol_type: '' is not allowed"),
         ({"session_timeout_ms": 0}, "session_timeout_ms: 0 is not allowed"),
         ({"heartbeat_interval_ms": 50_000}, "is not below session_timeout_ms"),
-        ({"sesion_timeout_ms": 1}, "did you mean session_timeout_ms"),
+        ({"sesion_timeout_ms": 1}, "Did you mean session_timeout_ms"),
     ],
 )
 def test_wrongly_made(options: Any, said: str) -> None:
@@ -182,5 +182,5 @@ def test_made_from_properties() -> None:
     wanted: Any = {"protocol_type": "test", "protocols": [Sharing("a")]}
     member = GroupMember.from_properties(texts, **wanted)
     assert (member._config.group_id, member._config.session_timeout_ms) == ("g", 7000)
-    with pytest.raises(ConfigError, match=r"did you mean group\.id"):
+    with pytest.raises(ConfigError, match=r"Did you mean group\.id"):
         GroupMember.from_properties({**texts, "group.idd": "g"}, **wanted)

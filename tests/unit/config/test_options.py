@@ -96,7 +96,7 @@ def test_bad_bootstrap_servers(given: Any) -> None:
 
 
 def test_servers_are_needed() -> None:
-    with pytest.raises(ConfigError, match=r"bootstrap_servers: .* write host:port"):
+    with pytest.raises(ConfigError, match=r"bootstrap_servers: .* Give the address, host:port"):
         ClientConfig()
 
 
@@ -121,7 +121,7 @@ WRONG = [
     (
         producer,
         {"value_serializer": "json"},
-        "serialize\\(\\), given as an argument of the program",
+        "serialize\\(\\), passed as an argument by the program",
     ),
     (producer, {"key_serializer": 3}, "key_serializer: 3 .* a function, or an object"),
     (consumer, {"key_deserializer": 3}, "key_deserializer: 3 .* a function, or an object"),
@@ -141,15 +141,15 @@ WRONG = [
     (client, {"client_id": ""}, "client_id: '' .* not empty"),
     (client, {"security": "SSL"}, "security: "),
     (client, {"security": object()}, "Plaintext"),
-    (client, {"security_protocol": "TLS"}, "it is PLAINTEXT or SSL"),
+    (client, {"security_protocol": "TLS"}, "It must be PLAINTEXT or SSL"),
     (client, {"security_protocol": "SASL_SSL"}, "not available in this version"),
     (client, {"sasl_mechanism": "PLAIN"}, "SASL is not available in this version"),
     (client, {"ssl_truststore_location": "ca.pem"}, "needs security_protocol=SSL"),
     (client, {"security_protocol": "SSL", "security": Tls()}, "either security or"),
     (client, {"security_protocol": "PLAINTEXT", "security": Tls()}, "contradicts"),
-    (client, {"security_protocol": "SSL", "ssl_keystore_type": "JKS"}, "only PEM is read"),
+    (client, {"security_protocol": "SSL", "ssl_keystore_type": "JKS"}, "Only PEM is supported"),
     (client, {"linger_ms": 1}, "linger_ms is not an option"),
-    (producer, {"lingerms": 1}, "lingerms is not an option; did you mean linger_ms"),
+    (producer, {"lingerms": 1}, "lingerms is not an option. Did you mean linger_ms"),
     (producer, {"retries": 3}, "delivery_timeout_ms"),
 ]
 
@@ -225,10 +225,10 @@ def test_properties_take_options_that_no_text_can_say() -> None:
 @pytest.mark.parametrize(
     ("texts", "text"),
     [
-        ({"linger.ms": "soon"}, "linger.ms: 'soon' is not allowed; it must be an integer"),
-        ({"linger_ms": "5"}, "linger_ms is not an option; did you mean linger.ms"),
+        ({"linger.ms": "soon"}, "linger.ms: 'soon' is not allowed. It must be an integer"),
+        ({"linger_ms": "5"}, "linger_ms is not an option. Did you mean linger.ms"),
         ({"enable.idempotence": "1"}, "enable.idempotence: '1'"),
-        ({"key.serializer": "org.apache.kafka.X"}, "key.serializer: .* argument of the program"),
+        ({"key.serializer": "org.apache.kafka.X"}, "key.serializer: .* argument by the program"),
         ({"sasl.jaas.config": "x"}, "sasl.jaas.config: SASL is not available"),
         ({"ssl.truststore.password": "geheim"}, "ssl.truststore.password is not an option here"),
     ],

@@ -102,15 +102,15 @@ def test_each_consumer_has_objects_of_its_own_but_for_those_it_was_given() -> No
 @pytest.mark.parametrize(
     ("strategy", "reason"),
     [
-        ("stickey", "'stickey' is no strategy; it must be one of 'range', 'roundrobin'"),
-        (["range", "org.example.Mine"], "'org.example.Mine' is no strategy"),
-        ([], "it must be one of"),
-        ("", "'' is no strategy"),
-        (7, "7 is no strategy"),
-        (None, "None is no strategy"),
+        ("stickey", "'stickey' is not an assignor. It must be one of 'range', 'roundrobin'"),
+        (["range", "org.example.Mine"], "'org.example.Mine' is not an assignor"),
+        ([], "It must be one of"),
+        ("", "'' is not an assignor"),
+        (7, "7 is not an assignor"),
+        (None, "None is not an assignor"),
         (["range", None], "aiokclient.Assignor"),
-        (object(), "is no strategy"),
-        (["range", f"{KAFKA}RangeAssignor"], "'range' may be there only once"),
+        (object(), "is not an assignor"),
+        (["range", f"{KAFKA}RangeAssignor"], "'range' may occur only once"),
     ],
 )
 def test_what_is_no_strategy(strategy: Any, reason: str) -> None:
