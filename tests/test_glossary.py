@@ -133,7 +133,11 @@ def sources() -> list[Path]:
     )
 
 
-ANY_RETIRED = re.compile("|".join("_?".join(term.words) for term in RETIRED), re.IGNORECASE)
+SNAKE = "|".join("_".join(term.words) for term in RETIRED)
+CAMEL = "|".join("".join(map(str.title, term.words)) for term in RETIRED)
+ANY_RETIRED = re.compile(
+    rf"(?<![A-Za-z])(?:{SNAKE}|{SNAKE.upper()})(?![A-Za-z])|(?:{CAMEL})(?![a-z])"
+)
 """Finds the files that are worth parsing: reading a file is much cheaper than parsing it."""
 
 
