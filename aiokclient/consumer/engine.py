@@ -21,7 +21,9 @@ from aiokclient.consumer.fetching.buffer import FetchBuffer
 from aiokclient.consumer.fetching.list_offsets import OffsetLookup
 from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.fetching.position_resolver import PositionResolver
+from aiokclient.consumer.lookups import Lookups
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
+from aiokclient.consumer.membership.group_calls import GroupCalls
 from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.consumer.meters import ConsumerGauges
 from aiokclient.consumer.state.partition import Phase, Withheld
@@ -96,7 +98,9 @@ class Engine:
         )
         self.group: ConsumerCoordinator | None = None
         self._follower: TopicFollower | None = None
+        self.group_calls: GroupCalls | None = None
         self._source = self._make_source(config, supervisor)
+        self.lookups = Lookups(cluster, subscription, self.offsets, self.located)
         self.reader = self._make_reader(config, deserializers)
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
         """A start is not to end by its deadline only because positions are waited for."""
@@ -127,6 +131,7 @@ class Engine:
             callbacks=self._callbacks,
             check=supervisor.check,
         )
+        self.group_calls = GroupCalls(self.group, self._subscription)
         return self.group
 
     def _make_reader(self, config: ConsumerConfig, deserializers: Deserializers) -> Reader:

@@ -1,0 +1,90 @@
+"""What a started consumer looks up in the cluster: positions, offsets, and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.listing import by_name
+from aiokclient.cluster.metadata import PartitionInfo, partitions_in
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.cluster.updater import partitions_of
+from aiokclient.consumer.fetching.list_offsets import OffsetLookup
+from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.errors import ApiTimeoutError
+from aiokclient.protocol.messages.metadata import MetadataRequest
+from aiokclient.types import OffsetAndTimestamp, TopicPartition
+
+__all__ = ["Lookups"]
+
+
+class Lookups:
+    """A part of a consumer. Its calls are described at `Consumer`; timeouts are in seconds.
+
+    `located` waits for the position of a partition until a time, and returns whether it is known.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        subscription: SubscriptionState,
+        offsets: OffsetLookup,
+        located: Callable[[TopicPartition, float], Awaitable[bool]],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._offsets = offsets
+        self._located = located
+
+    async def position(self, tp: TopicPartition, timeout: float) -> int:
+        """Return the offset of the next record to be delivered."""
+        if not await self._located(tp, self._cluster.clock.monotonic() + timeout):
+            trouble = self._subscription[tp].trouble
+            text = f"The position was not found within {timeout:.1f} s."
+            raise ApiTimeoutError(text, topic_partition=tp) from trouble
+        self._subscription.settle()
+        return self._subscription[tp].position
+
+    async def beginning_offsets(
+        self, tps: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition."""
+        return await self._find(tps, EARLIEST_TIMESTAMP, timeout)
+
+    async def end_offsets(
+        self, tps: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition."""
+        return await self._find(tps, LATEST_TIMESTAMP, timeout)
+
+    async def _find(
+        self, tps: Sequence[TopicPartition], timestamp: int, timeout: float
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(tps, timestamp)
+        found = await self._offsets.until_found(wanted, timeout)
+        return {tp: found[tp].offset for tp in wanted}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after a time in ms, for each partition."""
+        found = await self._offsets.until_found(times, timeout)
+        answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for tp in times:
+            offset, timestamp, epoch = found[tp]
+            known = epoch if epoch >= 0 else None
+            answers[tp] = OffsetAndTimestamp(offset, timestamp, known) if offset >= 0 else None
+        return answers
+
+    async def partitions_for(self, topic: str, timeout: float) -> tuple[PartitionInfo, ...]:
+        """Return the partitions of a topic, read anew."""
+        return await partitions_of(self._cluster.updater, topic, timeout)
+
+    async def list_topics(self, timeout: float | None) -> dict[str, tuple[PartitionInfo, ...]]:
+        """Return the partitions of all topics that this client may see, by topic."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = await self._cluster.request(request, AnyBroker(), timeout=timeout)
+        return await by_name(
+            answer.topics, lambda topic: None if topic.error_code else partitions_in(topic)
+        )
