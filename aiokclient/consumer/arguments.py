@@ -1,4 +1,4 @@
-"""What the user names, checked where it comes in: topics, partitions, offsets and numbers."""
+"""Checks of the arguments of a consumer: topics, partitions, offsets and numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 LARGEST: Final = 2**63 - 1
-"""The protocol has 64 bits for offsets and times."""
+"""The largest offset or time that the protocol has room for."""
 
 LISTENING: Final = ("on_assigned", "on_revoked", "on_lost")
 
@@ -40,74 +40,75 @@ def as_topics(topics: re.Pattern[str]) -> re.Pattern[str]: ...
 @overload
 def as_topics(topics: Iterable[str]) -> list[str]: ...
 def as_topics(topics: Iterable[str] | re.Pattern[str]) -> list[str] | re.Pattern[str]:
-    """The names in a collection, one name alone, or a pattern.
+    """Return the names in a collection, one name alone, or a pattern.
 
-    Raises ArgumentTypeError for what is no name, InvalidTopicError for what no topic is called.
+    Raises ArgumentTypeError for what is not a name, InvalidTopicError for what no topic can be
+    called.
     """
     given: Any = topics
     if isinstance(given, re.Pattern):
         if not isinstance(given.pattern, str):
-            raise ArgumentTypeError(f"{given!r} matches bytes; names of topics are str")
+            raise ArgumentTypeError(f"{given!r} matches bytes. Topic names are str.")
         return given
     names = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
     for name in names:
         if not isinstance(name, str):
             raise ArgumentTypeError(
-                f"{name!r} is no topic: it takes names, each a str, or one compiled pattern"
+                f"{name!r} is not a topic. Pass topic names, each a str, or one compiled pattern."
             )
         _require_name(name)
     return names
 
 
 def as_listener(listener: Any) -> Any:
-    """The listener, or None; ArgumentTypeError for what cannot be told of partitions."""
+    """Return the listener, or None; raise ArgumentTypeError if it has no method of a listener."""
     methods = [getattr(listener, name, None) for name in LISTENING]
     if listener is None or (not inspect.isclass(listener) and any(map(callable, methods))):
         return listener
     raise ArgumentTypeError(
-        f"{listener!r} is no listener: that is an object with on_assigned(partitions), "
-        "on_revoked(partitions) or on_lost(partitions)"
+        f"{listener!r} is not a listener. A listener is an object with on_assigned(partitions), "
+        "on_revoked(partitions) or on_lost(partitions)."
     )
 
 
 def as_partitions(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The partitions in a collection, plain pairs too; raises as `as_topics`."""
+    """Return the partitions in a collection, of tuples as well; raise as `as_topics`."""
     given: Any = tps
     if isinstance(given, str | TopicPartition) or not isinstance(given, Iterable):
         raise ArgumentTypeError(
-            f"{given!r} is not a collection of partitions: write [TopicPartition(topic, number)]"
+            f"{given!r} is not a collection of partitions. Write [TopicPartition(topic, number)]."
         )
     return [as_partition(tp) for tp in given]
 
 
 def as_partition(tp: Any) -> TopicPartition:
-    """One partition, a plain pair too; raises as `as_topics`."""
+    """Return one partition, of a tuple as well; raise as `as_topics`."""
     if isinstance(tp, tuple) and len(tp) == 2:
         topic, number = tp
         if isinstance(topic, str) and is_integer(number) and number >= 0:
             _require_name(topic)
             return TopicPartition(topic, number)
-    raise ArgumentTypeError(f"{tp!r} is no partition: that is a topic's name and a number from 0")
+    raise ArgumentTypeError(f"{tp!r} is not a partition. Write TopicPartition(topic, number).")
 
 
 def as_numbers(numbers: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int]:
-    """A number for each partition, each `what`, from 0; raises as `as_topics`."""
+    """Return a number for each partition, each `what`, from 0; raise as `as_topics`."""
     given: Any = numbers
     if not isinstance(given, Mapping):
         raise ArgumentTypeError(
-            f"{given!r} is not a mapping from partitions: write "
-            "{TopicPartition(topic, number): ...}"
+            f"{given!r} is not a mapping from partitions. Write "
+            "{TopicPartition(topic, number): ...}."
         )
     for value in given.values():
         if not is_offset(value):
-            raise ArgumentTypeError(f"{value!r} is not {what}, from 0")
+            raise ArgumentTypeError(f"{value!r} is not {what}. It must be an integer from 0.")
     return dict(zip(as_partitions(given), given.values(), strict=True))
 
 
 def as_position(
     to: ConsumerRecord[Any, Any] | TopicPartition, offset: int | OffsetAndMetadata | None
 ) -> tuple[TopicPartition, int, int | None]:
-    """Where `seek` is to go: partition, offset and leader epoch, if that is known."""
+    """Return the target of a seek: partition, offset, and the leader epoch if it is known."""
     position: Any = offset
     epoch = None
     if isinstance(to, ConsumerRecord):
@@ -115,31 +116,35 @@ def as_position(
     if isinstance(offset, OffsetAndMetadata):
         position, epoch = offset.offset, offset.leader_epoch
     if position is None:
-        raise ArgumentTypeError("seek() takes a record, or a partition and an offset")
+        raise ArgumentTypeError("seek() takes a record, or a partition and an offset.")
     if not is_offset(position):
-        raise ArgumentTypeError(f"{position!r} is no offset; see seek_to_beginning and seek_to_end")
+        raise ArgumentTypeError(
+            f"{position!r} is not an offset. See also seek_to_beginning() and seek_to_end()."
+        )
     return as_partition(to), position, epoch
 
 
 def is_offset(value: Any) -> bool:
-    """Whether it is a number that can be an offset, or a time."""
+    """Return whether a value is a number that can be an offset, or a time."""
     return is_integer(value) and 0 <= value <= LARGEST
 
 
 def require_count(name: str, value: Any) -> None:
-    """Raises ArgumentTypeError unless it is a number from 1."""
+    """Raise ArgumentTypeError unless the value is an integer from 1."""
     if not is_integer(value) or value < 1:
-        raise ArgumentTypeError(f"{name} has to be at least 1, a number, not {value!r}")
+        raise ArgumentTypeError(f"{name} must be at least 1, an integer, not {value!r}.")
 
 
 def require_record(record: Any) -> None:
-    """Raises ArgumentTypeError unless it is a record."""
+    """Raise ArgumentTypeError unless it is a record."""
     if not isinstance(record, ConsumerRecord):
-        raise ArgumentTypeError(f"{record!r} is no record: done() takes what tracked() gave")
+        raise ArgumentTypeError(
+            f"{record!r} is not a record. done() takes a record that tracked() has delivered."
+        )
 
 
 def _require_name(topic: str) -> None:
     if not is_topic_name(topic):
         raise InvalidTopicError(
-            f"{topic!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'"
+            f"{topic!r} cannot be a topic. A name has 1 to 249 letters, digits, '.', '_' and '-'."
         )

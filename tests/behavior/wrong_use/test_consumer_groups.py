@@ -116,7 +116,7 @@ async def test_nothing_to_subscribe_to(servers: str) -> None:
 
 async def test_without_a_group(consumer: Consumer[Any, Any]) -> None:
     tp = TopicPartition("orders", 0)
-    with pytest.raises(IllegalStateError, match="no group_id; keep offsets yourself"):
+    with pytest.raises(IllegalStateError, match=r"no group_id\. Store offsets"):
         await consumer.commit()
     with pytest.raises(IllegalStateError, match=r"committed\(\) needs a group"):
         await consumer.committed([tp])
@@ -152,11 +152,11 @@ async def test_done_with_what_others_read_is_ignored(site: Site) -> None:
 async def test_rewinding_what_cannot_be(site: Site) -> None:
     async with site.member() as consumer:
         for offset in cast(list[Any], [-1, "0", 1.5, 2**63]):
-            with pytest.raises(IllegalStateError, match="is not an offset, from 0"):
+            with pytest.raises(IllegalStateError, match="is not an offset"):
                 await consumer.rewind_group({site.tp(0): offset})
         with pytest.raises(IllegalStateError, match="is not a mapping from partitions"):
             await consumer.rewind_group(cast(Any, [site.tp(0)]))
-        with pytest.raises(IllegalStateError, match="is no partition"):
+        with pytest.raises(IllegalStateError, match="is not a partition"):
             await consumer.rewind_group({(site.topic, -1): 0})  # type: ignore[dict-item]
         consumer.unsubscribe()
         with pytest.raises(IllegalStateError, match=r"subscribe\(\) to its topics first"):

@@ -65,7 +65,7 @@ def test_a_listener_rewinds() -> None:
         listener = Calling("on_assigned", lambda: consumer.rewind_group({place: 0}))
         consumer = world.consumer("t", group_id="g", listener=listener)
         async with consumer:
-            assert [str(e)[:26] for e in listener.refused] == ["a listener must not rewind"]
+            assert [str(e)[:26] for e in listener.refused] == ["A listener must not rewind"]
 
     simulate(scenario)
 
