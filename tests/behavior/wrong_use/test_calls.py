@@ -264,7 +264,7 @@ async def test_seeking_nowhere(consumer: Consumer) -> None:
     with pytest.raises(IllegalStateError, match="a record, or a partition and an offset"):
         consumer.seek(place)
     for offset in (-1, 1.5, 2**63, "0", True):
-        with pytest.raises(IllegalStateError, match=r"is not an offset\. See also seek_to_beginning"):
+        with pytest.raises(IllegalStateError, match=r"is not an offset\. See also seek_to"):
             consumer.seek(place, cast(Any, offset))
     for no_place in ("orders", 7, ("orders",)):
         with pytest.raises(IllegalStateError, match="is not a partition"):
@@ -320,7 +320,7 @@ class Listening:
 
 @pytest.mark.parametrize("listener", [7, "listener", Deaf(), Listening])
 async def test_a_listener_that_is_none(consumer: Consumer, listener: Any) -> None:
-    with pytest.raises(IllegalStateError, match=r"is not a listener\. .* on_assigned\(partitions\)"):
+    with pytest.raises(IllegalStateError, match=r"is not a listener\. .* on_assigned\("):
         consumer.subscribe(["orders"], listener)
     with pytest.raises(IllegalStateError, match="is not a listener"):
         Consumer("orders", listener=listener, bootstrap_servers="localhost:9092")

@@ -170,7 +170,7 @@ def test_to_the_end_of_what_no_group_gives() -> None:
         async with world.consumer(**options) as consumer:
             with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorLoadInProgressError):
                 consumer.subscribe(["t"])
-                with pytest.raises(ApiTimeoutError, match="the group has given no partitions"):
+                with pytest.raises(ApiTimeoutError, match="The group assigned no partitions"):
                     await anext(consumer.until_end())
             assert len([r async for r in consumer.until_end()]) == 10
 
