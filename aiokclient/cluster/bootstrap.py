@@ -81,7 +81,7 @@ class Bootstrap:
 
     def _outcome(self, pool: ConnectionPool) -> str:
         error = self._outcomes.get(_place(pool))
-        return "no answer yet" if error is None else error.message or str(error)
+        return "no answer yet" if error is None else (error.message or str(error)).rstrip(".")
 
     async def _ask_until_answered(
         self, pool: ConnectionPool, everything: anyio.CancelScope

@@ -64,7 +64,7 @@ async def authenticate(
             await _converse(connection, pipeline, versions, mechanism)
     except TimeoutError:
         raise NotConnectedError(
-            f"{connection.place} did not complete the SASL authentication within {timeout_s:.1f} s",
+            f"{connection.place} did not end the SASL authentication within {timeout_s:.1f} s.",
             broker=connection.node_id,
         ) from None
 
@@ -75,7 +75,7 @@ async def _choose(
     spoken = versions.get(ApiKey.SASL_HANDSHAKE)
     if negotiate(SaslHandshakeRequest, spoken) < HANDSHAKE_VERSION:
         raise UnsupportedVersionError(
-            f"{connection.place} is older than Kafka 1.0, which this client needs for SASL",
+            f"{connection.place} is older than Kafka 1.0, which this client needs for SASL.",
             api="SaslHandshake",
             broker=connection.node_id,
         )
@@ -116,7 +116,7 @@ async def _converse(
         connection.session_lifetime_ms = response.session_lifetime_ms
         message = mechanism.step(response.auth_bytes)
     raise SaslAuthenticationError(
-        f"{connection.place} did not end the authentication after {MOST_STEPS} messages",
+        f"{connection.place} did not end the authentication after {MOST_STEPS} messages.",
         broker=connection.node_id,
     )
 
@@ -134,7 +134,7 @@ async def _ask(
     except DisconnectedError as error:
         raise DisconnectedError(
             f"{connection.place} closed the connection during the SASL authentication. Check that "
-            "its listener expects SASL, and the credentials of the client",
+            "its listener expects SASL, and the credentials of the client.",
             api=api,
             broker=connection.node_id,
         ) from error

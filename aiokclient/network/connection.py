@@ -321,13 +321,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _on_setup_frame(self, frame: Buffer) -> None:
         if self._setup is None or self._setup.done():
-            self.close(ProtocolError("a frame that nothing was asked for", broker=self.place))
+            self.close(
+                ProtocolError("The broker sent a frame that answers no request.", broker=self.place)
+            )
         else:
             self._setup.set_result(frame)
 
     def _end_setup(self) -> None:
         if self._setup is not None and not self._setup.done():
-            self._setup.set_exception(self._reason or DisconnectedError(f"{self.place} closed"))
+            self._setup.set_exception(
+                self._reason or DisconnectedError(f"The connection to {self.place} was closed.")
+            )
             self._setup.exception()
 
     # -- the transport's side ---------------------------------------------------------------
@@ -354,10 +358,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._handle(frame)
 
     def eof_received(self) -> None:
-        self.close(DisconnectedError("the broker closed the connection", broker=self.node_id))
+        self.close(DisconnectedError("The broker closed the connection.", broker=self.node_id))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        why = f"the connection broke: {exc}" if exc else "the connection was closed"
+        why = f"The connection broke: {exc}." if exc else "The connection was closed."
         error = DisconnectedError(why, broker=self.node_id)
         error.__cause__ = exc
         self.close(error)
@@ -418,21 +422,27 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._held.remove(sent)
             if self._paused and max(self._paused_at, self.throttled_until) <= sent.since:
                 stuck = sent
-                self._fail(sent, "nothing was taken in; the connection is closed")
+                self._fail(
+                    sent, "The broker took in nothing for {:.1f} s, and the connection was closed."
+                )
             else:
-                self._fail(sent, "it was held back by the broker's throttle time")
+                self._fail(
+                    sent, "The request was held back for {:.1f} s by the broker's throttle time."
+                )
         late = [sent for sent in self._unanswered() if sent.deadline <= now]
         for sent in late:
-            self._fail(sent, "no answer came; the connection is closed")
+            self._fail(
+                sent, "The broker did not answer within {:.1f} s, and the connection was closed."
+            )
         if late:
-            after = f"no answer to {late[0].api} within {now - late[0].since:.1f} s"
+            after = f"The broker did not answer {late[0].api} within {now - late[0].since:.1f} s."
             self.close(DisconnectedError(after, broker=self.node_id))
         elif stuck is not None:
-            after = f"nothing was taken in within {now - stuck.since:.1f} s"
+            after = f"The broker took in nothing for {now - stuck.since:.1f} s."
             self.close(DisconnectedError(after, broker=self.node_id))
 
     def _fail(self, sent: Sent, why: str) -> None:
-        text = f"after {self._now() - sent.since:.1f} s {why}"
+        text = why.format(self._now() - sent.since)
         error = ApiTimeoutError(text, api=sent.api, broker=self.node_id)
         self.traffic.failed(self, sent, error)
         sent.fail(error)
@@ -494,7 +504,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _disconnected(self, sent: Sent) -> KafkaError:
         reason = self._reason
-        why = reason.message if reason is not None else "the connection is closed"
+        why = reason.message if reason is not None else "The connection is closed."
         lost = DisconnectedError(why, api=sent.api, broker=self.node_id)
         lost.__cause__ = None if isinstance(reason, DisconnectedError) else reason
         return lost

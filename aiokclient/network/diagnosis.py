@@ -1,4 +1,4 @@
-"""Telling what is on a port that does not speak Kafka, in words that say what to do. Pure."""
+"""Errors for a port that does not speak Kafka as expected, with what to do. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = [
 ]
 
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
-    (b"\x15\x03", "a TLS port that was spoken to in plaintext: {use_tls}"),
-    (b"HTTP", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers"),
-    (b"<!DO", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers"),
-    (b"SSH-", "an SSH server, not a Kafka broker: check the port in bootstrap_servers"),
-    (b"220 ", "a mail or FTP server, not a Kafka broker: check the port in bootstrap_servers"),
-    (b"-ERR", "a Redis server, not a Kafka broker: check the port in bootstrap_servers"),
+    (b"\x15\x03", "a TLS port that was spoken to in plaintext: {use_tls}."),
+    (b"HTTP", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers."),
+    (b"<!DO", "an HTTP server, not a Kafka broker: check the port in bootstrap_servers."),
+    (b"SSH-", "an SSH server, not a Kafka broker: check the port in bootstrap_servers."),
+    (b"220 ", "a mail or FTP server, not a Kafka broker: check the port in bootstrap_servers."),
+    (b"-ERR", "a Redis server, not a Kafka broker: check the port in bootstrap_servers."),
 )
-"""The first bytes by which a stranger is known. As a frame's length all of them are too large."""
+"""First bytes of other protocols. As the length of a frame all of them are too large."""
 
 USE_TLS = "set security=Tls() (security_protocol='SSL')"
 USE_PLAINTEXT = "set security=Plaintext() (security_protocol='PLAINTEXT'), or use its TLS port"
@@ -39,66 +39,71 @@ NOT_TLS = (
     "PACKET_LENGTH_TOO_LONG",
     "UNSUPPORTED_PROTOCOL",
 )
-"""What OpenSSL calls it when the other side does not speak TLS."""
+"""OpenSSL's reasons when the other side does not speak TLS."""
 
 REFUSAL = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)")
 """OpenSSL's names for the alerts by which a client's certificate is refused."""
 
 
 def not_kafka(place: str, head: bytes) -> ConnectionSetupError:
-    """For an answer that is no frame of Kafka's; `head` is how it begins."""
+    """Return the error for an answer that is not a frame of Kafka; `head` is its first bytes."""
     for signature, meaning in SIGNATURES:
         if head.startswith(signature):
             return ConnectionSetupError(f"{place} is {meaning.format(use_tls=USE_TLS)}")
     return ConnectionSetupError(
         f"{place} is not a Kafka broker: its answer begins with {head[:16]!r}. "
-        "Check host and port in bootstrap_servers"
+        "Check host and port in bootstrap_servers."
     )
 
 
 def tls_port(place: str) -> ConnectionSetupError:
-    return ConnectionSetupError(f"{place} is a TLS port that was spoken to in plaintext: {USE_TLS}")
+    """Return the error for a port that expects TLS."""
+    return ConnectionSetupError(
+        f"{place} is a TLS port that was spoken to in plaintext: {USE_TLS}."
+    )
 
 
 def plaintext_port(place: str) -> ConnectionSetupError:
+    """Return the error for a port that does not expect TLS."""
     return ConnectionSetupError(
-        f"{place} is a plaintext port that was spoken to in TLS: {USE_PLAINTEXT}"
+        f"{place} is a plaintext port that was spoken to in TLS: {USE_PLAINTEXT}."
     )
 
 
 def tls_failure(place: str, error: ssl.SSLError) -> ConnectionSetupError:
-    """For a handshake that the other side or the check of its certificate ended."""
+    """Return the error for a handshake that the other side, or a certificate, ended."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConnectionSetupError(
-            f"the certificate of {place} is not accepted ({error.verify_message}): check the "
-            "certificate authority given to Tls(), the certificate's names and its dates"
+            f"The certificate of {place} is not accepted ({error.verify_message}). Check the "
+            "certificate authority given to Tls(), the certificate's names, and its dates."
         )
     if error.reason in NOT_TLS:
         return plaintext_port(place)
     if REFUSAL.search(error.reason or ""):
         return ConnectionSetupError(
-            f"{place} wants another certificate of the client's, or one at all ({error.reason}): "
-            "give Tls() the certfile and keyfile that the broker's authority signed"
+            f"{place} requires another certificate of the client's, or any ({error.reason}). "
+            "Give Tls() a certfile and keyfile that an authority of the broker has signed."
         )
     return ConnectionSetupError(
-        f"the TLS handshake with {place} failed ({error.reason or error}): check the versions and "
-        "ciphers of both sides, and the client's certificate if the broker asks for one"
+        f"The TLS handshake with {place} failed ({error.reason or error}). Check the versions and "
+        "ciphers of both sides, and the client's certificate if the broker requires one."
     )
 
 
 class NotConnectedError(DisconnectedError):
-    """No connection came about: that is what the setup timeout is for."""
+    """No connection was made within the setup timeout, or at all."""
 
 
 class ClosedEarlyError(DisconnectedError):
-    """The other side closed the connection before it said anything."""
+    """The other side closed the connection before it sent anything."""
 
 
 def closed_early(place: str, tls: bool) -> ClosedEarlyError:
+    """Return the error for a connection that was closed during its setup."""
     during = "during the TLS handshake" if tls else "before it answered ApiVersions"
     return ClosedEarlyError(
-        f"{place} closed the connection {during}: it is going down, refuses this client, or is no "
-        "Kafka broker"
+        f"{place} closed the connection {during}. It is shutting down, refuses this client, or is "
+        "not a Kafka broker."
     )
 
 

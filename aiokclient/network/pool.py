@@ -167,7 +167,7 @@ class ConnectionPool:
         """As `get`, as a future of the caller's own, to wait for several at a time. Plain."""
         waiter: asyncio.Future[BrokerConnection] = asyncio.get_running_loop().create_future()
         if self._closed:
-            waiter.set_exception(ClosedError("the client is closed"))
+            waiter.set_exception(ClosedError("The client is closed."))
             return waiter
         slot = self._slots.setdefault((purpose, owner), _Slot((purpose, owner)))
         if slot.connection is not None:
@@ -208,7 +208,7 @@ class ConnectionPool:
     # -- connecting -------------------------------------------------------------------------
 
     async def _attempt(self, slot: _Slot) -> None:
-        outcome: BrokerConnection | Exception = ClosedError("the client is closed")
+        outcome: BrokerConnection | Exception = ClosedError("The client is closed.")
         try:
             outcome = self._install(slot, await self._connect(slot))
         except KafkaError as error:
@@ -253,7 +253,7 @@ class ConnectionPool:
     def _install(self, slot: _Slot, connection: BrokerConnection) -> BrokerConnection | KafkaError:
         if self._closed or slot.released:
             connection.close()
-            return ClosedError("the client is closed")
+            return ClosedError("The client is closed.")
         if self._retired:
             connection.close()
             return self._moved()
@@ -328,7 +328,7 @@ class ConnectionPool:
             slot.tell(self._moved())
 
     def _moved(self) -> KafkaError:
-        return DisconnectedError("the broker has another address now", broker=self.node_id)
+        return DisconnectedError("The broker has another address now.", broker=self.node_id)
 
     def close(self) -> None:
         """Closes all connections; who waits for one gets ClosedError. Plain, idempotent."""
@@ -341,4 +341,4 @@ class ConnectionPool:
         slot.released = True
         if slot.connection is not None:
             slot.connection.close()
-        slot.settle(ClosedError("the client is closed"))
+        slot.settle(ClosedError("The client is closed."))

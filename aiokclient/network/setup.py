@@ -88,7 +88,9 @@ async def open_connection(
     when it shares no version. Cancelling it closes the connection.
     """
     if not 0 < port <= HIGHEST_PORT:
-        raise diagnosis.unusable_address(node_id, f"{host}:{port}", "the port is out of range")
+        raise diagnosis.unusable_address(
+            node_id, f"{host}:{port}", "the port is not from 1 to 65535"
+        )
     failures: list[DisconnectedError] = []
     for address in await _resolve(host, port, settings, timeout_s):
         connection = BrokerConnection(
@@ -107,7 +109,7 @@ async def open_connection(
             return connection
     if len(failures) == 1:
         raise failures[0]
-    texts = "; ".join(dict.fromkeys(failure.message for failure in failures))
+    texts = " ".join(dict.fromkeys(failure.message for failure in failures))
     raise type(failures[-1])(texts, broker=node_id)
 
 
@@ -126,7 +128,7 @@ async def _open(
             await authenticate(connection, pipeline, versions, settings.sasl, timeout_s)
         connection.ready(versions, settings.receive_max)
         if connection.closed:
-            raise DisconnectedError("the connection was closed", broker=connection.node_id)
+            raise DisconnectedError("The connection was closed.", broker=connection.node_id)
     except diagnosis.ClosedEarlyError as error:
         # A bootstrap server may be misconfigured; a broker that the cluster names is just gone.
         if connection.node_id < 0:
@@ -154,13 +156,13 @@ async def _resolve(
             addresses = await settings.connector.resolve(host, port)
     except TimeoutError:
         queued = isinstance(settings.connector, TcpConnector) and settings.connector.queued(host)
-        why = ": no thread was free for it" if queued else ""
-        raise DisconnectedError(f"resolving {place} took over {timeout_s:.1f} s{why}") from None
+        why = " because no thread was free for it" if queued else ""
+        raise DisconnectedError(f"Resolving {place} took over {timeout_s:.1f} s{why}.") from None
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
-        raise DisconnectedError(f"the name {host} cannot be resolved ({text})") from error
+        raise DisconnectedError(f"The name {host} cannot be resolved ({text}).") from error
     if not addresses:
-        raise DisconnectedError(f"the name {host} has no address")
+        raise DisconnectedError(f"The name {host} has no address.")
     return addresses
 
 
@@ -180,12 +182,12 @@ async def _connect(
     except TimeoutError as error:
         # That of the kernel may come before our own.
         within = f" within {timeout_s:.1f} s" if patience.expired() else ""
-        text = f"{place} ({address[0]}) did not accept a connection{within}"
+        text = f"{place} ({address[0]}) did not accept a connection{within}."
         raise diagnosis.NotConnectedError(text, broker=connection.node_id) from error
     except OSError as error:
         # asyncio's own text repeats the address; the errno says it better.
         text = os.strerror(error.errno) if error.errno else str(error)
-        raise diagnosis.NotConnectedError(f"{place} ({address[0]}): {text}") from error
+        raise diagnosis.NotConnectedError(f"{place} ({address[0]}): {text}.") from error
     except (OverflowError, ValueError) as error:
         # A host that TLS cannot verify, for example: the name may be anything.
         raise diagnosis.unusable_address(connection.node_id, place, str(error)) from error
@@ -216,7 +218,7 @@ async def _negotiate(
         version = 0 if known is None else min(negotiate(ApiVersionsRequest, known), version - 1)
     raise UnsupportedVersionError(
         f"{connection.place} refuses ApiVersions in every version that this client speaks, "
-        f"{ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}",
+        f"{ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}.",
         api="ApiVersions",
         broker=connection.place,
     )
@@ -250,7 +252,7 @@ async def _ask(
     except TimeoutError:
         raise DisconnectedError(
             f"{connection.place} accepted the connection, but did not answer ApiVersions within "
-            f"{request_s:.1f} s",
+            f"{request_s:.1f} s.",
             broker=connection.node_id,
         ) from None
     except DisconnectedError as error:
@@ -261,7 +263,9 @@ async def _ask(
     try:
         answered, code = _ANSWER.unpack_from(frame)
         if answered != correlation_id:
-            raise ProtocolError(f"an answer to request {answered} instead of {correlation_id}")
+            raise ProtocolError(
+                f"A response to request {answered} came instead of {correlation_id}."
+            )
         if _ANSWERS.get(code) is _Answer.LOWER:
             response = _refusal(bytes(frame[4:]), code)
         else:

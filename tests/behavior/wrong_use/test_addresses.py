@@ -114,7 +114,7 @@ async def test_a_certificate_that_nobody_here_trusts(server_tls: ssl.SSLContext)
     async with answering(b"", server_tls) as address:
         error = await start_failure(Producer, bootstrap_servers=address, security=Tls())
     assert type(error) is ConnectionSetupError
-    assert f"the certificate of {address} is not accepted" in str(error)
+    assert f"The certificate of {address} is not accepted" in str(error)
     assert "the certificate authority given to Tls()" in str(error)
 
 
@@ -135,7 +135,7 @@ async def test_a_name_that_does_not_resolve(make: Make) -> None:
     error = await start_failure(make, **options)
     assert type(error) is BootstrapError
     assert isinstance(error, TimeoutError)
-    assert "the name kafka.invalid cannot be resolved" in str(error)
+    assert "name kafka.invalid cannot be resolved" in str(error)
     assert "Check bootstrap_servers" in str(error)
 
 

@@ -175,7 +175,7 @@ async def test_a_certificate_that_does_not_hold(secured: Secured, listener: str)
     error = await refusal(servers, security=secured.tls())
     assert isinstance(error, ConnectionSetupError)
     assert not error.retriable
-    assert f"the certificate of {servers} is not accepted" in str(error)
+    assert f"The certificate of {servers} is not accepted" in str(error)
     assert {"ELSEWHERE": "mismatch", "EXPIRED": "expired"}[listener] in str(error)
 
 

@@ -344,7 +344,7 @@ class Names:
         (OSError(-2, "Name or service not known"), "cannot be resolved"),
         (UnicodeError("label too long"), "cannot be resolved"),
         ([], "no address"),
-        (None, "resolving .* took over"),
+        (None, "Resolving .* took over"),
     ],
 )
 async def test_names_that_do_not_resolve(settings: Settings, found: object, text: str) -> None:
