@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokclient.background import Callbacks
+from aiokclient.background import Callbacks, loop_ends
 from aiokclient.errors import FencedInstanceIdError
 from aiokclient.group.coordinator_connection import CoordinatorConnection
 from aiokclient.group.handler import GroupHandler, GroupSettings
@@ -109,6 +109,9 @@ class GroupEngine:
         self._reassigns = False
         self._out_reason = ""
         self._leaving_member = self._group_join.no_member
+        self._cut_off: GroupMetadata | None = None
+        """The member whose `run` was cancelled by the end of the event loop; it has not left."""
+        self._leave_is_over = False
         self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
         self._step: anyio.CancelScope | None = None
         self._changed = asyncio.Event()
@@ -173,12 +176,20 @@ class GroupEngine:
             self._changed.set()
 
     async def leave(self, reason: str, timeout: float) -> None:
-        """As `pause`, for good: `run` ends. Waits for that, at most `timeout` seconds."""
+        """Leave for good, as by `pause`, and end `run`. Wait for that at most `timeout` seconds."""
         self._closing = True
         self.pause(reason)
-        if self._running:
+        try:
             with anyio.move_on_after(timeout):
-                await self._ended.wait()
+                if self._running:
+                    await self._ended.wait()
+                if self._cut_off is not None:
+                    await self._depart(self._cut_off, reason)
+        finally:
+            self._leave_is_over = True
+            if self._cut_off is not None:
+                self._cut_off = None
+                self._connection.release()
 
     async def run(self) -> None:
         """The member's life, until `leave`, fencing, or what the handler raises."""
@@ -186,6 +197,11 @@ class GroupEngine:
         try:
             while not self._is_over():
                 await self._turn()
+        except asyncio.CancelledError:
+            if loop_ends(asyncio.get_running_loop()) and not self._leave_is_over:
+                # All tasks are cancelled together, and those of the application may call `leave`.
+                self._cut_off = self._member
+            raise
         except Exception:
             # The handler's: it fails whoever stands on this, and the group need not wait for it.
             member = self._member
@@ -195,7 +211,8 @@ class GroupEngine:
             raise
         finally:
             self._group_join.reset(self._group_join.no_member)
-            self._connection.release()
+            if self._cut_off is None:
+                self._connection.release()
             self._running = False
             self._ended.set()
 
