@@ -1,4 +1,4 @@
-"""The producer: batches by partition, one sender a broker, up to five requests under way."""
+"""The producer: batches by partition, one sender per broker, up to five requests in flight."""
 
 from aiokclient.producer.delivery.deliveries import Deliveries
 from aiokclient.producer.delivery.delivery import Delivery

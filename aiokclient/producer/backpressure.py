@@ -1,4 +1,4 @@
-"""Waiting: for room, for a topic to become known, for a serializer to be prepared."""
+"""How a producer waits: for room, for the metadata of a topic, for a serializer."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["known", "parked", "prepared", "unparked", "while_open"]
 
 
 def parked(delivery: Delivery) -> bool:
-    """Whether the record is in the parking."""
+    """Return whether the record is in the overflow queue."""
     return delivery.located()[0].parked
 
 
 async def unparked(delivery: Delivery) -> None:
-    """Until the record has left the parking, or has its outcome."""
+    """Wait until the record has left the overflow queue, or has its outcome."""
     while (batch := delivery.located()[0]).parked and not batch.done:
         await batch.changed()
 
 
 async def while_open(failures: Failures, work: Awaitable[object]) -> None:
-    """Await it; the end of the producer ends the wait, and is raised."""
+    """Await `work`. The end of the producer ends the wait, and is raised."""
     ended: list[KafkaError] = []
     with anyio.CancelScope() as scope:
 
@@ -50,7 +50,7 @@ async def while_open(failures: Failures, work: Awaitable[object]) -> None:
 
 
 async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:
-    """Until the partitions of a topic are known; see `Producer.prepare`."""
+    """Wait until the partitions of a topic are known; see `Producer.prepare`."""
     updater = cluster.updater
     deadline = cluster.clock.monotonic() + timeout
     while not topic.known:
@@ -59,7 +59,9 @@ async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:
             raise error
         remaining = deadline - cluster.clock.monotonic()
         if remaining <= 0:
-            raise ApiTimeoutError(f"topic {topic.name} is not known", api="Metadata") from error
+            raise ApiTimeoutError(
+                f"No broker has described topic {topic.name} so far.", api="Metadata"
+            ) from error
         try:
             await updater.refresh((topic.name,), timeout=remaining)
         except ApiTimeoutError as late:
@@ -69,7 +71,7 @@ async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:
 
 
 async def prepared(prepare: Callable[[str], Awaitable[object]], topic: str, timeout: float) -> None:
-    """Await what a serializer prepares; see `Producer.prepare`."""
+    """Await the `prepare` of a serializer; see `Producer.prepare`."""
     scope = asyncio.timeout(None if timeout == math.inf else timeout)
     try:
         async with scope:
@@ -78,7 +80,7 @@ async def prepared(prepare: Callable[[str], Awaitable[object]], topic: str, time
         raise
     except Exception as error:
         if scope.expired():
-            text = f"a serializer was not prepared for topic {topic} within the timeout"
+            text = f"A serializer was not prepared for topic {topic} within the timeout."
             raise ApiTimeoutError(text) from error
-        text = f"a serializer could not be prepared for topic {topic}: {error!r}"
+        text = f"A serializer could not be prepared for topic {topic}: {error!r}."
         raise SerializationError(text) from error

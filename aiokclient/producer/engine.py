@@ -1,4 +1,4 @@
-"""What runs behind a started producer, put together: queues, senders, deadlines, producer ids."""
+"""The parts of a started producer: queues, senders, deadlines, and producer ids."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """Lives from the start of a producer to its end, in one event loop."""
+    """The running part of a producer, from its start to its end, in one event loop."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Engine:
             self._ids.get()
 
     def stop(self) -> None:
-        """Send nothing more; what is pending is the caller's to fail. Idempotent."""
+        """Send nothing more, and leave pending batches to the caller. Idempotent."""
         for end in self._ends:
             end()
         self._ends.clear()
@@ -97,27 +97,25 @@ class Engine:
             sender.close()
 
     def topic(self, name: str) -> Topic:
-        """The topic, from now on in use."""
+        """Return the topic, which is in use from now on."""
         return self.routing.topic(name, self.cluster.metadata)
 
     def fail_all(self, error: KafkaError) -> None:
-        """Everything without an outcome fails."""
+        """Fail every batch without an outcome."""
         for batch in list(self.accumulator.pending):
             try:
                 self.accumulator.fail(batch, error)
             except Exception:
-                # What failed the producer may have left its partition in a state that is none.
+                # The bug that failed the producer may have left its partition in an invalid state.
                 self._log.exception(
                     "A batch could not be removed from its partition", extra={"event": "task_died"}
                 )
                 self.accumulator.lose(batch, error)
 
     async def flush(self) -> None:
-        """Until everything that is pending now has its outcome, and its callbacks have run.
+        """Wait until every batch that is pending now has its outcome and its callbacks have run.
 
-        `on_delivery_error` was called for what failed.
-
-        Cancelling leaves it pending.
+        `on_delivery_error` was called for each failure then. Cancelling it changes nothing.
         """
         waiting: list[DeliveryBatch] = [*self.accumulator.calling, *self.accumulator.pending]
         for batch in waiting:
@@ -149,14 +147,14 @@ class Engine:
             transactional_id=None, transaction_timeout_ms=timeout_ms, producer_id=-1
         )
         try:
-            # As long as it takes: what waits for it has its own deadlines.
+            # Without a deadline: the batches that wait for it have theirs.
             answer = await self.cluster.request(
                 request, AnyBroker(), timeout=math.inf, scope=Scope.INIT_PRODUCER_ID
             )
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(
-                "an idempotent producer has a number of the brokers', and they give none; "
-                "enable_idempotence=False does without",
+                "An idempotent producer needs a producer id, which the broker cannot give. Check "
+                "that the brokers run Kafka 0.11 or later, or set enable_idempotence=False.",
                 api=error.api,
                 broker=error.broker,
             ) from error
@@ -173,7 +171,7 @@ class Engine:
             queue.poke()
 
     def _fail_without_id(self, error: KafkaError) -> None:
-        """There is no producer id to be had: what waits for one fails, later sends ask again."""
+        """Fail the batches that wait for a producer id, as there is none. Later sends ask again."""
         for batch in list(self.accumulator.pending):
             if batch.identity is None and batch.queue.partition is not None:
                 self.accumulator.fail(batch, error)

@@ -1,4 +1,4 @@
-"""How long the producer may hold the event loop before it gives way."""
+"""How long the producer works before it yields to the event loop."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Final
 __all__ = ["SLICE_S"]
 
 SLICE_S: Final = 0.010
-"""Seconds of work in one go; the library's promise is 50 ms for any callback."""
+"""Seconds of work without a pause. The library promises 50 ms for any callback."""

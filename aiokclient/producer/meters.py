@@ -1,4 +1,4 @@
-"""The metrics of a producer. A batch is noted when it is written, and counted later."""
+"""The metrics of a producer. Written batches are noted, and counted when metrics are read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["ProducerMeters"]
 
 NOTED = 512
-"""Number of batches that are noted before they are counted."""
+"""Number of noted batches at which they are counted without being read."""
 
 
 class ProducerMeters:
-    """The instruments of a producer; those that share a client share them."""
+    """The instruments of a producer. Producers that share a client share them."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._written = metrics.counter("producer.records.acknowledged", unit="{record}")
@@ -29,10 +29,10 @@ class ProducerMeters:
         self._batch_bytes = metrics.histogram("producer.batch.bytes", BYTES, unit="By")
         self._noted: list[tuple[str, int, int, float]] = []
         self.end = metrics.before_reading(self._count)
-        """Counts what is noted; nothing is counted after it."""
+        """Counts the noted batches and stops."""
 
     def written(self, batch: QueuedBatch) -> None:
-        """Take note of a batch that was acknowledged, or sent where nobody acknowledges."""
+        """Take note of a batch that was acknowledged, or that needs no acknowledgement."""
         noted = self._noted
         noted.append((batch.topic, batch.count, batch.size, batch.first_sent - batch.created))
         if len(noted) >= NOTED:
@@ -53,12 +53,12 @@ class ProducerMeters:
             self._bytes.of(topic).value += size
 
     def given_up(self, batch: QueuedBatch) -> None:
-        """Take note of a batch that fails; only one that was sent counts."""
+        """Take note of a batch that fails. Only one that was sent counts."""
         if batch.attempt:
             self._queued.observe(batch.first_sent - batch.created)
             self._batch_bytes.observe(batch.size)
 
     def lost(self, batch: DeliveryBatch) -> None:
-        """Take note of a batch whose records that are still in it will not be delivered."""
+        """Count the records that are still in a failed batch as failed."""
         self._lost.add(batch.unretrieved)
         self._failed.of(batch.topic).add(batch.unretrieved)

@@ -1,10 +1,11 @@
-"""Which partition a record goes to.
+"""The choice of a record's partition.
 
-Records with a key: Kafka's murmur2 of the key, so that every client maps a key alike. Records
-without: one partition for about a batch's worth of bytes, then another (KIP-480), chosen at random
-with a weight that falls with the partition's queue, so that a slow broker gets less (KIP-794).
-Partitions that cannot be sent now are left out as long as there are others. Of very many
-partitions a random sample is looked at: what a record costs must not grow with their number.
+A record with a key goes to the partition that Kafka's murmur2 of the key gives, so that all clients
+agree. Records without a key go to one partition for about a batch's worth of bytes, then to another
+(KIP-480). That one is chosen at random, with a weight that decreases with the length of its queue,
+so that a slow broker gets less (KIP-794). Partitions that cannot be sent now are left out as long
+as there are others. Of very many partitions only a random sample is considered, so that the cost of
+a record does not grow with their number.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Partitioner", "PartitionerFunction", "weights"]
 
 SAMPLE = 32
-"""How many partitions are looked at for the next one, if there are more."""
+"""Number of partitions that are considered for the next one, if there are more."""
 
 PartitionerFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 """`partitioner(key, partitions, available) -> partition`: the serialized key or None, all
@@ -34,7 +35,7 @@ partitions of the topic, and those of them that have a leader."""
 
 
 def weights(loads: Sequence[int]) -> list[int]:
-    """How often each of several queues is to be chosen, given how many batches wait in each."""
+    """Return the weight of each queue, given how many batches wait in each."""
     longest = max(loads) + 1
     return [longest - load for load in loads]
 
@@ -52,11 +53,11 @@ class Partitioner:
         self._available: dict[Topic, list[int]] = {}
 
     def leaders_changed(self, topic: Topic) -> None:
-        """Some partitions of the topic have another leader now, or none, or are new."""
+        """Take note that leaders of the topic's partitions have changed, or that some are new."""
         self._available.pop(topic, None)
 
     def choose(self, topic: Topic, key: bytes | None, size: int) -> PartitionQueue:
-        """The queue for a record of `size` bytes whose partition the user left open."""
+        """Return the queue for a record of `size` bytes whose partition the program left open."""
         if self.function is not None:
             return self._ask(self.function, topic, key)
         if key is not None and not self.ignore_keys:
@@ -68,7 +69,7 @@ class Partitioner:
         return queue
 
     def advance(self, topic: Topic) -> PartitionQueue:
-        """Let the records without a key go to another partition."""
+        """Let the records without a key go to another partition, and return its queue."""
         queues = self._candidates(topic.queues)
         topic.sticky = queue = queues[0] if len(queues) == 1 else self._draw(queues)
         topic.sticky_left = self._sticky_bytes
@@ -88,13 +89,13 @@ class Partitioner:
         return [queue for queue in found if self._answers(queue)] if self._availability_s else found
 
     def _answers(self, queue: PartitionQueue) -> bool:
-        """Whether its leader answers within `partitioner_availability_timeout_ms`."""
+        """Return whether its leader answers within `partitioner_availability_timeout_ms`."""
         return queue.sender is None or queue.sender.unanswered_for() <= self._availability_s
 
     def _draw(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
         if not self._adaptive:
             return queues[self._rng.randrange(len(queues))]
-        # How many batches stand before the next one to be opened.
+        # Number of batches before the next one to be opened.
         loads = [len(q.sent) + len(q.closed) + len(q.overflow) for q in queues]
         cumulated = list(accumulate(weights(loads))) if any(loads) else range(1, len(queues) + 1)
         return queues[bisect_right(cumulated, int(self._rng.random() * cumulated[-1]))]
@@ -112,9 +113,11 @@ class Partitioner:
         except KafkaError:
             raise
         except Exception as error:
-            text = f"the partitioner failed for a record of {topic.name}: {error!r}"
+            text = f"The partitioner failed for a record of topic {topic.name}: {error!r}."
             raise SerializationError(text) from error
         if not isinstance(partition, int) or not 0 <= partition < len(topic.queues):
-            text = f"the partitioner answered {partition!r}; {topic.name} has "
-            raise SerializationError(f"{text}{len(topic.queues)} partitions, from 0 on")
+            raise SerializationError(
+                f"The partitioner returned {partition!r}. Topic {topic.name} has "
+                f"{len(topic.queues)} partitions, numbered from 0."
+            )
         return topic.queues[partition]

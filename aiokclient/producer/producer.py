@@ -136,7 +136,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             if not self._usable or loop is None:
                 self._refuse()
             if loop is None or loop.is_closed():
-                raise ClosedError("the event loop of this Producer is closed; make a new one")
+                raise ClosedError("The event loop of this Producer is closed. Make a new Producer.")
             sending = ThreadsafeSend(
                 loop, partial(self.send, topic, value, key, partition, timestamp, headers)
             )
@@ -285,7 +285,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
-            self._engine.failures.end(ClosedError("this Producer was closed"))
+            self._engine.failures.end(ClosedError("This Producer was closed."))
             await self._engine.flush()
 
     def _abandon(self, error: ClosedError) -> None:
@@ -296,8 +296,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     def _failed(self, error: BaseException) -> None:
         if self._engine is None:
             return
-        failure = error if isinstance(error, KafkaError) else KafkaError(f"failed: {error!r}")
-        if failure is not error:
+        if isinstance(error, KafkaError):
+            failure = error
+        else:
+            failure = KafkaError(f"The producer failed: {error!r}.")
             failure.__cause__ = error
         self._engine.failures.end(failure)
         self._engine.failures.final = True

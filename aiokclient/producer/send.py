@@ -1,4 +1,4 @@
-"""The sends of a producer, but for what `producer._pure.send` or its native twin does of them."""
+"""The sends of a producer, except for the part that the native twin of `_pure.send` replaces."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ __all__ = ["Sends", "require_topic"]
 
 
 def require_topic(name: Any) -> None:
-    """Raise InvalidTopicError, or TypeError as well, for what cannot be the name of a topic."""
+    """Raise InvalidTopicError, or TopicTypeError, for an invalid topic name."""
     if not isinstance(name, str) or not is_topic_name(name):
         kind = InvalidTopicError if isinstance(name, str) else TopicTypeError
-        raise kind(f"{name!r} cannot be a topic: 1 to 249 letters, digits, '.', '_' and '-'")
+        rule = "A topic name has 1 to 249 letters, digits, '.', '_', and '-'."
+        raise kind(f"{name!r} cannot be a topic. {rule}")
 
 
 class Sends(SendPath[K, V], Generic[K, V]):
-    """What a send is made of; a base of the producer."""
+    """The steps of a send; a base of the producer."""
 
     _engine: Engine | None = None
 
     def _accept(self, config: ProducerConfig) -> None:
-        """Take the options that are about single records; the first thing to do."""
+        """Take over the options that concern single records. To be called first."""
         self._clock = SystemClock() if config.clock is None else config.clock
         self._real_time = type(self._clock) is SystemClock
         self._key_serializer = bound(config.key_serializer, "key")
@@ -63,7 +64,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         self._chooses = config.partitioner is None
 
     def _send_through(self, engine: Engine) -> None:
-        """Records go here from now on."""
+        """Send records through this engine from now on."""
         self._engine = engine
         self._topics = engine.routing.topics
         accumulator, partitioner = engine.accumulator, engine.routing.partitioner
@@ -116,16 +117,16 @@ class Sends(SendPath[K, V], Generic[K, V]):
         timestamp: int | None,
         headers: Headers,
     ) -> Delivery:
-        """Have a record, serialized, appended to a batch of its partition."""
+        """Append a serialized record to a batch of its partition."""
         try:
             engine = self._required_engine()
             try:
                 if timestamp is None:
                     timestamp = self._clock.time_ms()
                 elif isinstance(timestamp, bool):
-                    raise TypeError(f"the timestamp {timestamp!r} is not an int")
+                    raise TypeError(f"The timestamp {timestamp!r} is not an int.")
                 elif timestamp < 0:
-                    raise ValueError(f"the timestamp {timestamp} is negative")
+                    raise ValueError(f"The timestamp {timestamp} is negative.")
                 size = record_size(key, value, headers)
                 if size > self._largest:
                     bulk.require_small(self._limit, place.name, key, value, headers)
@@ -162,14 +163,16 @@ class Sends(SendPath[K, V], Generic[K, V]):
             raise
 
     def _require(self, topic: Topic, partition: int) -> None:
-        """Raise for a partition that is not there."""
+        """Raise UnknownTopicOrPartitionError unless the topic may have this partition."""
         count = len(topic.queues)
         if not is_integer(partition):
-            raise TypeError(f"the partition {partition!r} is not an int")
+            raise TypeError(f"The partition {partition!r} is not an int.")
         if not 0 <= partition < (count if topic.known else 1 << 63):
-            there = f"it has {count} partitions" if topic.known else "they are numbered from 0"
+            there = "Partitions are numbered from 0."
+            if topic.known:
+                there = f"The topic has {count} partitions, numbered from 0."
             raise UnknownTopicOrPartitionError(
-                f"there is no partition {partition}; {there}",
+                f"There is no partition {partition}. {there}",
                 topic_partition=TopicPartition(topic.name, partition),
             )
 
@@ -179,9 +182,10 @@ class Sends(SendPath[K, V], Generic[K, V]):
         if wrong or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in headers):
             kind = RecordTypeError
         return kind(
-            f"a record for topic {topic} cannot be encoded ({error}); without a serializer keys, "
-            "values and header values have to be bytes or None, header names str, as in "
-            "headers=[('name', b'value')], partition and timestamp (milliseconds) int"
+            f"A record for topic {topic} cannot be encoded: {str(error).rstrip('.')}. Without a "
+            "serializer, keys, values, and header values must be bytes or None, and header names "
+            "str, as in headers=[('name', b'value')]. Partition and timestamp (in milliseconds) "
+            "must be int."
         )
 
     # Many
@@ -195,8 +199,8 @@ class Sends(SendPath[K, V], Generic[K, V]):
         partitioner = engine.routing.partitioner
         if not isinstance(values, Sequence):
             raise ArgumentTypeError(
-                f"send_many() takes a sequence such as a list, not {type(values).__name__}; "
-                "send_all() takes any iterable"
+                f"send_many() takes a sequence such as a list, not {type(values).__name__}. Use "
+                "send_all() for any other iterable."
             )
         if not values:
             return []

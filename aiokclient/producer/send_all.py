@@ -1,4 +1,4 @@
-"""`send_all`: an iterable of any kind, at the pace of the brokers."""
+"""`send_all`: send the items of an iterable, as fast as the brokers accept them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiokclient.producer.send_many import as_record
 __all__ = ["SendAll"]
 
 CHUNK = 256
-"""Items of a plain iterable that are sent by one call."""
+"""Number of items of a synchronous iterable that one call sends."""
 
 
 class Sending(Protocol):
@@ -48,7 +48,7 @@ class SendAll:
         self._failures = failures
         self._topic = topic
         self._waiting: deque[Run] = deque()
-        """What was sent and not found delivered, in order."""
+        """The records that were sent and are not known to be delivered, in order."""
         self._seen_failures = failures.total
         self._end: KafkaError | None = None
         self._told = False
@@ -63,7 +63,7 @@ class SendAll:
         except KafkaError:
             if self._told:
                 for run in self._waiting:
-                    retrieve(run)  # The caller has no deliveries: this error stands for all.
+                    retrieve(run)  # The caller has no deliveries: this error represents them all.
             raise
 
     async def _run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
@@ -74,7 +74,7 @@ class SendAll:
             while chunk := list(islice(iterator, CHUNK)):
                 await self._send_chunk(chunk)
         else:
-            raise TypeError(f"send_all takes an iterable, not {type(items).__name__}")
+            raise TypeError(f"send_all() takes an iterable, not {type(items).__name__}.")
         while self._waiting:
             await self._front()
         return self._count
@@ -96,7 +96,7 @@ class SendAll:
             raise self._end.with_traceback(None)
 
     def _failure(self) -> KafkaError | None:
-        """The first failure among what was sent."""
+        """Return the first failure among the records that were sent."""
         try:
             for run in self._waiting:
                 self._delivered(run)
@@ -131,7 +131,7 @@ class SendAll:
                 break
             except BufferExhaustedError:
                 if not self._accumulator.pending:
-                    raise  # it fits into no buffer of this size
+                    raise  # It fits into no buffer of this size.
                 await self._accumulator.room()
         await self._took([delivery])
 
@@ -152,7 +152,7 @@ class SendAll:
             self._waiting.popleft()
 
     async def _front(self) -> None:
-        """Until the oldest that was sent is delivered."""
+        """Wait until the oldest record is delivered."""
         run = self._waiting[0]
         if self._delivered(run):
             self._waiting.popleft()
@@ -161,7 +161,7 @@ class SendAll:
 
 
 def parts_of(run: Run) -> list[Run]:
-    """The same records, in the batches that they are in now."""
+    """Return the same records, in the batches that they are in now."""
     batch, first, size, timestamp = run
     if first >= batch.moved:
         return [run]
@@ -169,7 +169,7 @@ def parts_of(run: Run) -> list[Run]:
 
 
 def delivered(run: Run) -> bool:
-    """Whether all of a run is delivered; raises the first failure in it."""
+    """Return whether all of a run is delivered. Raise the first failure in it."""
     parts = parts_of(run)
     if not all(part.batch.done for part in parts):
         return False

@@ -1,8 +1,8 @@
-"""`send_many`: all of a sequence or nothing, with as little work a record as can be.
+"""`send_many`: send all of a sequence or nothing, with little work for each record.
 
-Plain values without keys go into a batch by one call for all that fit. Anything else is prepared
-record by record first (serialized, its partition chosen, its size known), so that whatever may be
-wrong is found before the first record is kept.
+Values without keys are appended to a batch by one call for all that fit. Other records are prepared
+one by one first (serialized, with partition and size), so that every error is found before the
+first record is kept.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLAIN = ({bytes}, {bytes, type(None)}, {type(None)})
 
 
 class Prepared(NamedTuple):
-    """A record that only has to be appended; `partition` is -1 where it is left open."""
+    """A record that only has to be appended; `partition` is -1 if the program chose none."""
 
     queue: PartitionQueue
     timestamp: int
@@ -50,12 +50,12 @@ class Prepared(NamedTuple):
 
 
 def are_plain(values: Sequence[Any]) -> bool:
-    """Whether all of them are bytes or None."""
+    """Return whether all values are bytes or None."""
     return set(map(type, values)) in PLAIN
 
 
 def as_record(topic: str, item: Any) -> ProducerRecord:
-    """A value, a (key, value) or a ProducerRecord as the latter."""
+    """Return a value, a (key, value), or a ProducerRecord as a ProducerRecord."""
     if isinstance(item, ProducerRecord):
         return item
     if type(item) is tuple and len(item) == 2:
@@ -64,20 +64,20 @@ def as_record(topic: str, item: Any) -> ProducerRecord:
 
 
 def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) -> None:
-    """Raise TypeError or ValueError for what no batch takes, before anything is appended."""
+    """Raise TypeError or ValueError for a record that cannot be encoded."""
     for name, _ in headers:
         if not isinstance(name, str):
-            raise TypeError(f"the header name {name!r} is not str")
+            raise TypeError(f"The header name {name!r} is not str.")
         name.encode()
     for content in (key, value, *(content for _, content in headers)):
         if content is not None and not isinstance(content, bytes):
-            raise TypeError(f"{type(content).__name__} is not bytes")
+            raise TypeError(f"{type(content).__name__} is not bytes.")
     if timestamp is None:
         return
     if not is_integer(timestamp):
-        raise TypeError(f"the timestamp {timestamp!r} is not an int")
+        raise TypeError(f"The timestamp {timestamp!r} is not an int.")
     if not 0 <= timestamp < 1 << 63:
-        raise ValueError(f"the timestamp {timestamp} is negative or does not fit into 64 bits")
+        raise ValueError(f"The timestamp {timestamp} is negative or does not fit into 64 bits.")
 
 
 def require_small(
@@ -86,17 +86,17 @@ def require_small(
     """Raise RecordTooLargeError if a batch of this record alone takes more than `limit` bytes."""
     size = len(key or b"") + len(value or b"") + BATCH_OVERHEAD
     if size <= limit:
-        # Close to the limit: see what it takes exactly.
+        # Close to the limit: find out the exact size.
         builder = RecordBatchBuilder(limit=0)
         builder.append(0, key, value, headers)
         size = builder.size
     if size > limit:
-        text = f"{size} bytes and more; max_request_size and buffer_memory allow {limit}"
+        text = f"It takes {size} bytes or more. max_request_size and buffer_memory allow {limit}."
         raise RecordTooLargeError(text, resource=topic)
 
 
 def value_sizes(values: Sequence[bytes | None]) -> tuple[bytes, int]:
-    """The largest of the values, and a bound of what all of them take as records, in bytes."""
+    """Return the largest value, and an upper bound of the bytes that all take as records."""
     present = [value for value in values if value is not None]
     total = sum(map(len, present)) + RECORD_OVERHEAD * len(values)
     return max(present, key=len, default=b""), total
@@ -158,7 +158,7 @@ def require_room(accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[
     memory = accumulator.memory
     total = shared = 0
     for queue, (size, count) in needs.items():
-        # Two batches that follow each other hold more than one batch may.
+        # Two consecutive batches hold more than one batch may.
         batches = min(2 * (size // queue.batch_limit) + 2, count)
         size += batches * BATCH_OVERHEAD
         total += size
@@ -171,6 +171,6 @@ def require_room(accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[
 
 def _too_much(size: int) -> BufferExhaustedError:
     return BufferExhaustedError(
-        f"the records of send_many take about {size} bytes, more than there is room for; nothing "
-        "was sent. Use send_all(), which waits for room"
+        f"The records of send_many() take about {size} bytes, more than there is room for. Nothing "
+        "was sent. Use send_all(), which waits for room."
     )

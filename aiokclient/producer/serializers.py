@@ -1,4 +1,4 @@
-"""Turning keys and values into bytes, by the user's serializers."""
+"""The program's serializers, which make bytes of keys and values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Serialize = Callable[[str, Any, Headers], bytes]
 
 
 def bound(serializer: Any, what: str) -> Serialize | None:
-    """A serializer as one function; None for none. `what` is "key" or "value".
+    """Return a serializer as one function; None for none. `what` is "key" or "value".
 
     The function raises SerializationError, whose cause is what the serializer raised.
     """
@@ -29,7 +29,7 @@ def bound(serializer: Any, what: str) -> Serialize | None:
 
     hint = ""
     if hasattr(serializer, "prepare"):
-        hint = "; has `await producer.prepare(topic)` been called?"
+        hint = " Has `await producer.prepare(topic)` been called?"
 
     def serialize(topic: str, value: Any, headers: Headers) -> bytes:
         try:
@@ -37,17 +37,17 @@ def bound(serializer: Any, what: str) -> Serialize | None:
         except KafkaError:
             raise
         except Exception as error:
-            text = f"the {what} serializer failed for a record of topic {topic}: {error!r}{hint}"
+            text = f"The {what} serializer failed for a record of topic {topic}: {error!r}.{hint}"
             raise SerializationError(text) from error
         if not isinstance(result, bytes):
             kind = type(result).__name__
-            raise SerializationError(f"the {what} serializer returned {kind}, not bytes")
+            raise SerializationError(f"The {what} serializer returned {kind}, not bytes.")
         return result
 
     return serialize
 
 
 def preparations(*serializers: Any) -> list[Callable[[str], Awaitable[object]]]:
-    """The `prepare` of those that have one."""
+    """Return the `prepare` methods of the serializers that have one."""
     found = (getattr(serializer, "prepare", None) for serializer in serializers)
     return [prepare for prepare in found if prepare is not None]

@@ -1,7 +1,7 @@
 """Sends from other threads: futures that get an outcome even if the event loop stops.
 
-What `send_threadsafe` leaves in the loop's queue is dropped without a word when the loop is closed,
-and stays there when it is stopped. So a thread watches the loops while such futures are open: a
+A callback in the loop's queue is dropped silently when the loop is closed, and stays there when the
+loop is stopped. So a thread watches the loops while futures of `send_threadsafe` are pending: a
 future whose loop is closed, or does not run for a while, fails. A record that the loop has not
 taken yet is never sent then.
 """
@@ -21,15 +21,15 @@ from aiokclient.types import RecordMetadata
 __all__ = ["ThreadsafeSend"]
 
 PERIOD_S = 0.1
-"""Seconds between two looks at the loops."""
+"""Seconds between two checks of the loops."""
 UNSENT_S = 1.0
-"""Seconds after which a record is not sent any more if the loop does not run meanwhile."""
+"""Seconds after which a record is not sent any more if its loop does not run."""
 UNKNOWN_S = 5.0
-"""The same for the outcome of a record that was sent before the loop stopped."""
+"""Seconds after which a sent record has an unknown outcome if its loop does not run."""
 
 
 class ThreadsafeSend:
-    """One record from another thread, and the future of its outcome."""
+    """A record that another thread sends, with the future of its outcome."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, send: Callable[[], Delivery]) -> None:
         self.future: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
@@ -39,10 +39,10 @@ class ThreadsafeSend:
         self._sent = False
         self._over = False
         self._stopped: float | None = None
-        """When the loop was first seen not to run, in monotonic seconds."""
+        """The time at which the loop was first found stopped, on the monotonic clock."""
 
     def begin(self) -> None:
-        """Leave the record to the loop. Raises ClosedError if it is closed."""
+        """Schedule the send in the loop. Raise ClosedError if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(self._run)
         except RuntimeError as error:
@@ -86,7 +86,7 @@ class ThreadsafeSend:
             self.future.set_result(outcome)
 
     def look(self, now: float) -> bool:
-        """Fail the future if the loop is gone. Return whether it is still open."""
+        """Fail the future if the loop does not run any more. Return whether it is still pending."""
         if self._over:
             return False
         closed = self._loop.is_closed()
@@ -103,7 +103,7 @@ class ThreadsafeSend:
 
 
 class _Watch:
-    """The thread that looks at the loops while futures are open."""
+    """The thread that checks the loops while futures are pending."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

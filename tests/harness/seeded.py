@@ -164,7 +164,7 @@ class Workload:
         # What is held by partitions that cannot be sent any more is in nobody's way: up to half.
         most = options["buffer_memory"] * 3 // 2
         self.limits.append((producer, "producer.buffer.bytes", most))
-        self.limits.append((producer, "producer.parking.bytes", most))
+        self.limits.append((producer, "producer.overflow.bytes", most))
         try:
             yield producer
         finally:

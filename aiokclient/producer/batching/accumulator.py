@@ -1,15 +1,15 @@
-"""Where records wait until they are sent: batches, memory, lingering.
+"""All queues of a producer and the memory that they use.
 
 Theory of operation. A record is appended to the open batch of its queue. A batch reserves memory
-in steps as it grows, so that the path of most records compares one number. Where the buffer has no
-room (see `Memory`), the batch is closed and the next one is opened in the parking; parked batches
-move into the buffer, the oldest of a queue first and the queues in turn, as memory becomes free.
-A batch gives its memory back when it has its outcome and no request holds its bytes any more.
+in steps as it grows, so that the path of most records compares one number. If the buffer has no
+room (see `Memory`), the batch is closed and the next one is opened in the overflow queue. Batches
+move from there into the buffer as memory becomes free, the oldest of a queue first, and the queues
+in turn. A batch gives its memory back when it has its outcome and no request uses its bytes.
 
-A batch is *due* when it has lingered, and closed when it is full. Batches that would hold the loop
-for more than a millisecond or so are compressed in a thread as soon as they are closed; the order
-within the queue keeps, as a sender only ever looks at the head. For smaller ones the thread would
-cost a third again of the work itself.
+A batch is *due* when it has lingered, and is closed when it is full. Batches that would occupy the
+loop for more than about a millisecond are compressed in a thread as soon as they are closed. That
+does not change the order within a queue, because a sender only takes its head. For smaller batches
+the thread would add a third to the cost.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ if TYPE_CHECKING:
 __all__ = ["Accumulator"]
 
 THREAD_BYTES = 64 * 1024
-"""Batches from this size on are worked on in a thread: where the table below has no other size."""
+"""Bytes from which batches are compressed in a thread, unless `FAST` has another size."""
 FAST = {
     Compression.SNAPPY: 256 * 1024,
     Compression.LZ4: 512 * 1024,
     Compression.ZSTD: 256 * 1024,
 }
-"""The same for compressing with these codecs, at their default levels or faster ones."""
+"""The same size for these codecs, at their default levels or faster ones."""
 DEFAULT_LEVELS = {Compression.LZ4: 0, Compression.ZSTD: 3}
 EARLY_S = 0.0001
-"""The loop rings timers early by the resolution of its clock."""
+"""Seconds by which the loop runs timers early, because of the resolution of its clock."""
 PLENTY = 4
-"""A batch reserves at once what it is likely to need, if the buffer has room for so many of it."""
+"""A batch reserves all that it will probably need if the buffer has room for so many of it."""
 SLACK = 2 * FIRST_RESERVE
-"""Bytes reserved for a batch and not used that are not worth giving back before the rest."""
+"""Unused bytes of a batch that are not worth giving back before the rest."""
 BATCH_OVERHEAD = 61
-"""The header of a record batch."""
+"""Size of the header of a record batch, in bytes."""
 
 
 def thread_bytes(codec: Compression, level: int | None) -> int:
-    """From which size on batches are compressed in a thread, in bytes."""
+    """Return the size from which batches are compressed in a thread, in bytes."""
     if level is not None and level > DEFAULT_LEVELS.get(codec, level):
         return THREAD_BYTES
     return FAST.get(codec, THREAD_BYTES)
@@ -87,9 +87,9 @@ class Accumulator:
         self.pending: dict[QueuedBatch, None] = {}
         """Every batch without an outcome, in the order of their first records."""
         self.active: dict[PartitionQueue, None] = {}
-        """The queues that have batches; those that are found empty leave it now and then."""
+        """The queues that have batches. Empty ones are removed from time to time."""
         self.on_open: Callable[[], None] = lambda: None
-        """Called when a batch is opened: its time has begun to run."""
+        """Called when a batch is opened, which starts its time."""
         self._clock = clock
         self._failures = failures
         self._linger_s = config.linger_ms / 1000
@@ -99,20 +99,20 @@ class Accumulator:
         self._lingering: deque[tuple[float, QueuedBatch]] = deque()
         self._linger_timer: asyncio.TimerHandle | None = None
         self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
-        """Queues with parked batches: those that can be sent, and those that cannot."""
+        """Queues with batches in the overflow queue: sendable ones, and unsendable ones."""
         self._room: list[asyncio.Future[None]] = []
         self.meters = ProducerMeters(metrics)
         # A client's producers share its metrics.
         self._gauges = [
             metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: memory.buffer.total),
-            metrics.gauge("producer.parking.bytes", unit="By").include(
+            metrics.gauge("producer.overflow.bytes", unit="By").include(
                 lambda: memory.overflow.total
             ),
             self.meters.end,
         ]
 
     def stop(self) -> None:
-        """No batch lingers any more, nothing is measured, and nobody waits for room."""
+        """Stop timers and measurements, and wake the tasks that wait for room."""
         for end in self._gauges:
             end()
         self._tell_room()
@@ -123,13 +123,13 @@ class Accumulator:
     # Hooks of the deliveries
 
     def demand(self, batch: DeliveryBatch) -> None:
-        """Somebody waits for the batch: it need not linger."""
+        """Send a batch without lingering, because a task waits for it."""
         assert isinstance(batch, ProducerBatch)
         if batch.queue.open is batch:
             batch.queue.poke()
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
-        """Failures were seen by the user."""
+        """Count failures of a batch as retrieved."""
         self._failures.retrieved(batch, count)
 
     # Appending
@@ -145,9 +145,9 @@ class Accumulator:
         *,
         forced: bool = False,
     ) -> tuple[QueuedBatch, int]:
-        """Add a record that takes at most `need` bytes; its batch and index.
+        """Add a record that takes at most `need` bytes. Return its batch and index.
 
-        Raises BufferExhaustedError when there is no room, unless `forced`; nothing is kept then.
+        Raise BufferExhaustedError if there is no room, unless `forced`. Nothing is kept then.
         """
         batch = queue.open
         if batch is not None:
@@ -178,9 +178,9 @@ class Accumulator:
         start: int,
         remaining: int,
     ) -> tuple[QueuedBatch, int, int]:
-        """Add plain values from `start` on to one batch: the batch, the first index, how many.
+        """Add values from `start` on to one batch. Return it, the first index, and their number.
 
-        They take at most `remaining` bytes, and there has to be room for them (`Memory.room`).
+        They take at most `remaining` bytes, and there must be room for them (see `Memory.room`).
         """
         limit = queue.batch_limit
         batch = queue.open
@@ -200,7 +200,7 @@ class Accumulator:
         need = max(first, min(limit, remaining))
         room = self.memory.buffer.room(queue.unsendable, queue.buffered) - BATCH_OVERHEAD
         if not queue.overflowed and first <= room < need:
-            batch = self.begin(queue, room, limit=room)  # what is left of the buffer, first
+            batch = self.begin(queue, room, limit=room)  # First the rest of the buffer.
         else:
             batch = self.begin(queue, need, forced=True)
         taken = batch.builder.append_values(timestamp, values, start)
@@ -210,7 +210,7 @@ class Accumulator:
         return batch, 0, taken
 
     def _undo(self, batch: QueuedBatch) -> None:
-        """A record that could not be encoded leaves no batch behind."""
+        """Remove a batch whose first record could not be encoded."""
         batch.queue.discard_open()
         self.release(batch)
 
@@ -222,9 +222,9 @@ class Accumulator:
         forced: bool = False,
         limit: int | None = None,
     ) -> QueuedBatch:
-        """Open a batch for at least `need` more bytes; `opened` follows once it has a record.
+        """Open a batch for at least `need` bytes. Call `opened` once it has a record.
 
-        It takes `limit` bytes of records at most, by default what a batch of the topic may take.
+        It accepts at most `limit` bytes of records, by default the limit of the topic.
         """
         need += BATCH_OVERHEAD
         size = need
@@ -255,7 +255,7 @@ class Accumulator:
         return batch
 
     def opened(self, batch: QueuedBatch) -> None:
-        """The batch has its first record: its time runs."""
+        """Start the time of a batch, which has its first record."""
         self.pending[batch] = None
         self.active[batch.queue] = None
         self.on_open()
@@ -275,7 +275,7 @@ class Accumulator:
             self._linger_timer = self.turns.at(deadline, self._lingered)
 
     def _grow(self, batch: QueuedBatch, need: int) -> bool:
-        """Reserve more for an open batch; False if there is no room where it is."""
+        """Reserve more for an open batch. Return False if its pool has no room."""
         queue = batch.queue
         limit = queue.batch_limit
         missing = need - batch.left
@@ -293,31 +293,31 @@ class Accumulator:
         return True
 
     def _exhausted(self, queue: PartitionQueue, need: int) -> BufferExhaustedError:
-        why = f"no room for a record of {need} bytes"
+        why = f"There is no room for a record of {need} bytes."
         if queue.unsendable:
             why += (
-                "; the partition cannot be sent now, and such partitions may hold half of it in "
-                "all, one of them a quarter"
+                " The partition cannot be sent now. All such partitions together may hold half of "
+                "the memory, and one of them a quarter."
             )
         return BufferExhaustedError(why, topic_partition=queue.topic_partition)
 
     # Closing
 
     def close(self, queue: PartitionQueue) -> None:
-        """End the open batch of a queue: it is full, or what follows has to wait elsewhere."""
+        """Close the open batch of a queue: it is full, or its pool is."""
         batch = queue.close_open()
         if batch is None:
             return
         self._trim(batch)
-        # What waits for its partition is never sent as it is: its records move on one by one, and
-        # nothing else may work on the builder then.
+        # A batch without a partition is never sent as it is: its records move to other batches
+        # one by one, and no thread may use the builder then.
         if batch.builder.size >= self._thread_bytes and queue.partition is not None:
             self.prepare(batch)
         if not batch.parked:
             queue.poke()
 
     def prepare(self, batch: QueuedBatch) -> bool:
-        """Compress a closed batch, in a thread if it is large; whether it can be sent now."""
+        """Compress a closed batch, if large in a thread. Return whether it can be sent now."""
         if batch.size:
             return True
         if batch.compressing:
@@ -340,14 +340,14 @@ class Accumulator:
         if work.cancelled():
             return
         if error is not None:
-            failure = KafkaError(f"the batch could not be compressed: {error!r}")
+            failure = KafkaError(f"The batch could not be compressed: {error!r}.")
             failure.__cause__ = error
             self.fail(batch, batch.with_partition(failure))
             return
         batch.queue.poke()
 
     def _trim(self, batch: QueuedBatch) -> None:
-        """Give back what was reserved and not used."""
+        """Give back memory that was reserved and not used."""
         size = batch.builder.size
         batch.queue.expect(size)
         if batch.reserved - size > SLACK:
@@ -368,7 +368,7 @@ class Accumulator:
     # Outcomes
 
     def succeed(self, batch: QueuedBatch, base_offset: int, append_time: int) -> None:
-        """The batch is written."""
+        """Complete a batch that was written."""
         batch.queue.remove(batch, written=True, base_offset=base_offset)
         limit = batch.queue.topic.batch_limit
         if limit.lowered:
@@ -378,7 +378,7 @@ class Accumulator:
         self.forget(batch)
 
     def fail(self, batch: QueuedBatch, error: KafkaError) -> None:
-        """The records that are still in the batch will not be delivered."""
+        """Fail the records that are still in a batch."""
         if batch.done:
             return
         batch.queue.remove(batch)
@@ -386,7 +386,7 @@ class Accumulator:
         self.forget(batch)
 
     def lose(self, batch: QueuedBatch, error: KafkaError) -> None:
-        """What `fail` does but for the queue and the memory, which are of no more use."""
+        """Fail the records of a batch without updating its queue and the memory."""
         self.pending.pop(batch, None)
         if batch.done:
             return
@@ -396,13 +396,13 @@ class Accumulator:
             self._failures.failed(failed)
 
     def forget(self, batch: QueuedBatch) -> None:
-        """The batch has its outcome, or its records have moved: give its memory back."""
+        """Give back the memory of a batch that is done, unless a request uses its bytes."""
         self.pending.pop(batch, None)
         if not batch.requests:
             self.release(batch)
 
     def release(self, batch: QueuedBatch) -> None:
-        """Nobody holds the bytes of the batch any more."""
+        """Give back the memory of a batch whose bytes are of no more use."""
         queue, size = batch.queue, batch.reserved
         if batch.done and not batch.compressing:
             batch.release_bytes()
@@ -414,7 +414,7 @@ class Accumulator:
             self._overflowing[queue.unsendable].pop(queue, None)
         self._move_in(queue.unsendable)
         if queue.unsendable:
-            self._move_in(False)  # What these hold counts against the others, too.
+            self._move_in(False)  # The memory of unsendable queues counts against the others, too.
         self._tell_room()
 
     def _tell_room(self) -> None:
@@ -424,7 +424,7 @@ class Accumulator:
                 waiter.set_result(None)
 
     def split(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
-        """The records of a batch now stand in smaller ones, in its place."""
+        """Replace a batch with the smaller ones that it was split into."""
         queue = batch.queue
         queue.replace(batch, parts)
         for part in parts:
@@ -434,7 +434,7 @@ class Accumulator:
         self.forget(batch)
 
     async def room(self) -> None:
-        """Until some memory has become free, or all ends. Cancelling leaves nothing behind."""
+        """Wait until some memory is free, or the producer ends."""
         waiter = self.loop.create_future()
         self._room.append(waiter)
         await waiter
@@ -442,7 +442,7 @@ class Accumulator:
     # The overflow queue
 
     def set_unsendable(self, queue: PartitionQueue, unsendable: bool) -> None:
-        """The queue cannot be sent now, or it can again."""
+        """Note that a queue cannot be sent now, or that it can again."""
         if queue.unsendable is unsendable:
             return
         self.memory.set_unsendable(queue, unsendable)
@@ -457,7 +457,7 @@ class Accumulator:
         moved = True
         while moved and overflowing:
             moved = False
-            for queue in list(overflowing):  # one batch of each, in turn
+            for queue in list(overflowing):  # One batch of each, in turn.
                 if self._move_one(queue, beyond):
                     moved = True
                 elif not unsendable:

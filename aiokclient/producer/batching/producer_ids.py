@@ -1,16 +1,16 @@
-"""Producer ids: where the numbers of an idempotent producer begin.
+"""Producer ids, with which the sequences of an idempotent producer begin.
 
 A producer id is this producer's as long as the cluster that gave it exists. A wiped cluster, or
 another one at the same address, gives the same ids to other producers. So each id belongs to a
-*generation*, which ends with a sign that the cluster may not be the same any more: every connection
-was lost at one time, the cluster or a topic has another id, or a leader's state is not this
-producer's. Partitions begin in a new generation with an id that was asked for in it, and those
-with an id of an old one change it as soon as all that was sent with it has its outcome.
+*generation*, which ends with a sign that the cluster may be another one: every connection was lost
+at one time, the cluster or a topic has another id, or a leader's state is not this producer's.
+Partitions begin in a new generation with an id that was requested in it. Those with an id of an old
+generation change it as soon as all batches that were sent with it have their outcome.
 
-What was sent in an old generation and has no outcome is sent again with the same numbers, so that
-it lands once. Requests that name the topic by its id (Produce 13 on) reach no other topic. Where
-they name it by its name only, the metadata is looked at first: if the name is another topic's by
-now, whether the batch was written cannot be known any more, and it fails.
+A batch that was sent in an old generation and has no outcome is sent again with the same sequences,
+so that it is written once. Requests that name the topic by its id (from Produce 13 on) reach no
+other topic. If they can only name it by its name, the metadata is refreshed first: if the name is
+another topic's by now, it cannot be known whether the batch was written, and the batch fails.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["ProducerIds"]
 
 RECHECK_S = 1.0
-"""Seconds until the metadata of a topic is looked at again where it said that there is none."""
+"""Seconds until the metadata of a missing topic is refreshed again."""
 
 
 class ProducerIds:
-    """Asks for a producer id when one is needed, and numbers batches.
+    """Requests producer ids when they are needed, and gives batches their identity.
 
     `request` asks for an id. `look` asks for fresh metadata of a topic and returns whether the
     topic exists. `has_sent` returns whether batches that were sent to a topic have no outcome.
@@ -63,7 +63,7 @@ class ProducerIds:
         self._failed = failed
         self._asking = False
         self._looked_at: dict[TopicStatus, int] = {}
-        """The generation in which the metadata of a topic was last looked at."""
+        """The generation in which the metadata of a topic was last refreshed."""
         self._looking: dict[TopicStatus, None] = {}
 
     def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
@@ -99,7 +99,7 @@ class ProducerIds:
         return True
 
     def get(self, unlike: int = -1) -> tuple[int, int] | None:
-        """A producer id with its epoch, another one than `unlike`; None if it has to be awaited."""
+        """Return a producer id with its epoch, but not `unlike`; None if there is none yet."""
         if self.current is not None and self.current[0] != unlike:
             return self.current
         if not self._asking:
@@ -108,7 +108,7 @@ class ProducerIds:
         return None
 
     def expire(self) -> None:
-        """Begin a new generation: the ids given so far may be those of other producers now."""
+        """Begin a new generation: earlier ids may belong to other producers now."""
         self.generation += 1
         self.current = None
 
@@ -124,7 +124,7 @@ class ProducerIds:
         self._arrived()
 
     def _checked(self, topic: TopicStatus) -> bool:
-        """Return whether the metadata of the topic was looked at in this generation; see to it."""
+        """Return whether the metadata was refreshed in this generation; begin it otherwise."""
         if self._looked_at.get(topic, 0) == self.generation:
             return True
         if topic not in self._looking:

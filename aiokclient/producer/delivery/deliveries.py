@@ -1,7 +1,7 @@
-"""The deliveries of many records, and waiting for many at a time, native or in Python.
+"""The deliveries of many records, and how to wait for many at a time, native or in Python.
 
-`send_many` answers with a `Deliveries`: a sequence that knows runs of batches and makes a handle
-only for whom it is asked. `gather` gives way to the event loop every few milliseconds.
+`send_many` returns a `Deliveries`: a sequence that knows runs of records in batches and makes a
+handle only when it is requested. `gather` yields to the event loop every few milliseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiokclient.producer.fairness import SLICE_S
 __all__ = ["Deliveries", "Run", "gather", "runs_of"]
 
 SLICE_STRIDES = 16
-"""So many strides are a slice at the latest."""
+"""Number of strides after which `gather` yields in any case."""
 
 Gathering: Any = None
 if not TYPE_CHECKING and _native.in_use():
@@ -28,7 +28,7 @@ if not TYPE_CHECKING and _native.in_use():
 
 
 class Deliveries(DeliveryRuns, Sequence[Delivery]):
-    """The deliveries of one `send_many`, in its order; a handle is made when one is asked for."""
+    """The deliveries of one `send_many`, in its order. A handle is made when it is requested."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class Deliveries(DeliveryRuns, Sequence[Delivery]):
 async def gather(
     deliveries: Iterable[Delivery], clock: Clock, *, return_exceptions: bool
 ) -> list[Any]:
-    """The outcomes in order; see `Producer.gather`."""
+    """Return the outcomes in order; see `Producer.gather`."""
     if Gathering is None:
         return await pure.gather(deliveries, clock, return_exceptions=return_exceptions)
     work = Gathering(deliveries)

@@ -1,4 +1,4 @@
-"""Deliveries, and waiting for all that a batch holds; see `producer._pure.delivery`."""
+"""Deliveries, and how to wait for all records of a batch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["Delivery", "DeliveryBatch", "DeliveryHooks", "settled"]
 
 
 async def settled(batch: DeliveryBatch) -> None:
-    """Until all records that are, or were, in the batch have their outcome."""
+    """Wait until all records that are, or were, in the batch have their outcome."""
     while not batch.done:
         batch.demand()
         await batch.changed()
     if batch.calling:
-        await batch.changed()  # The callbacks that were added before run first.
+        await batch.changed()  # Callbacks that were added before run first.
     for target in batch.targets:
         await settled(target)

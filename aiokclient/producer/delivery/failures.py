@@ -1,12 +1,12 @@
-"""Failed deliveries: reporting them, and those that were never retrieved.
+"""Failed deliveries: how they are reported, and which ones were never retrieved.
 
-What is known of a failed batch stays here while some of its failures were not retrieved, at most
-for `KEPT` batches; beyond that only their number is kept, so that a producer whose every record
-fails stays small.
+The facts about a failed batch stay here until all its failures were retrieved, for at most `KEPT`
+batches. Of more batches only the number of failures is kept, so that a producer whose records all
+fail uses little memory.
 
-Without `on_delivery_error` a failure is logged once nobody can retrieve it any more: when the last
-delivery of its batch is gone, as asyncio does with exceptions of futures. What is awaited sooner or
-later is never logged.
+Without `on_delivery_error`, a failure is logged once the program cannot retrieve it any more: when
+the last delivery of its batch is gone, as asyncio does with exceptions of futures. A failure that
+is retrieved at some time is never logged.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["Failures"]
 
 KEPT = 10_000
 SHOWN = 100
-"""How many failures a `DeliveryErrors` holds as exceptions; all are counted."""
+"""Number of failures that a `DeliveryErrors` holds as exceptions. All are counted."""
 LOG_EVERY_S = 10.0
-"""The default report logs one line per topic and kind of error in this time."""
+"""Seconds in which the default report logs one line per topic and kind of error."""
 LOG_KEYS = 1000
 
 Watcher = Callable[[KafkaError | None], None]
@@ -50,7 +50,7 @@ class FailedBatch:
 
 
 class Report:
-    """A part of a failed batch that tells when the batch is gone."""
+    """An attribute of a failed batch that reports when the batch is gone."""
 
     __slots__ = ("failed", "gone")
 
@@ -64,7 +64,7 @@ class Report:
 
 
 class Failures:
-    """Reports each failure, and remembers those that nobody has retrieved."""
+    """Reports each failure, and counts those that were never retrieved."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Failures:
     ) -> None:
         self.unretrieved = 0
         self.total = 0
-        """All failures ever: a change tells that something failed."""
+        """Number of all failures so far. It changes with each failure."""
         self._watchers: dict[Watcher, None] = {}
         self._loop = loop
         self._turns = turns
@@ -84,7 +84,7 @@ class Failures:
         self._client_log = log
         self._callback = on_delivery_error
         self.final = False
-        """Whether what fails from now on fails with the producer."""
+        """Whether the producer has failed, so that later failures follow from that."""
         self.on_final_seen: Callable[[], object] = lambda: None
         """Called when what failed the producer is raised, or retrieved from a delivery."""
         self.on_failed: Callable[[DeliveryBatch], object] = lambda batch: None
@@ -93,12 +93,12 @@ class Failures:
         self._last: KafkaError | None = None
         self._reports: deque[tuple[DeliveryBatch, int]] = deque()
         self._queued = 0
-        """All batches that were ever added to the reports."""
+        """Number of batches that were ever added to the reports."""
         self._scheduled = False
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
     def failed(self, batch: DeliveryBatch) -> None:
-        """Take note of a batch that has just failed, and have its failures reported."""
+        """Take note of a batch that has just failed, and report its failures."""
         self.unretrieved += batch.unretrieved
         self.total += batch.unretrieved
         assert batch.error is not None
@@ -120,7 +120,7 @@ class Failures:
 
     @contextmanager
     def watched(self, watcher: Watcher) -> Iterator[None]:
-        """Meanwhile `watcher(None)` is called after each failure, and `watcher(why)` at the end."""
+        """Call `watcher(None)` after each failure, and `watcher(why)` at the end."""
         self._watchers[watcher] = None
         try:
             yield
@@ -128,23 +128,23 @@ class Failures:
             self._watchers.pop(watcher, None)
 
     def end(self, why: KafkaError) -> None:
-        """Nothing more will be sent."""
+        """Tell all watchers that nothing more will be sent."""
         for watcher in list(self._watchers):
             watcher(why)
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
-        """The user has seen so many more failures of this batch."""
+        """Count that many failures of a batch as retrieved."""
         failed: FailedBatch = batch.report.failed
         if failed.final:
             self.on_final_seen()
-        count = min(count, failed.unretrieved)  # they may have been raised by `take`
+        count = min(count, failed.unretrieved)  # `take` may have raised them.
         self.unretrieved -= count
         failed.unretrieved -= count
         if not failed.unretrieved:
             self._batches.pop(failed, None)
 
     def take(self) -> DeliveryErrors | None:
-        """Return what was never retrieved as one exception, which retrieves it; or None."""
+        """Return the failures that were never retrieved as one exception, which retrieves them."""
         if not self.unretrieved or self._last is None:
             return None
         shown: list[Exception] = []
@@ -154,16 +154,16 @@ class Failures:
         self._batches.clear()
         count, self.unretrieved = self.unretrieved, 0
         plural = "delivery" if count == 1 else "deliveries"
-        text = f"{count} failed {plural} that nobody retrieved"
+        text = f"{count} failed {plural} that were never retrieved"
         return DeliveryErrors(text, shown or [self._last], count)
 
     def _gone(self, failed: FailedBatch) -> None:
-        """Nobody can retrieve the rest of it any more. Called in any thread."""
+        """Log failures that cannot be retrieved any more. May be called in any thread."""
         if self._callback is None:
             self._log(failed)
 
     async def reported(self) -> None:
-        """Until each failure so far was given to the callback. Cancelling leaves the rest."""
+        """Wait until the callback was called for each failure so far."""
         until = self._queued
         while until > self._queued - len(self._reports):
             self._report_slice()

@@ -1,11 +1,14 @@
-"""Deadlines of what waits: `delivery_timeout_ms` for every record, `max_block_ms` for those of a
-topic or partition that does not exist or that no broker has told anything about.
+"""Deadlines of records that wait to be delivered.
 
-One timer, set to the earliest deadline that was found when it last rang. As each queue is in the
-order of its sends and all have the same time, only the heads are looked at.
+Every record has `delivery_timeout_ms`. Those of a topic or partition that does not exist, or that
+no broker has described, have `max_block_ms`.
 
-The time of a batch is that of its first record. So that the last one is not failed long before its
-own, a batch that cannot leave takes no more records after a tenth of the time.
+There is one timer, set to the earliest deadline that was found when it last rang. Each queue is in
+the order of its sends and all records have the same time, so only the heads are checked.
+
+The time of a batch begins with its first record. A batch that cannot be sent accepts no more
+records after a tenth of the time, so that its last record does not fail long before its own
+deadline.
 """
 
 from __future__ import annotations
@@ -29,21 +32,21 @@ SOONEST_S = 0.001
 
 
 class Expiry:
-    """Fails what is out of time."""
+    """Fails the batches whose deadline has passed."""
 
     def __init__(self, config: ProducerConfig, clock: Clock, accumulator: Accumulator) -> None:
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000
         self._age_s = self._delivery_s / 10
-        self._numbered = bool(config.enable_idempotence)
+        self._idempotent = bool(config.enable_idempotence)
         self._clock = clock
         self._accumulator = accumulator
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        """Time of `_timer`. uvloop's handle of a short delay does not have it."""
+        """The time of `_timer`. A handle of uvloop for a short delay does not know it."""
 
     def arm(self) -> None:
-        """Something waits from now on, or a shorter deadline may hold for what waits."""
+        """Set the timer, because a batch waits from now on or may have an earlier deadline."""
         when = self._clock.monotonic() + min(self._age_s, self._block_s)
         if self._timer is None:
             self._set(when)
@@ -52,7 +55,7 @@ class Expiry:
             self._set(when)
 
     def stop(self) -> None:
-        """No more deadlines: nothing waits any more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -79,7 +82,7 @@ class Expiry:
             self._set(max(min(earliest, now + self._age_s), now + SOONEST_S))
 
     def _expire(self, queue: PartitionQueue, now: float) -> float | None:
-        """Fail what is out of time in one queue; the deadline of what is left."""
+        """Fail the batches of a queue whose deadline has passed. Return the next deadline."""
         until = now + SLICE_S
         if queue.unsendable and queue.open is not None and queue.open.expired(now, self._age_s):
             self._accumulator.close(queue)
@@ -116,20 +119,20 @@ class Expiry:
         return DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
 
     def _why(self, batch: QueuedBatch) -> str:
-        waited = f"After {self._clock.monotonic() - batch.created:.1f} s"
+        waited = f"{self._clock.monotonic() - batch.created:.1f} s"
         queue = batch.queue
         if batch.attempt:
-            return f"{waited} it was sent {batch.attempt} time(s) without an acknowledgement"
+            return f"It was sent {batch.attempt} time(s) in {waited} and not acknowledged."
         if queue.topic.info is None:
-            return f"{waited} no broker had told the partitions of the topic; it was never sent"
-        if queue.sender is None:
-            return f"{waited} the partition had no leader; it was never sent"
-        if queue.unsendable:
-            broker = f"its leader, broker {queue.sender.node_id},"
-            return f"{waited} {broker} was disconnected or did not answer; it was never sent"
-        if self._numbered and queue.sequences.producer_id < 0:
-            return f"{waited} no broker had given a producer id; it was never sent"
-        if batch.compressing:
-            what = "was still being compressed, or waited for a thread to be compressed in"
-            return f"{waited} it {what}; it was never sent"
-        return f"{waited} it had not been its turn to be sent"
+            why = "no broker described the partitions of the topic"
+        elif queue.sender is None:
+            why = "the partition had no leader"
+        elif queue.unsendable:
+            why = f"its leader, broker {queue.sender.node_id}, was disconnected or did not answer"
+        elif self._idempotent and queue.sequences.producer_id < 0:
+            why = "no broker returned a producer id"
+        elif batch.compressing:
+            why = "it was being compressed, or waited for a thread for that"
+        else:
+            why = "older records were sent first"
+        return f"It was never sent: for {waited}, {why}."

@@ -1,13 +1,14 @@
-"""Which queue belongs to which broker, as the metadata changes.
+"""The leader of each queue, as the metadata changes.
 
 Records for a topic that is not known yet wait in its undesignated queue, so that one missing topic
-holds up nobody. When its partitions are known they move to their queues, in order, a slice at a
-time; what is sent meanwhile goes behind them. A partition follows its leader: what was under way
-to the old one is sent to the new one at once where sequence numbers make that safe. A topic that
-was created again under the same name is another topic: what is left goes there with new numbers.
+delays no other. When its partitions are known, the records move to the queues of their partitions,
+in order, 10 ms of work at a time; records that are sent meanwhile follow them. A partition follows
+its leader: batches in flight to the old one are sent to the new one at once where sequences make
+that safe. A topic that was created again under the same name is another topic: the remaining
+batches go there with new sequences.
 
-A partition that the metadata does not name any more keeps its queue: what waits there has
-`max_block_ms` for the partition to come back, and its sequences are kept for good.
+A partition that the metadata no longer lists keeps its queue: batches there wait at most
+`max_block_ms` for the partition to return, and its sequences are kept permanently.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ __all__ = ["Routing", "record_size"]
 
 
 ABSENT_S = 1.0
-"""Seconds between two looks for partitions that a topic had and does not have any more."""
+"""Seconds between two searches for partitions that the metadata no longer lists."""
 
 
 def no_such_partition(topic_partition: TopicPartition, count: int) -> KafkaError:
     """Return the error for a partition that a topic of `count` partitions does not have."""
-    text = f"the topic has {count} partitions, numbered from 0"
+    text = f"The topic has {count} partitions, numbered from 0."
     return UnknownTopicOrPartitionError(text, topic_partition=topic_partition)
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """An upper bound of what a record takes, in bytes."""
+    """Return an upper bound of the size of a record, in bytes."""
     size = RECORD_OVERHEAD
     if key is not None:
         size += len(key)
     if value is not None:
         size += len(value)
     for name, content in headers:
-        # A name may take four bytes a character; the lengths five each.
+        # A name takes at most four bytes per character; each length at most five.
         size += 4 * len(name) + 10 + (0 if content is None else len(content))
     return size
 
@@ -87,11 +88,11 @@ class Routing:
         self._cluster_id: str | None = None
 
     def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
-        """The topic, from now on in use."""
+        """Return the topic, which is in use from now on."""
         topic = self.topics.get(name)
         if topic is None:
             config = self._config
-            # An eighth of the buffer: a batch moves in where a quarter is free.
+            # An eighth of the buffer: a batch moves in when a quarter is free.
             limit = min(config.batch_size, config.max_request_size, config.buffer_memory // 8)
             topic = self.topics[name] = Topic(name, max(limit, 1))
             self._accumulator.memory.set_unsendable(topic.undesignated, True)
@@ -107,7 +108,7 @@ class Routing:
         return any(queue.sent for queue in self.topics[name].all_queues())
 
     def updated(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
-        """There is a new picture of the cluster."""
+        """Follow a new snapshot of the metadata."""
         moved = differ(old.cluster_id, new.cluster_id)
         self._cluster_id = new.cluster_id
         if moved:
@@ -117,7 +118,7 @@ class Routing:
             if info is not None and (moved or info is not topic.status.info):
                 self._learn(topic, info)
 
-    # What the metadata says of a topic
+    # The metadata of a topic
 
     def _learn(self, topic: Topic, info: TopicInfo) -> None:
         changed = self._incarnate(topic, info)
@@ -139,7 +140,7 @@ class Routing:
             self._designate(topic)
 
     def _incarnate(self, topic: Topic, info: TopicInfo) -> bool:
-        """Note which topic of the name this is; return whether it is another one than before."""
+        """Note which topic of the name this is. Return whether it is another one than before."""
         status = topic.status
         before = status.incarnation
         changed = status.identify(info.topic_id, self._cluster_id)
@@ -173,7 +174,7 @@ class Routing:
             self._accumulator.on_open()
 
     def _look_for_absent(self, topic: Topic) -> None:
-        """Ask for metadata as long as records wait for partitions that the topic does not have."""
+        """Request metadata as long as records wait for partitions that are not listed."""
         if not topic.absent:
             return
         if any(queue.oldest() is not None for queue in topic.absent.values()):
@@ -199,7 +200,7 @@ class Routing:
     # Records that waited for the partitions
 
     def _designate(self, topic: Topic) -> None:
-        """Move what waits to its partitions; the rest at the loop's next turn."""
+        """Move waiting records to their partitions; the rest in later iterations of the loop."""
         until = self._clock.monotonic() + SLICE_S
         queue = topic.undesignated
         while (batch := queue.oldest()) is not None:
@@ -216,7 +217,7 @@ class Routing:
         batch.count_records()
         explicit = batch.explicit
         assert explicit is not None
-        # Its memory goes first: the records find room where they go.
+        # Its memory is given back first, so that the records find room in their queues.
         self._accumulator.release(batch)
         for index, record in enumerate(batch.builder.records()):
             target, at = self._put(topic, explicit[index], batch, record)

@@ -1,4 +1,4 @@
-"""One produce request: which batches it carries, and which part of the response is whose."""
+"""Produce requests: the batches in them, and the part of the response for each batch."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["IDS_FROM", "MultiBatch", "ProduceRequests", "OneBatch", "Sent", "endpoints", "left_out"]
 
 IDS_FROM = 13
-"""From this version on a topic is named by its id."""
+"""The first version that names topics by their ids."""
 
 
 class Sent(NamedTuple):
-    """A batch as it was in the request: a later attempt is another one."""
+    """A batch with the number of the attempt in which it was sent."""
 
     batch: QueuedBatch
     attempt: int
 
 
 class MultiBatch:
-    """A request with its batches, at most one for each partition."""
+    """A request with several batches, at most one for each partition."""
 
     __slots__ = ("_parts", "message", "sent", "version")
 
@@ -73,9 +73,9 @@ class MultiBatch:
     def answers(
         self, response: ProduceResponse
     ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
-        """Each batch with its part of the response; None for a partition that is not in it.
+        """Yield each batch with its part of the response; None for a partition that is missing.
 
-        A partition that is there twice counts once, and one that was not asked for not at all.
+        A partition that occurs twice counts once, and one that was not requested is ignored.
         """
         by_id = self.version >= IDS_FROM
         waiting: dict[str | UUID, dict[int, Sent]] = {
@@ -95,7 +95,7 @@ class MultiBatch:
 
 
 class OneBatch:
-    """A request with one batch; it stands for an `MultiBatch`."""
+    """A request with one batch, which is made faster than a `MultiBatch`."""
 
     __slots__ = ("message", "sent", "version")
 
@@ -107,7 +107,7 @@ class OneBatch:
     def answers(
         self, response: ProduceResponse
     ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
-        """As those of `MultiBatch`."""
+        """Yield the batch with its part of the response; see `MultiBatch.answers`."""
         template = self.message.template
         for topic in response.responses:
             if self.version >= IDS_FROM:
@@ -122,7 +122,7 @@ class OneBatch:
 
 
 class ProduceRequests:
-    """Makes the requests to one broker."""
+    """Makes the produce requests to one broker."""
 
     def __init__(self, acks: int, timeout_ms: int) -> None:
         self._acks = acks
@@ -130,11 +130,11 @@ class ProduceRequests:
         self._templates: dict[PartitionQueue, Template] = {}
 
     def forget(self, queue: PartitionQueue) -> None:
-        """The partition has another leader now."""
+        """Forget a partition that has another leader now."""
         self._templates.pop(queue, None)
 
     def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
-        """The request for some batches; `version` is the latest that the broker speaks."""
+        """Return the request for some batches; `version` is the latest that the broker supports."""
         if len(batches) != 1:
             return MultiBatch(batches, version, acks=self._acks, timeout_ms=self._timeout_ms)
         queue = batches[0].queue
@@ -152,7 +152,7 @@ class ProduceRequests:
 
 
 def endpoints(response: ProduceResponse) -> list[BrokerInfo]:
-    """The addresses of the leaders that the response names (KIP-951)."""
+    """Return the addresses of the leaders that the response names (KIP-951)."""
     return [
         BrokerInfo(node.node_id, node.host, node.port, node.rack)
         for node in response.node_endpoints
@@ -160,9 +160,9 @@ def endpoints(response: ProduceResponse) -> list[BrokerInfo]:
 
 
 def left_out(broker: int) -> DisconnectedError:
-    """The error for a batch that the response says nothing about."""
+    """Return the error for a batch that the response does not mention."""
     return DisconnectedError(
-        "the response leaves the partition out; whether the batch is written is unknown",
+        "The response does not mention the partition. Whether the batch was written is unknown.",
         api="Produce",
         broker=broker,
     )

@@ -1,7 +1,7 @@
-"""What an answer, or none, means for a batch.
+"""The consequences of a response, or of none, for a batch.
 
-Three ways, in this order: the code is about sequences (`sequences.CODES`), or the batch is too
-large and can be taken apart (KIP-126), or the policy decides.
+There are three cases, in this order: the code is about sequences (`sequences.CODES`), or the batch
+is too large and can be split (KIP-126), or the policy decides.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Responses"]
 
 SPLITTING = frozenset({RecordTooLargeError.code})
-"""Codes that a smaller batch may not meet."""
+"""Codes that a smaller batch may avoid."""
 UNWRITTEN = frozenset(
     error.code
     for error in (
@@ -59,13 +59,13 @@ UNWRITTEN = frozenset(
 """Codes after which the batch is in no log that still exists. After any other one, and without an
 answer, a batch that is sent again may have been written."""
 OTHER_TOPIC = frozenset({UnknownTopicIdError.code})
-"""Codes that say that the leader knows no topic of this id."""
+"""Codes by which a leader says that it knows no topic of this id."""
 NO_PARTITION = frozenset({UnknownTopicOrPartitionError.code})
-"""Codes that say that the leader knows no such partition."""
+"""Codes by which a leader says that it knows no such partition."""
 
 
 class Responses:
-    """Completes batches, sends them back into their queues, or fails them."""
+    """Completes batches, returns them to their queues, splits them, or fails them."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Responses:
         self._scope = Scope.PRODUCE if config.transactional_id is None else Scope.PRODUCE_TXN
 
     def written(self, sent: Sent, base_offset: int = -1, append_time: int = -1) -> None:
-        """The batch is in the log, or nobody is asked whether it is (`acks=0`)."""
+        """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
             self._accumulator.succeed(batch, base_offset, append_time)
@@ -100,10 +100,10 @@ class Responses:
         broker: int,
         endpoints: Sequence[BrokerInfo],
     ) -> None:
-        """The broker has answered for this batch."""
+        """Take the broker's response for a batch."""
         batch = sent.batch
         if batch.attempt != sent.attempt or batch.done:
-            return  # it has expired, or was sent again to another leader
+            return  # It has expired, or was sent again to another leader.
         if not part.error_code:
             self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
             return
@@ -137,7 +137,7 @@ class Responses:
             sent_before = batch.in_log is not InLog.NO or batch.whole is not None
             if identity is not None and sent_before:
                 return event
-            event = SequenceEvent.FOREIGN  # What was never sent cannot be there.
+            event = SequenceEvent.FOREIGN  # A batch that was never sent cannot be in the log.
         if identity is None or self._scope is not Scope.PRODUCE:
             return None if event is SequenceEvent.FOREIGN else event
         if event is SequenceEvent.REFUSED and batch.queue.sent[0] is batch:
@@ -147,18 +147,18 @@ class Responses:
         return event
 
     def _duplicate(self, batch: QueuedBatch) -> None:
-        """The leader has the batch already, alone or in the whole that it was split from."""
+        """Complete a batch that the leader has already, alone or in the whole it was split from."""
         batch.pass_on_whole()
         self._accumulator.succeed(batch, -1, -1)
 
     def unanswered(self, sent: Sent, error: KafkaError) -> None:
-        """No answer came: whether the batch is written is unknown."""
+        """Take note that no response came: whether the batch was written is unknown."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
             self._failed(batch, batch.with_partition(error))
 
     def unknowable(self, batch: QueuedBatch) -> None:
-        """Whether the batch was written cannot be known, so it is neither sent again nor done."""
+        """Fail a batch of which it cannot be known whether it was written."""
         text = (
             "The topic was recreated, or the cluster replaced, after the batch was sent and before "
             "an acknowledgement came. The records may have been written to either topic; look "
@@ -204,7 +204,10 @@ class Responses:
             self._updater.request_update((queue.topic.name,), reason=str(error.name))
 
     def _refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
-        """It does not follow what the leader has. It follows later, or the partition restarts."""
+        """Send a batch again that does not follow what the leader has.
+
+        It follows later, or the partition restarts.
+        """
         queue = batch.queue
         self._count(error)
         head = queue.sent[0] is batch
@@ -220,7 +223,7 @@ class Responses:
             queue.poke()
 
     def _log_refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
-        # Not in the error's own words, whose advice is for those who cannot send the batch again.
+        # The error's own text gives advice for programs that cannot send the batch again.
         place, foreign = batch.queue.topic_partition, event is SequenceEvent.FOREIGN
         if foreign:
             why = "its log does not have this producer's last batch"
@@ -261,7 +264,7 @@ class Responses:
         self._count(error)
         batch = sent.batch
         if batch.in_log is not InLog.NO and batch.whole is not None:
-            # Its own parts would not tell whether it or the whole was written.
+            # Responses to its own parts would not tell whether it or the whole was written.
             for part in batch.whole:
                 self._fail_part(part, error)
             return
@@ -286,12 +289,12 @@ class Responses:
     def _split_done(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch
         if work.cancelled() or batch.done or batch.attempt != sent.attempt:
-            return  # it has expired, or goes to another leader, which may take it as it is
+            return  # It has expired, or goes to another leader, which may accept it as it is.
         error = work.exception()
         if error is None:
             self._replace(batch, work.result())
             return
-        failure = KafkaError(f"the batch could not be split: {error!r}")
+        failure = KafkaError(f"The batch could not be split: {error!r}.")
         failure.__cause__ = error
         self._accumulator.fail(batch, batch.with_partition(failure))
 
@@ -311,9 +314,10 @@ class Responses:
         batch.queue.poke()
 
     def _written_whole(self, first: QueuedBatch, error: KafkaError) -> None:
-        """The leader refuses the first part of a batch that may have been written as a whole.
+        """Complete or fail the parts of a batch that may have been written as a whole.
 
-        It would have taken it if the whole was not written, unless the batch before it was lost.
+        The leader refused the first part. If the whole was not written, it would have accepted that
+        part, unless the batch before it was lost.
         """
         assert first.whole is not None
         assert first.identity is not None

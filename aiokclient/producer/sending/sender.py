@@ -1,15 +1,15 @@
-"""What one broker is sent: the ready batches of the partitions that it leads.
+"""The produce requests to one broker, with the ready batches of the partitions that it leads.
 
-Theory of operation. No task runs while all is well. Whatever may give a queue something to send
-calls `ready`, which has the loop run `pump` soon: it takes the head of each ready queue in turn
-until a request is full, and goes on while fewer than `max_in_flight_requests_per_connection`
-requests are under way. An answer completes or returns its batches and pumps again. Only connecting
-is a task.
+Theory of operation. No task runs as long as the broker is connected. Everything that may give a
+queue something to send calls `ready`, which schedules `pump`: it takes the head of each ready queue
+in turn until a request is full, and goes on while fewer than
+`max_in_flight_requests_per_connection` requests are in flight. A response completes or returns its
+batches and pumps again. Only connecting is a task.
 
-The broker is out of reach while its connection is lost and made anew, and silent once a request has
-been without an answer for a second. Either way its partitions are unsendable, which limits their
-memory. Where nothing waits nobody connects, and so nobody would find it within reach again: then
-it counts as one until an attempt to connect fails.
+The broker is unreachable while its connection is lost and being made again, and silent once a
+request has been unanswered for a second. In both cases its partitions are unsendable, which limits
+their memory. If nothing waits to be sent, the sender does not connect, and so it could not find the
+broker reachable again: then the broker counts as reachable until an attempt to connect fails.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Sender"]
 
 SILENCE_S = 1.0
-"""A broker that leaves requests unanswered for so long counts as one that cannot be sent to."""
+"""Seconds without a response after which a broker counts as silent."""
 TICK_S = 0.010
 
 
@@ -71,7 +71,7 @@ class Sender:
         self.reachable = True
         self.silent = False
         self.in_flight = 0
-        """Produce requests without an answer."""
+        """Number of produce requests without a response."""
         self._cluster = cluster
         self._supervisor = supervisor
         self._clock = cluster.clock
@@ -89,12 +89,12 @@ class Sender:
         self._requests = ProduceRequests(config.acks, config.request_timeout_ms)
         self._connection: BrokerConnection | None = None
         self._by_name = False
-        """The broker's produce requests name topics by their names."""
+        """Whether produce requests to the broker name topics by their names."""
         self._connecting = False
         self._ignore_loss: Callable[[], None] = lambda: None
         self._ready: dict[PartitionQueue, None] = {}
         self._awaited: dict[PartitionQueue, None] = {}
-        """Queues whose open batch is awaited: they are ready once nothing is under way."""
+        """Queues whose open batch is awaited: they are ready once nothing is in flight."""
         self._scheduled = False
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
@@ -103,22 +103,22 @@ class Sender:
 
     @property
     def unsendable(self) -> bool:
-        """Whether the broker is out of reach or silent."""
+        """Whether the broker is unreachable or silent."""
         return self.silent or not self.reachable
 
     def unanswered_for(self) -> float:
-        """Seconds that the oldest request without an answer has waited."""
+        """Return for how many seconds the oldest unanswered request has waited."""
         return 0.0 if self._connection is None else self._connection.unanswered_for()
 
     def gain(self, queue: PartitionQueue) -> None:
-        """The broker leads this partition from now on."""
+        """Send the batches of this partition, which the broker leads from now on."""
         self.queues[queue] = None
         self._accumulator.set_unsendable(queue, self.unsendable)
         if queue.oldest() is not None:
             self.ready(queue)
 
     def lose(self, queue: PartitionQueue) -> None:
-        """The broker does not lead this partition any more."""
+        """Send nothing more of this partition, which another broker leads."""
         self.queues.pop(queue, None)
         self._requests.forget(queue)
         self._ready.pop(queue, None)
@@ -126,7 +126,7 @@ class Sender:
         queue.sequences.distrust()
 
     def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
-        """The queue may have something to send; ignored for one that is not this sender's."""
+        """Note that a queue may have something to send; ignored unless the broker leads it."""
         if queue not in self.queues:
             return
         self._ready[queue] = None
@@ -139,14 +139,14 @@ class Sender:
     def close(self) -> None:
         """Send nothing more."""
         self._closed = True
-        self._ignore_loss()  # The connection may be others', and outlive this.
+        self._ignore_loss()  # The connection may be shared, and outlive this sender.
         if self._watch is not None:
             self._watch.cancel()
 
     # Sending
 
     def pump(self) -> None:
-        """Send what is ready, as far as the requests in flight allow."""
+        """Send the ready batches, as far as the number of requests in flight allows."""
         self._scheduled = False
         if self._closed:
             return
@@ -168,7 +168,7 @@ class Sender:
             self._transmit(connection, batches)
             if not self._ready:
                 return
-            # Most requests have one batch and are alone: they need no clock.
+            # Most requests have one batch, and no other follows: they need no clock.
             now = self._clock.monotonic()
             until = until or now + SLICE_S
             if now > until:
@@ -178,7 +178,7 @@ class Sender:
                 return
 
     def _collate(self) -> list[QueuedBatch]:
-        """The batches of the next request, at most one for each partition."""
+        """Return the batches of the next request, at most one for each partition."""
         batches: list[QueuedBatch] = []
         total = 0
         until = self._clock.monotonic() + SLICE_S if len(self._ready) > 1 else 0.0
@@ -192,7 +192,7 @@ class Sender:
             queue.leave(batch)
             batches.append(batch)
             total += batch.size
-            # Behind all others, for what it has left.
+            # Its other batches follow those of all other queues.
             del self._ready[queue]
             if queue.more:
                 self._ready[queue] = None
@@ -203,7 +203,7 @@ class Sender:
     def _next(self, queue: PartitionQueue) -> QueuedBatch | None:
         batch = queue.next(not self.in_flight, self._limit)
         if batch is not None and batch.in_log is InLog.UNKNOWABLE:
-            # Not here: whoever is told may send more.
+            # Not within this call: the program, which learns of it, may send more.
             self._turns.soon(self._responses.unknowable, batch)
             return None
         if batch is None:
@@ -242,7 +242,7 @@ class Sender:
         error: KafkaError | None,
     ) -> None:
         self.in_flight -= 1
-        # The transport has let go of the bytes, or will never read them again.
+        # The transport has released the bytes, or will never read them again.
         for sent in request.sent:
             self._unpin(sent.batch)
         if error is not None:
@@ -277,7 +277,7 @@ class Sender:
             self._accumulator.release(batch)
 
     def _listen(self) -> None:
-        """Whether the broker still answers."""
+        """Check whether the broker still responds."""
         self._watch = None
         connection = self._connection
         if not self.in_flight or connection is None:
@@ -328,7 +328,7 @@ class Sender:
                     self._give_up(error)
                     return
                 topics = dict.fromkeys(queue.topic.name for queue in self.queues)
-                self._cluster.updater.request_update(topics, reason="a leader is out of reach")
+                self._cluster.updater.request_update(topics, reason="a leader is unreachable")
                 await asyncio.sleep(action.delay_s)
             else:
                 self._connection = connection
@@ -340,7 +340,7 @@ class Sender:
                 lasting.cancel()
 
     def _give_up(self, error: KafkaError) -> None:
-        """The broker cannot be talked to, and waiting will not mend it."""
+        """Fail all batches: the broker cannot be used, and waiting would not change that."""
         for queue in list(self.queues):
             for batch in list(queue.batches()):
                 self._accumulator.fail(batch, error)

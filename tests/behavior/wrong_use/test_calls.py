@@ -157,7 +157,7 @@ def test_no_loop_at_all(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr(runner.get_loop(), "is_closed", lambda: True)
             with pytest.raises(WrongLoopError, match=r"started in is closed; make a new one"):
                 producer.send_many("orders", [b"v"])
-            with pytest.raises(ClosedError, match="loop of this Producer is closed; make a new"):
+            with pytest.raises(ClosedError, match=r"loop of this Producer is closed\. Make a new"):
                 producer.send_threadsafe("orders", b"v")
         runner.run(producer.close())
 

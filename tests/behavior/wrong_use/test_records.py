@@ -50,7 +50,7 @@ async def test_a_record_that_is_too_large(producer: Producer) -> None:
     ],
 )
 async def test_what_is_not_bytes(producer: Producer, record: dict[str, Any]) -> None:
-    text = r"have to be bytes or None, header names str, as in headers=\[\('name', b'value'\)\]"
+    text = r"must be bytes or None, and header names str, as in headers=\[\('name', b'value'\)\]"
     with pytest.raises(SerializationError, match=text):
         producer.send("orders", **record)
     # Nothing of it is kept: what is sent next arrives as it is.
@@ -67,7 +67,7 @@ NUMBERS = array("i", [1, 2, 3])
 async def test_what_is_not_bytes_amid_a_batch(producer: Producer, place: str, wrong: Any) -> None:
     for before in (0, 1, 2):
         good = [producer.send("orders", b"v", b"k", 0) for _ in range(before)]
-        with pytest.raises(SerializationError, match="have to be bytes or None"):
+        with pytest.raises(SerializationError, match="must be bytes or None"):
             producer.send("orders", **{"value": b"v", "partition": 0, place: wrong})
         good.append(producer.send("orders", b"v", b"k", 0))
         await producer.gather(good)
@@ -75,7 +75,7 @@ async def test_what_is_not_bytes_amid_a_batch(producer: Producer, place: str, wr
 
 @pytest.mark.parametrize("where", [{"timestamp": 1.5}, {"timestamp": "now"}, {"partition": "0"}])
 async def test_what_is_no_number(producer: Producer, where: dict[str, Any]) -> None:
-    with pytest.raises(SerializationError, match=r"partition and timestamp \(milliseconds\) int"):
+    with pytest.raises(SerializationError, match=r"timestamp \(in milliseconds\) must be int"):
         producer.send("orders", b"v", **where)
 
 
