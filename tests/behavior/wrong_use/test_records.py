@@ -87,7 +87,7 @@ async def test_many_that_are_no_sequence(producer: Producer, values: Any) -> Non
 
 async def test_a_partition_that_is_not_there(producer: Producer) -> None:
     for partition in (-1, 2):
-        with pytest.raises(UnknownTopicOrPartitionError, match="it has 2 partitions"):
+        with pytest.raises(UnknownTopicOrPartitionError, match="The topic has 2 partitions"):
             producer.send("orders", b"v", partition=partition)
 
 
