@@ -81,7 +81,7 @@ cdef class RecordBatch:
     def compression(self):
         """The codec. CorruptRecordError if there is none of its number."""
         codec = self._attributes & CODEC_MASK
-        if codec > 4:
+        if codec >= len(CODECS):
             raise corrupt(self, f"there is no compression codec {codec}")
         return CODECS[codec]
 

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from aiokclient.codecs import CODEC_NAMES
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.kinds import (
     BOOLEAN,
@@ -23,9 +24,11 @@ from aiokclient.config.kinds import (
 from aiokclient.config.option import ABSENT, REQUIRED, option
 from aiokclient.config.problems import suggest, together
 from aiokclient.config.rules import (
+    LEVELS,
     check_delivery_timeout,
     settle_compression,
     settle_idempotence,
+    written_levels,
 )
 from aiokclient.types import Serializer
 
@@ -103,15 +106,19 @@ class ProducerConfig(ClientConfig):
         "an overflow queue of the same size; drain() waits for room.",
     )
     compression_type: str = option(
-        Choice.of("none", "gzip", "snappy", "lz4", "zstd"),
+        Choice.of(*CODEC_NAMES),
         "none",
         "The codec by which batches are compressed.",
     )
     compression_level: int | None = option(
-        Integer(-131_072, 22, optional=True),
+        Integer(
+            min(levels.start for levels in LEVELS.values()),
+            max(levels.stop - 1 for levels in LEVELS.values()),
+            optional=True,
+        ),
         None,
-        "The level of the codec in compression_type: 1 to 9 for gzip, 1 to 17 for lz4, -131072 to "
-        "22 for zstd. None means the codec's own default.",
+        f"The level of the codec in compression_type: {written_levels()}. None means the codec's "
+        "own default.",
         java=ABSENT,
     )
     compression_gzip_level: int | None = option(

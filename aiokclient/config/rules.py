@@ -5,20 +5,30 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
+from aiokclient.codecs import Compression
 from aiokclient.config.security import Plaintext, Tls
 from aiokclient.errors import ConfigError
 
 __all__ = [
+    "LEVELS",
     "check_delivery_timeout",
     "fold_security",
     "order_backoffs",
     "settle",
     "settle_compression",
     "settle_idempotence",
+    "written_levels",
 ]
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
+LEVELS = {codec.title: codec.traits.levels for codec in Compression if codec.traits.levels}
+
+
+def written_levels() -> str:
+    """Return the levels of all codecs as a text for the option."""
+    return ", ".join(
+        f"{levels.start} to {levels.stop - 1} for {codec}" for codec, levels in LEVELS.items()
+    )
 
 
 def settle(config: Any, name: str, value: Any) -> None:

@@ -105,10 +105,10 @@ class LegacyBatch(RecordBatch):
         if not codec:
             return [self._message]
         compressed = self._message.value
-        if compressed is None or codec == Compression.ZSTD:
+        if compressed is None or codec > Compression.LZ4:
             raise CorruptRecordError("a compressed message is null or of a codec that came later")
         if codec == Compression.LZ4 and self.magic == 0:
-            from aiokclient.record._lz4 import mend  # messages as old as these are rare
+            from aiokclient.record.codecs.lz4 import mend  # messages as old as these are rare
 
             compressed = memoryview(mend(compressed))
         content = decompress(codec, compressed, limit)

@@ -15,14 +15,13 @@ from aiokclient.record._pure.batch import RecordBatch, Row
 from aiokclient.record._pure.builder import RecordBatchBuilder
 from aiokclient.record._pure.decode import span
 from aiokclient.record._pure.walk import walk
-from aiokclient.record.compression import DEFAULT_LIMIT, LEVELS, Compression, ContentLimitError
+from aiokclient.record.compression import DEFAULT_LIMIT, Compression, ContentLimitError
 from aiokclient.record.control import ControlType, control_batch, end_transaction_batch
 from aiokclient.record.header import HEADER_SIZE, with_append_time, with_offset
 
 __all__ = [
     "DEFAULT_LIMIT",
     "HEADER_SIZE",
-    "LEVELS",
     "Compression",
     "ContentLimitError",
     "ControlType",

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 from measuring.spec import Spec
 from measuring.subject import Meter, PythonSubject
 
-CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+from aiokclient.codecs import Compression
+
+CODECS = {codec.title: codec.value for codec in Compression}
 NOW = 1_700_000_000_000
 
 

@@ -21,15 +21,6 @@ __all__ = ["CONTENT", "is_light"]
 CONTENT: Final = 4 * 1024 * 1024
 """Bytes of records in compressed batches that the loop reads at once, at most."""
 
-PLAIN: Final = 4 * 1024 * 1024
-PACKED: Final = {
-    Compression.GZIP: 256 * 1024,
-    Compression.SNAPPY: 1024 * 1024,
-    Compression.LZ4: 1024 * 1024,
-    Compression.ZSTD: 512 * 1024,
-}
-"""Bytes as they are in the batches, likewise: two milliseconds or so."""
-
 RECORDS: Final = 65_536 if _native.in_use() else 4096
 """The number of records, likewise."""
 
@@ -39,8 +30,7 @@ def is_light(batches: Iterable[RecordBatch]) -> bool:
     cost = 0.0
     for batch in batches:
         codec = batch.compression if batch.is_compressed else Compression.NONE
-        most = PACKED[codec] if codec else PLAIN
-        cost += max(batch.size / most, batch.count / RECORDS)
+        cost += max(batch.size / codec.traits.decode_inline, batch.count / RECORDS)
         if cost >= 1 or (codec and batch.size > MANY_BLOCKS and _has_many_blocks(batch, codec)):
             return False
     return True

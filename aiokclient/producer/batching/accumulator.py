@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
+from aiokclient.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.metrics import Metrics
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
@@ -32,7 +33,6 @@ from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.meters import ProducerMeters
 from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.record.compression import Compression
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
@@ -40,15 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Accumulator"]
 
-THREAD_BYTES = 64 * 1024
-"""Bytes from which batches are compressed in a thread, unless `FAST` has another size."""
-FAST = {
-    Compression.SNAPPY: 256 * 1024,
-    Compression.LZ4: 512 * 1024,
-    Compression.ZSTD: 256 * 1024,
-}
-"""The same size for these codecs, at their default levels or faster ones."""
-DEFAULT_LEVELS = {Compression.LZ4: 0, Compression.ZSTD: 3}
 EARLY_S = 0.0001
 """Seconds by which the loop runs timers early, because of the resolution of its clock."""
 PLENTY = 4
@@ -60,10 +51,8 @@ BATCH_OVERHEAD = 61
 
 
 def thread_bytes(codec: Compression, level: int | None) -> int:
-    """Return the size from which batches are compressed in a thread, in bytes."""
-    if level is not None and level > DEFAULT_LEVELS.get(codec, level):
-        return THREAD_BYTES
-    return FAST.get(codec, THREAD_BYTES)
+    """Return the least size of a batch that is compressed in a thread, in bytes."""
+    return SLOW_BYTES if codec.is_slow(level) else codec.traits.encode_inline
 
 
 class Accumulator:

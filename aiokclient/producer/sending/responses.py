@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import (
     CorruptRecordError,
     DeliveryTimeoutError,
@@ -26,13 +27,12 @@ from aiokclient.limited_log import LimitedLog
 from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.policy import Backoff, Decision, Scope, decide
-from aiokclient.producer.batching.accumulator import THREAD_BYTES, Accumulator
+from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import CODES, SequenceEvent
 from aiokclient.producer.batching.stages import InLog
 from aiokclient.producer.sending.produce_request import Sent
 from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.record.compression import Compression
 
 if TYPE_CHECKING:
     import asyncio
@@ -280,7 +280,7 @@ class Responses:
             limit,
             extra={"event": "batch_split", "topic": topic.name, "error": error.name},
         )
-        if batch.builder.size < THREAD_BYTES:
+        if batch.builder.size < SLOW_BYTES:
             self._replace(batch, self._builders(batch, limit))
             return
         then = partial(self._split_done, sent)

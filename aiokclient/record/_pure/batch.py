@@ -122,7 +122,7 @@ class RecordBatch:
     def compression(self) -> Compression:
         """The codec. CorruptRecordError if there is none of its number."""
         codec = self._attributes & CODEC_MASK
-        if codec > Compression.ZSTD:
+        if codec >= len(Compression):
             raise self._corrupt(f"there is no compression codec {codec}")
         return Compression(codec)
 

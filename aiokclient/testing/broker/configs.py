@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from aiokclient.codecs import CODEC_NAMES
 from aiokclient.testing.broker.codes import Code
 
 _MOST_INT = (1 << 31) - 1
@@ -121,7 +122,7 @@ def _gzip_level(value: str) -> bool:
     return value != "0" and _between(-1, 9)(value)
 
 
-_CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+_CODECS = ("producer", "uncompressed", *CODEC_NAMES[1:])
 _THROTTLED = Option("", ConfigType.LIST, _replicas)
 
 # What has an effect here: cleanup.policy (a compacted topic refuses records without a key),

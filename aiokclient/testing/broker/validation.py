@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from aiokclient.errors import KafkaError
 from aiokclient.record.batch import Compression, RecordBatch, walk
-from aiokclient.record.compression import DEFAULT_LIMIT, LEVELS, compress, decompress
+from aiokclient.record.compression import DEFAULT_LIMIT, compress, decompress
 from aiokclient.record.header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -22,6 +22,7 @@ from aiokclient.record.header import (
 )
 from aiokclient.record.stream import RecordStream
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.configs import TOPIC_OPTIONS
 from aiokclient.testing.broker.topics import Appended, Topic
 
 MAGIC = 2
@@ -85,7 +86,8 @@ def stored_batch(batch: RecordBatch, topic: Topic) -> RecordBatch | Appended:
     codec = Compression.NONE if name == "uncompressed" else Compression[name.upper()]
     if batch.compression == codec:
         return batch
-    level = topic.configs.number(f"compression.{name}.level") if codec in LEVELS else None
+    option = f"compression.{name}.level"
+    level = topic.configs.number(option) if option in TOPIC_OPTIONS else None
     try:
         records = decompress(batch.compression, batch.buffer[HEADER_SIZE:])
     except KafkaError as error:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record import _lz4
-from aiokclient.record.compression import LEVELS, Compression, check_level, compress, decompress
+from aiokclient.record.codecs.lz4 import mend
+from aiokclient.record.compression import Compression, check_level, compress, decompress
 
 CODECS = [codec for codec in Compression if codec]
 XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -29,10 +29,15 @@ def test_round_trip(codec: Compression, data: bytes, times: int) -> None:
 
 @pytest.mark.parametrize(
     ("codec", "level"),
-    [(codec, level) for codec, levels in LEVELS.items() for level in (*levels[-22:], -5)],
+    [
+        (codec, level)
+        for codec in Compression
+        if codec.traits.levels
+        for level in (*codec.traits.levels[-22:], -5)
+    ],
 )
 def test_every_level(codec: Compression, level: int) -> None:
-    if level not in LEVELS[codec]:
+    if level not in (codec.traits.levels or ()):
         with pytest.raises(ValueError, match="levels"):
             check_level(codec, level)
         return
@@ -147,10 +152,10 @@ def test_lz4_with_the_checksum_of_format_v0(store_size: bool) -> None:
     broken[at] ^= 0x5A
     with pytest.raises(CorruptRecordError):
         decompress(Compression.LZ4, bytes(broken), 1000)
-    assert _lz4.mend(bytes(broken)) == frame
+    assert mend(bytes(broken)) == frame
     for end in (0, 3, 6, at):
         with pytest.raises(CorruptRecordError):
-            _lz4.mend(frame[:end])
+            mend(frame[:end])
 
 
 def test_zstd_without_content_size_and_in_several_frames() -> None:

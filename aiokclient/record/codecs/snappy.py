@@ -12,10 +12,10 @@ from itertools import islice
 import cramjam
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.compression import check_size, collected
+from aiokclient.record.content import check_size, collected
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress_snappy", "decompress_snappy", "has_many_blocks", "snappy_pieces"]
+__all__ = ["compress", "decompress", "has_many_blocks", "pieces"]
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -25,26 +25,27 @@ _DENSEST = 64
 """No element of a raw block yields more bytes than this for one of its own."""
 
 
-def compress_snappy(data: Buffer) -> bytes:
+def compress(data: Buffer, level: int) -> Buffer:
+    """Return `data` in xerial's framing; there are no levels."""
     view = memoryview(data)
-    pieces = [_HEADER]
+    parts = [_HEADER]
     for start in range(0, len(view), _BLOCK):
         block = bytes(cramjam.snappy.compress_raw(view[start : start + _BLOCK]))
-        pieces += (len(block).to_bytes(4, "big"), block)
-    return b"".join(pieces)
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
 
 
-def decompress_snappy(data: Buffer, limit: int) -> Buffer:
-    """Return the content of `data`; CorruptRecordError for what is not snappy or over `limit`."""
+def decompress(data: Buffer, limit: int) -> Buffer:
+    """Return the content of `data`, at most `limit` bytes."""
     view = memoryview(data)
     if view[: len(_MAGIC)] != _MAGIC:
         check_size(_content_size(view), limit, "snappy")
         return _decompressed(view)
     check_size(sum(map(_content_size, _blocks(view))), limit, "snappy")
-    return collected(snappy_pieces(view, 0), limit, "snappy")
+    return collected(pieces(view, 0), limit, "snappy")
 
 
-def snappy_pieces(data: Buffer, size: int) -> Iterator[bytes]:
+def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
     """Yield the content block by block, whatever `size` is."""
     view = memoryview(data)
     framed = view[: len(_MAGIC)] == _MAGIC

@@ -13,10 +13,10 @@ from typing import TypeVar
 import zstandard
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.compression import collected, piece_size
+from aiokclient.record.content import collected, piece_size
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress_zstd", "decompress_zstd", "has_many_blocks", "zstd_pieces"]
+__all__ = ["compress", "decompress", "has_many_blocks", "pieces"]
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
@@ -34,7 +34,8 @@ _compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
 _decompressors: list[zstandard.ZstdDecompressor] = []
 
 
-def compress_zstd(data: Buffer, level: int) -> bytes:
+def compress(data: Buffer, level: int) -> Buffer:
+    """Return `data` as one frame."""
     idle = _compressors.setdefault(level, [])
     compressor = _take(idle) or zstandard.ZstdCompressor(level=level)
     compressed = compressor.compress(data)
@@ -42,12 +43,12 @@ def compress_zstd(data: Buffer, level: int) -> bytes:
     return compressed
 
 
-def decompress_zstd(data: Buffer, limit: int) -> Buffer:
-    """The content of the frames; CorruptRecordError for what is none or over `limit` bytes."""
-    return collected(zstd_pieces(data, piece_size(data, limit)), limit, "zstd")
+def decompress(data: Buffer, limit: int) -> Buffer:
+    """Return the content of the frames, at most `limit` bytes."""
+    return collected(pieces(data, piece_size(data, limit)), limit, "zstd")
 
 
-def zstd_pieces(data: Buffer, size: int) -> Iterator[bytes]:
+def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
     """Yield the content of the frames in pieces of at most `size` bytes."""
     _check_complete(data)
     decompressor = _take(_decompressors) or zstandard.ZstdDecompressor()

@@ -12,13 +12,10 @@ from collections.abc import Iterator
 import lz4.frame
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.compression import collected, piece_size
+from aiokclient.record.content import collected, piece_size
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress_lz4", "decompress_lz4", "lz4_pieces", "mend"]
-
-_DENSEST = 255
-"""No sequence of a block yields more bytes than this for one of its own."""
+__all__ = ["compress", "decompress", "mend", "pieces"]
 
 _FIRST = 64 * 1024
 _MOST_BLOCKS = 4096
@@ -28,13 +25,14 @@ _BLOCK_SIZE = 0x7FFFFFFF  # the highest bit tells whether the block is compresse
 _SIZE = struct.Struct("<I")
 
 
-def compress_lz4(data: Buffer, level: int) -> bytes:
+def compress(data: Buffer, level: int) -> Buffer:
+    """Return `data` as one frame."""
     compressed: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False)
     return compressed
 
 
-def decompress_lz4(data: Buffer, limit: int) -> Buffer:
-    """The content of the frame; CorruptRecordError for what is none or over `limit` bytes."""
+def decompress(data: Buffer, limit: int) -> Buffer:
+    """Return the content of the frame, at most `limit` bytes."""
     most = _most(data)
     if 0 <= most <= min(limit, 4 * len(data) + _FIRST):
         # In one go, for which the library takes memory as it thinks fit.
@@ -42,11 +40,11 @@ def decompress_lz4(data: Buffer, limit: int) -> Buffer:
             return bytes(lz4.frame.decompress(data))
         except RuntimeError as error:
             raise CorruptRecordError(f"the lz4 content cannot be decompressed: {error}") from None
-    return collected(lz4_pieces(data, piece_size(data, limit)), limit, "lz4")
+    return collected(pieces(data, piece_size(data, limit)), limit, "lz4")
 
 
 def _most(data: Buffer) -> int:
-    """The most bytes that the blocks of the frame can hold; -1 where that takes a closer look."""
+    """Return the most bytes that the blocks can hold; -1 where that takes a closer look."""
     if len(data) < 15 or data[4] & _DICTIONARY_ID or data[5] < 0x40:
         return -1
     block, trailer = 1 << 8 + (data[5] >> 3 & 14), data[4] >> 2 & 4
@@ -64,7 +62,7 @@ def _most(data: Buffer) -> int:
     return -1
 
 
-def lz4_pieces(data: Buffer, size: int) -> Iterator[bytes]:
+def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
     """Yield the content of the frame in pieces of at most `size` bytes."""
     decompressor = lz4.frame.LZ4FrameDecompressor()
     while not decompressor.eof:
@@ -80,7 +78,7 @@ def lz4_pieces(data: Buffer, size: int) -> Iterator[bytes]:
 
 
 def mend(data: Buffer) -> bytes:
-    """A copy of the frame with the checksum of its descriptor made right."""
+    """Return a copy of the frame with the right checksum of its descriptor."""
     frame = bytearray(data)
     if len(frame) < 7:
         raise CorruptRecordError("the lz4 frame is incomplete")

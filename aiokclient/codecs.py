@@ -1,0 +1,67 @@
+"""The codecs of record batches: a table with one row each.
+
+To add a codec, add its row here and, in `record/codecs`, a module of the row's name in lower case
+(see `record.compression.CodecModule`). Options, limits and messages follow from the row.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, unique
+from typing import NamedTuple, Self
+
+__all__ = ["CODEC_NAMES", "SLOW_BYTES", "CodecTraits", "Compression"]
+
+KIB, MIB = 1024, 1024 * 1024
+
+SLOW_BYTES = 64 * KIB
+"""The least bytes of records that are compressed in a thread, whatever the codec."""
+
+
+class CodecTraits(NamedTuple):
+    """What is known about a codec. Sizes are in bytes, and worth about two milliseconds."""
+
+    encode_inline: int = SLOW_BYTES
+    """Records that the event loop compresses itself, at the default level or a faster one."""
+    decode_inline: int = 256 * KIB
+    """Compressed records that the event loop decompresses itself."""
+    levels: range | None = None
+    """The levels that Kafka accepts (KIP-390)."""
+    default_level: int = 0
+    """Kafka's default, except for lz4, where Kafka's is 9."""
+    densest: int | None = None
+    """The most bytes of content that one compressed byte can hold; None for any number."""
+
+
+PLAIN = CodecTraits(decode_inline=4 * MIB, densest=1)
+
+
+@unique
+class Compression(IntEnum):
+    """The codecs by their number in a batch's attributes, which count without a gap."""
+
+    traits: CodecTraits
+
+    def __new__(cls, number: int, traits: CodecTraits = PLAIN) -> Self:
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.traits = traits
+        return member
+
+    NONE = 0, PLAIN
+    GZIP = 1, CodecTraits(levels=range(1, 10), default_level=6, densest=1032)
+    SNAPPY = 2, CodecTraits(256 * KIB, MIB, densest=64)
+    LZ4 = 3, CodecTraits(512 * KIB, MIB, range(1, 18), default_level=0, densest=255)
+    ZSTD = 4, CodecTraits(256 * KIB, 512 * KIB, range(-131072, 23), default_level=3)
+
+    @property
+    def title(self) -> str:
+        """The name in options and messages."""
+        return self.name.lower()
+
+    def is_slow(self, level: int | None) -> bool:
+        """Return whether compressing at this level takes longer than at the default one."""
+        return level is not None and level > self.traits.default_level
+
+
+CODEC_NAMES = tuple(codec.name.lower() for codec in Compression)
+"""The names of all codecs, in the order of their numbers."""
