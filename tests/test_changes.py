@@ -139,6 +139,59 @@ print("naps_per_hour" in ConsumerOptions.__annotations__)
     assert checkout.changed == {file}
 
 
+def test_a_codec_is_one_module_and_one_row(checkout: Checkout) -> None:
+    checkout.insert(
+        "codecs.py",
+        "\n    DEFLATE = 5, CodecTraits(levels=range(1, 10), default_level=6)",
+        after="default_level=3)",
+    )
+    checkout.create(
+        "record/codecs/deflate.py",
+        """
+import zlib
+
+from aiokclient.record.content import collected
+
+def compress(data, level):
+    return zlib.compress(data, level)
+
+def pieces(data, size):
+    yield zlib.decompress(data)
+
+def decompress(data, limit):
+    return collected(pieces(data, limit), limit, "deflate")
+""",
+    )
+    printed = checkout.run(
+        "-c",
+        """
+import asyncio
+from aiokclient import Consumer, Producer
+from aiokclient.config import ProducerConfig
+from aiokclient.errors import ConfigError
+from aiokclient.testing import EmbeddedCluster
+
+async def round_trip(servers):
+    options = {"bootstrap_servers": servers, "compression_type": "deflate", "compression_level": 9}
+    async with Producer(**options, linger_ms=20) as producer:
+        await producer.gather(producer.send_many("t", [b"again and again"] * 1000))
+    async with Consumer("t", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        print(len([record async for record in consumer.until_end()]))
+
+with EmbeddedCluster(brokers=1) as cluster:
+    cluster.create_topic("t", configs={"compression.type": "deflate"})
+    asyncio.run(round_trip(cluster.bootstrap_servers))
+try:
+    ProducerConfig(bootstrap_servers="h:1", compression_type="deflate", compression_level=10)
+except ConfigError as error:
+    print(error)
+""",
+    )
+    assert printed.startswith("1000\n")
+    assert "deflate" in printed
+    assert checkout.changed == {"codecs.py", "record/codecs/deflate.py"}
+
+
 def test_a_sasl_mechanism_is_one_module_and_one_row(checkout: Checkout) -> None:
     checkout.create(
         "network/sasl/null.py",

@@ -36,10 +36,6 @@ CYCLES: dict[str, tuple[str, set[str]]] = {
         "A message class registers itself with its API, which lists message classes.",
         {"api", "schema"},
     ),
-    "aiokclient.record.": (
-        "To be broken: the table of codecs imports them, and they its limits.",
-        {"_lz4", "_snappy", "_zstd", "compression"},
-    ),
     "aiokclient.testing.broker.": (
         "To be broken: the broker, what it calls, and the groups know each other by type.",
         {

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokclient.record.batch import (
-    LEVELS,
     Compression,
     RecordBatchBuilder,
     end_transaction_batch,
@@ -31,7 +30,9 @@ PRODUCER = st.tuples(
 )
 OPTIONS = {"max_examples": 60, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 LEVELLED = [
-    (codec, level) for codec in Compression for level in (None, *LEVELS.get(codec, ())[-9::4])
+    (codec, level)
+    for codec in Compression
+    for level in (None, *(codec.traits.levels or range(0))[-9::4])
 ]
 
 
