@@ -25,6 +25,7 @@ from kafka_harness import (
     find_java,
 )
 from kafka_harness.node import running
+from slow import SLOW
 
 # A machine that is busy with other things makes no test fail, and each run tries the same examples;
 # `make test-all` and `make fuzz` look for others.
@@ -156,7 +157,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a real Kafka or Java, so that ``-m 'not kafka and not java'`` works."""
+    """Mark what needs a real Kafka or Java, and what is slow, so that ``-m`` can leave it out."""
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -164,6 +165,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.kafka)
         if names & JAVA:
             item.add_marker(pytest.mark.java)
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         from scheduling import sort_for_workers
 

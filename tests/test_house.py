@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from imports import cycles, imported, module_graph
+from slow import SLOW
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES = 500
@@ -164,6 +165,12 @@ def test_examples_use_public_names_only(path: Path) -> None:
             package, _, name = full.rpartition(".")
             public = package in PUBLIC and name in import_module(package).__all__
             assert public or full in PUBLIC or full.startswith(LOW_LEVEL), full
+
+
+def test_slow_tests_exist() -> None:
+    assert list(SLOW) == sorted(SLOW)
+    files = [name.partition("::")[0] for name in SLOW]
+    assert [name for name in files if not (ROOT / name).exists()] == []
 
 
 def test_no_vague_module() -> None:

@@ -1,0 +1,42 @@
+"""The tests that `make quick` leaves out because they take long, by the start of their names.
+
+They are a small part of the tests and take most of the time. `make test` runs them, and prints the
+slowest 20: what is new there and needs neither Kafka nor Java may belong in this list.
+"""
+
+SLOW = tuple(
+    f"tests/{name}"
+    for name in (
+        "behavior/testing/test_embedded_running.py::TestPytest",
+        "behavior/testing/test_embedded_running.py::TestSimulation",
+        "examples/",
+        "faults/simulation/test_cancellation.py",
+        "faults/simulation/test_consumer_churn.py",
+        "faults/simulation/test_consumer_group_cancellation.py",
+        "faults/simulation/test_consumer_group_faults.py",
+        "faults/simulation/test_group_cancellation.py",
+        "faults/simulation/test_group_churn.py",
+        "faults/simulation/test_kip848.py",
+        "faults/simulation/test_producing.py::test_a_reset_at_each_byte",
+        "faults/simulation/test_reading_amid_changes.py",
+        "faults/simulation/test_rewinds.py",
+        "faults/simulation/test_seeds.py",
+        "test_typing.py",
+        "unit/cluster/test_bad_brokers.py",
+        "unit/cluster/test_huge_metadata.py",
+        "unit/consumer/assignors/test_confluent.py",
+        "unit/consumer/assignors/test_every.py",
+        "unit/consumer/assignors/test_sticky.py",
+        "unit/consumer/test_loop_time.py",
+        "unit/consumer/test_two_hundred_members.py",
+        "unit/producer/test_native_sends.py",
+        "unit/testing/groups/test_groups_chaos.py",
+        "unit/testing/groups/test_groups_peers.py",
+        "unit/testing/test_bounds.py",
+        "unit/testing/test_consumer_group_peers.py",
+        "unit/testing/test_large_requests.py",
+        "unit/testing/test_peers.py",
+        "unit/testing/test_plugin.py",
+        "unit/testing/test_server_assignors.py",
+    )
+)
