@@ -154,7 +154,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("make", "options", "text"), WRONG, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("make", "options", "text"),
+    WRONG,
+    ids=[f"{make.__name__}: {' and '.join(options)}: {text[:40]}" for make, options, text in WRONG],
+)
 def test_wrong_options(make: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text) as caught:
         make(**options)
