@@ -22,7 +22,7 @@ R = TypeVar("R", bound="Response")
 
 
 class Client(Parent):
-    """One pool of connections and one picture of the cluster, for all that is made with it.
+    """Connections and metadata that producers, consumers and admins share.
 
         async with Client(bootstrap_servers="localhost:9092") as client:
             async with Producer(client=client) as producer: ...
@@ -41,13 +41,13 @@ class Client(Parent):
 
     @lets_go
     async def request(self, message: Request[R], to: Target, *, timeout: float | None = None) -> R:
-        """Sends any request of the protocol and returns the decoded response.
+        """Send any request of the protocol and return the decoded response.
 
-        `to` says whose it is: `AnyBroker()`, `Broker(id)`, `Controller()`,
+        `to` is the broker that it is for: `AnyBroker()`, `Broker(id)`, `Controller()`,
         `Leader(topic, partition)` or `Coordinator(kind, key)`. The version is negotiated with that
-        broker. What is worth it is tried again, the broker found anew, until `timeout` (seconds,
-        by default `default_api_timeout_ms`). Only a response's top-level error is looked at: what
-        it says of single topics or partitions is the caller's to read.
+        broker. Retriable errors are retried, with the broker looked up again, until `timeout`
+        (seconds, by default `default_api_timeout_ms`). Only the top-level error of a response is
+        raised: errors of single topics or partitions are in the response.
 
         Raises ApiTimeoutError, whose cause is the last error; the broker's error when it is not
         to be tried again; UnsupportedVersionError when the broker is too old or too new;
@@ -61,7 +61,7 @@ class Client(Parent):
     def send(
         self, message: Request[R], to: Target, *, timeout: float | None = None
     ) -> PendingResponse[R]:
-        """As `request`, but plain: it returns at once, and awaiting the handle gives the response.
+        """Send a request as `request` does; return a handle to await. Synchronous.
 
         The handle can be awaited any number of times. When the client is closed first, it raises
         ClosedError.
@@ -78,11 +78,11 @@ class Client(Parent):
 
 def _require(message: Any, to: Any, timeout: Any) -> None:
     if not isinstance(message, Request):
-        raise TypeError(f"{message!r} is not a request of aiokclient.protocol.messages")
+        raise TypeError(f"{message!r} is not a request of aiokclient.protocol.messages.")
     if not isinstance(to, TARGETS):
         raise TypeError(
-            f"{to!r} does not say whose the request is: AnyBroker(), Broker(id), Controller(), "
-            "Leader(topic, partition) or Coordinator(kind, key)"
+            f"{to!r} is not a target. Use AnyBroker(), Broker(id), Controller(), "
+            "Leader(topic, partition) or Coordinator(kind, key)."
         )
     if timeout is not None:
         seconds(timeout)

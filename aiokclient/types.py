@@ -1,4 +1,4 @@
-"""The plain values that users pass in and get back.
+"""The values that applications pass in and get back.
 
 Timestamps are integer milliseconds since the epoch. Keys, values and header values are bytes
 unless a serializer or deserializer is given; a value of None is a tombstone.
@@ -57,16 +57,16 @@ class Serializer(Protocol[T_contra]):
     """An object that serializes; it may have `async prepare(topic)`, to fetch a schema for one."""
 
     def serialize(self, topic: str, value: T_contra, headers: Headers) -> bytes:
-        """The bytes of a key or value that is not None."""
+        """Return the bytes of a key or value that is not None."""
         ...
 
 
 @runtime_checkable
 class Deserializer(Protocol[T_co]):
-    """An object that deserializes and wants to know where the bytes come from."""
+    """An object that deserializes, and is told the topic and the headers."""
 
     def deserialize(self, topic: str, data: bytes, headers: Headers) -> T_co:
-        """The key or value; never asked for one that is None."""
+        """Return the key or value. It is not called for None."""
         ...
 
 
@@ -74,20 +74,22 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka allows a topic of this name: letters, digits, `.`, `_` and `-`, up to 249."""
+    """Return whether Kafka allows this name: up to 249 letters, digits, `.`, `_` and `-`."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether it is an int; True and False are none."""
+    """Return whether a value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def seconds(given: Any, name: str = "timeout") -> float:
-    """A time that the user gave; TypeError for what is no number, NaN too."""
+    """Return a timeout from the caller. Raises TypeError unless it is a number; NaN is none."""
     if isinstance(given, int | float) and not isinstance(given, bool) and given == given:
         return given
-    raise TypeError(f"{name}={given!r} is not a number of seconds; math.inf waits without end")
+    raise TypeError(
+        f"{name}={given!r} is not a number of seconds. Use math.inf to wait without a limit."
+    )
 
 
 class TopicPartition(NamedTuple):
@@ -121,7 +123,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who a member of a group is, which its commits carry (KIP-447).
+    """The identity of a member of a group, which its commits carry (KIP-447).
 
     `generation_id` is the generation, under KIP-848 the member's epoch; it is -1 and `member_id`
     empty while it is no member.
@@ -141,7 +143,7 @@ def untracked_tuple(kind: type[T]) -> type[T]:
 
 @untracked_tuple
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record is. `offset` is -1 when no broker told it (`acks=0`)."""
+    """The position of an acknowledged record. `offset` is -1 with `acks=0`."""
 
     topic: str
     partition: int
@@ -201,7 +203,7 @@ RECORD_FIELDS: Final = (
 # such a record later is never found. All other records it does know.
 @twin("ground")
 class ConsumerRecord(Generic[K, V]):
-    """A record as read. Made for every record, hence slots and positional arguments."""
+    """A record that was read."""
 
     __slots__ = (
         "headers",
@@ -281,11 +283,11 @@ class Skip(Enum):
 
 
 SKIP: Final = Skip.SKIP
-"""What `on_record_error` answers to leave a record out."""
+"""The value that `on_record_error` returns to skip a record."""
 
 
 class State(Enum):
-    """What a client is doing. DEGRADED works with something out of reach; FAILED never recovers."""
+    """The state of a client. A DEGRADED one works in part, a FAILED one does not recover."""
 
     NEW = "new"
     STARTING = "starting"

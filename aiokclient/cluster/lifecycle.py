@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 __all__ = ["Health", "Lifecycle"]
 
 UNWINDING_S = 3 * STOP_S
-"""How long tasks and connections may take to end when the time for closing is over."""
+"""Seconds that tasks and connections may take to end after the bound of a close."""
 
 
 class Lifecycle:
-    """The base of all that has a start and an end.
+    """The base of everything that is started and closed.
 
-    A subclass gives `_open`, `_shutdown` and, where needed, `_abandon`, `_unretrieved` and
+    A subclass defines `_open`, `_shutdown` and, where needed, `_abandon`, `_unretrieved` and
     `_grace_s`. It has `_config`, `_cluster` (its own, or that of the client it was given),
     `_supervisor` for its background tasks, and calls `_check` at every entry.
     """
@@ -75,9 +75,9 @@ class Lifecycle:
     def from_properties(
         cls, source: Mapping[str, Any] | str | os.PathLike[str], **options: Any
     ) -> Self:
-        """Make one of Kafka's dotted names with texts as values, or of a properties file's path.
+        """Make one from a mapping of Kafka's dotted names to texts, or from a properties file.
 
-        `options` adds what no text can say. Raises ConfigError, which lists all that is wrong.
+        `options` adds what no text can express. Raises ConfigError, which lists all mistakes.
         """
         config = cls.config_type.from_properties(source, **options)
         made: Self = cast(Any, cls)(**config.given())
@@ -88,7 +88,7 @@ class Lifecycle:
 
     def __init__(self, config: ClientConfig, client: ClientLike | None = None) -> None:
         self._anchor = Anchor(self)
-        """By which background work refers to this object, without keeping it alive."""
+        """A reference for background work, which does not keep this object alive."""
         self._config = config
         self._client = client
         self._own_cluster: ClusterClient | None = None
@@ -113,37 +113,37 @@ class Lifecycle:
     # -- for subclasses ---------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Makes it ready, on a cluster that is open. May be cancelled; `_shutdown` follows then."""
+        """Make it ready, on an open cluster. If this is cancelled, `_shutdown` follows."""
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
-        """Ends the work: all of it when `graceful`, else what cannot be left undone.
+        """End the work: all of it if `graceful`, otherwise only what has to be done.
 
-        Cancelled when `timeout` (seconds) is over; the tasks and connections end after it.
+        Cancelled after `timeout` seconds. Tasks and connections are ended after it.
         """
 
     def _abandon(self, error: ClosedError) -> None:
-        """What `_shutdown` has left without an outcome fails with `error`. Plain."""
+        """Fail all that `_shutdown` has left without an outcome. Synchronous."""
 
     def _failed(self, error: BaseException) -> None:
-        """A background task has died of `error`: what waits here fails with it. Plain, once."""
+        """Fail all that waits here, because a background task died. Synchronous, called once."""
 
     def _unretrieved(self) -> BaseException | None:
-        """What `async with`, left normally, raises at its end: failures that nobody has seen."""
+        """Return the error to raise when `async with` is left normally: unretrieved failures."""
         return None
 
     def _troubles(self) -> list[str]:
-        """Why it works but not well, for people to read. Plain."""
+        """Return the reasons for DEGRADED, as texts. Synchronous."""
         return self._cluster.troubles()
 
     def _waits_for_caller(self) -> str:
-        """Names what runs in the current task that a close would wait for; "" for nothing. Plain.
+        """Return what a close from the current task would wait for in vain, or "" for nothing.
 
-        It would wait for itself.
+        Such a close would wait for itself. Synchronous.
         """
         return ""
 
     def _grace_s(self) -> float:
-        """How long a close without a timeout may take, in seconds."""
+        """Return the seconds that a close without a timeout may take."""
         return self._config.close_timeout_ms / 1000
 
     @property
@@ -163,7 +163,7 @@ class Lifecycle:
         return self._state
 
     def health(self) -> Health:
-        """The state and the reasons for it. Plain."""
+        """Return the state and the reasons for it. Synchronous."""
         reasons = [] if self._failure is None else [f"failed: {self._failure!r}"]
         if not self._usable:
             return Health(self._state, tuple(reasons), {})
@@ -196,7 +196,7 @@ class Lifecycle:
 
     @lets_go
     async def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
-        """The id under which the brokers know this client in telemetry (KIP-714).
+        """Return the id under which the brokers know this client in telemetry (KIP-714).
 
         `timeout` is in seconds (`default_api_timeout_ms`). Raises UnsupportedVersionError where
         the brokers do not collect telemetry, and what a request raises.
@@ -234,7 +234,7 @@ class Lifecycle:
     # -- checks -----------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Raises unless it may be used here and now: what killed it, or a UsageError."""
+        """Raise the failure or a UsageError unless it may be used here and now."""
         try:
             if not self._usable:
                 self._refuse()
@@ -251,22 +251,22 @@ class Lifecycle:
             self._failure_seen = True
             raise self._failure
         if self._state is State.CLOSED:
-            raise ClosedError(f"this {name} is closed; make a new one")
+            raise ClosedError(f"This {name} is closed. Make a new one.")
         if self._phase in ENDING:
-            raise ClosedError(f"this {name} is being closed")
+            raise ClosedError(f"This {name} is being closed.")
         raise IllegalStateError(
-            f"this {name} is not started; use `async with`, or await its start() first"
+            f"This {name} is not started. Use `async with`, or await its start() first."
         )
 
     def _refuse_caller(self) -> None:
         raise wrong_caller(type(self).__name__, self._loop, self._thread)
 
     def _seconds(self, timeout: float | None) -> float:
-        """The timeout of a call: as given, else `default_api_timeout_ms`."""
+        """Return the timeout of a call in seconds: as given, or `default_api_timeout_ms`."""
         return self._config.default_api_timeout_ms / 1000 if timeout is None else seconds(timeout)
 
     def _fail(self, error: BaseException) -> None:
-        """From here on every call raises `error`. Plain; the first one counts."""
+        """Let every later call raise `error`. Synchronous; only the first error counts."""
         if self._failure is not None or self._phase is Phase.CLOSED:
             return
         self._failure, self._failure_seen = error, False
@@ -288,10 +288,10 @@ class Lifecycle:
 
     @lets_go
     async def start(self) -> None:
-        """Connects and gets ready; at most `default_api_timeout_ms`. Started already: nothing.
+        """Connect and get ready, within `default_api_timeout_ms`. Does nothing if it is started.
 
         Raises BootstrapError when no broker answers in time, ConnectionSetupError and other errors
-        that waiting would not mend at once, ClosedError when it is closed. A start that fails or
+        that waiting cannot correct at once, ClosedError when it is closed. A start that fails or
         is cancelled leaves nothing open and may be tried again.
         """
         effects = self._on(LifecycleEvent.START)
@@ -317,7 +317,7 @@ class Lifecycle:
         finally:
             self._start_waiters -= 1
         if task.cancelled():
-            raise ClosedError(f"this {type(self).__name__} was closed while it started")
+            raise ClosedError(f"This {type(self).__name__} was closed while it started.")
         task.result()
         self._on(LifecycleEvent.ANSWERED)
 
@@ -376,11 +376,11 @@ class Lifecycle:
 
     @lets_go
     async def close(self, timeout: float | None = None) -> None:
-        """Ends everything: idempotent, and shared by all who call it.
+        """End everything. Idempotent; all callers share one close.
 
         With `timeout` (seconds) all of it is bounded by that, and what has no outcome then fails
         with ClosedError. Cancelling it does not stop it: it ends within `close_timeout_ms`, then
-        the cancellation goes on.
+        the cancellation is raised.
         """
         bound = self._grace_s() if timeout is None else seconds(timeout)
         await self._close(graceful=True, timeout=bound)
@@ -394,8 +394,8 @@ class Lifecycle:
         caller = self._waits_for_caller()
         if caller:
             raise IllegalStateError(
-                f"{caller} must not close this {type(self).__name__}: the end of it waits for "
-                f"{caller} to return; return, and close it from another task"
+                f"{caller} must not close this {type(self).__name__}, because the close waits for "
+                f"{caller} to return. Close it from another task."
             )
         if Effect.BEGIN_CLOSE in self._on(LifecycleEvent.CLOSE):
             self._closing = new_task(loop, self._run_close(graceful))
@@ -448,7 +448,7 @@ class Lifecycle:
             self._anchor.let_go(self)
 
     async def _undo(self, graceful: bool, timeout: float | None) -> None:
-        """Shutdown within the bound, then the end of all tasks and connections."""
+        """Shut down within the bound, then end all tasks and connections."""
         now = asyncio.get_running_loop().time()
         if timeout is not None:
             self._close_bound = min(self._close_bound, now + timeout)
@@ -459,7 +459,7 @@ class Lifecycle:
             self._close_scope = None
             self._close_bound = math.inf
             try:
-                self._abandon(ClosedError(f"this {type(self).__name__} was closed"))
+                self._abandon(ClosedError(f"This {type(self).__name__} was closed."))
             finally:
                 await self._release()
 

@@ -1,4 +1,4 @@
-"""The life of what others stand on: a client closes its children before itself."""
+"""A client that has children: it closes them before itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Parent"]
 
 
 class Parent(Lifecycle):
-    """Has a cluster client of its own, which its children use."""
+    """A client with connections of its own, which its children share."""
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)
@@ -30,7 +30,7 @@ class Parent(Lifecycle):
 
     @property
     def cluster(self) -> ClusterClient:
-        """What its children stand on; raises ClosedError or IllegalStateError unless open."""
+        """The connections and metadata. Raises ClosedError or IllegalStateError unless open."""
         if self._own_cluster is None:
             self._refuse()
         return self._cluster

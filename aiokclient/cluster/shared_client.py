@@ -41,5 +41,5 @@ def config_of(client: ClientLike | None) -> ClientConfig | None:
         return None
     config = getattr(client, "config", None)
     if not isinstance(config, ClientConfig):
-        raise ConfigError(f"client: {client!r} is no aiokclient.Client; make one and share it")
+        raise ConfigError(f"client: {client!r} is not an aiokclient.Client. Make one and share it.")
     return config

@@ -31,18 +31,18 @@ STOP_S = 2.0
 
 CANCELLED = (
     "The background task {name!r} of this client was cancelled from outside. Nothing can go on "
-    "without it. Close the client and make a new one, and cancel only tasks of the application"
+    "without it. Close the client and make a new one, and cancel only tasks of the application."
 )
 
 
 ENDED = (
     "The event loop has ended, and this client was not closed before. Whether records without an "
-    "outcome were written is unknown. Close the client before, with `async with` or `close()`"
+    "outcome were written is unknown. Close the client before, with `async with` or `close()`."
 )
 
 
 class Supervisor:
-    """Between `start` and `stop` it runs what `spawn` gives it."""
+    """The owner of the tasks that `spawn` begins between `start` and `stop`."""
 
     def __init__(self, name: str, log: ClientLog | None = None) -> None:
         self.failure: BaseException | None = None
@@ -66,7 +66,7 @@ class Supervisor:
     def callbacks(self) -> Callbacks:
         """Callbacks in its loop; one that raises counts as a background task that died."""
         if self._loop is None:
-            raise ClosedError(f"{self._name} is not running")
+            raise ClosedError(f"{self._name} is not running.")
         return Callbacks(self._loop, self.fail)
 
     async def start(self) -> None:
@@ -105,7 +105,7 @@ class Supervisor:
         Synchronous, and allowed in callbacks of the loop. Raises ClosedError after `stop`.
         """
         if self._loop is None:
-            raise ClosedError(f"{self._name} is not running")
+            raise ClosedError(f"{self._name} is not running.")
         task = new_task(
             self._loop,
             self._run(function, args, name),
@@ -164,7 +164,7 @@ class Supervisor:
             self.fail(IllegalStateError(CANCELLED.format(name=name)), name)
 
     def fail(self, error: Exception, name: str) -> None:
-        """Take note that a background task or a callback has died of `error`. Synchronous."""
+        """Record that a background task or a callback has died of `error`. Synchronous."""
         self._log.error(
             "%s: the task %r died",
             self._name,
@@ -183,9 +183,9 @@ class Supervisor:
             self.failure = failure
 
     def check(self) -> None:
-        """Raise what the first background task has died of, if one has. Synchronous.
+        """Raise the error of the first background task that died, if one has. Synchronous.
 
-        For loops that try again: without that task they might wait for the whole of their time.
+        For loops that retry: without that task they might wait until their deadline.
         """
         if self.failure is not None:
             raise self.failure.with_traceback(None)

@@ -1,4 +1,4 @@
-"""One set of options for several clients that share connections."""
+"""Options for several clients that share connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WriterOptions(ProducerOptions[Any, Any], GroupMemberOptions, total=False):
 
 
 class Split(NamedTuple):
-    """Options by whom they are for."""
+    """Options by the client that they are for."""
 
     client: dict[str, Any]
     member: dict[str, Any]
@@ -26,9 +26,9 @@ class Split(NamedTuple):
 
 
 def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
-    """Those of connections go to the client that is to be made, else to both children.
+    """Split options: those of connections go to a new client, or else to both children.
 
-    What nobody knows goes to the producer, which says so.
+    Unknown options go to the producer, which raises ConfigError for them.
     """
     shared, member = _names(ClientConfig), _names(GroupMemberConfig) - _names(ClientConfig)
     of_client = {name: value for name, value in options.items() if name in shared}
@@ -42,5 +42,5 @@ def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
 
 def _names(config: type[ClientConfig]) -> set[str]:
     names = {field.name for field in dataclasses.fields(config)}
-    # Both have a meaning of their own, which the pattern gives them.
+    # The pattern itself sets these two.
     return names - {"group_id", "protocol_type"}

@@ -1,4 +1,4 @@
-"""Named items of work spread over the processes of a group."""
+"""Named items of work, assigned to the processes of a group."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PROTOCOL_TYPE = "aiokclient-work-pool"
 class WorkItems:
     """A worker's items in one generation: `async with items as mine` gives their names.
 
-    A scope as that of a generation of `GroupMember`: its body is cancelled when the items are to
-    be given up, and has the rebalance timeout to leave; leaving because of it raises nothing.
+    A scope like that of a generation of `GroupMember`: its body is cancelled when the items are
+    revoked, and has the rebalance timeout to end. Leaving because of it raises nothing.
     """
 
     def __init__(self, generation: GroupGeneration, names: tuple[str, ...]) -> None:
@@ -46,7 +46,7 @@ class WorkItems:
 
 
 class Spreading(GroupProtocol):
-    """Says what this worker can do and has; as leader spreads all items."""
+    """The assignment of items: each worker sends its own, the leader assigns all."""
 
     name = "spread-v1"
 
@@ -64,19 +64,21 @@ class Spreading(GroupProtocol):
         return {member: json.dumps(names).encode() for member, names in shares.items()}
 
     def got(self, generation: GroupGeneration) -> WorkItems:
-        """The items of a generation, remembered so that they stay here in the next."""
+        """Return the items of a generation, and keep them as the claim for the next one."""
         names = tuple(json.loads(generation.assignment or b"[]"))
         self.held, self.generation = names, generation.generation_id
         return WorkItems(generation, names)
 
 
 def claim(said: bytes) -> Claim:
-    """Reads what a worker says; ProtocolError if it is none of this pool's workers."""
+    """Decode the claim of a worker. Raises ProtocolError for a member that is not a worker."""
     try:
         found: dict[str, Any] = json.loads(said)
         return Claim(dict(found["items"]), tuple(found["held"]), int(found["generation"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise ProtocolError(f"{said[:100]!r} is not what a worker of a pool says") from error
+        raise ProtocolError(
+            f"A member of the group sent {said[:100]!r}, which is not the claim of a worker."
+        ) from error
 
 
 def work_pool(
@@ -86,21 +88,22 @@ def work_pool(
     client: ClientLike | None = None,
     **options: Unpack[GroupMemberOptions],
 ) -> AsyncGenerator[WorkItems, None]:
-    """Spreads named items over all processes that ask for the same group.
+    """Assign named items to all processes in the same group.
 
         async for items in work_pool("crawlers", {"site-a": 1, "site-b": 3}, bootstrap_servers=...):
             async with items as mine:
-                ...  # cancelled when the items are to be given up
+                ...  # cancelled when the items are revoked
 
-    Each item belongs to one worker at a time. The load, the sum of the weights, is evened out, and
-    items stay with their workers as far as that allows. Workers may list different items: one that
-    only some list goes to one of these. Whenever a worker comes or goes, all get their items anew;
-    it goes on until the loop is left, and then leaves the group. If the loop is left by `break` or
-    an exception, the event loop finishes it a moment later, and not at all if it ends itself: then
-    the group waits for the session timeout. `contextlib.aclosing` around the pool does it at once.
+    Each item belongs to one worker at a time. The load, which is the sum of the weights, is
+    balanced, and items stay with their workers as far as that allows. Workers may list different
+    items: an item that only some list goes to one of these. When a worker joins or leaves, all
+    items are assigned again. The worker leaves the group when the loop is left. After `break` or an
+    exception the event loop does that a moment later, but not if the event loop itself ends: then
+    the group waits for the session timeout. `contextlib.aclosing` around the pool does it
+    immediately.
 
-    Options are those of `GroupMember`; it raises what iterating over generations does, and
-    ConfigError for a weight that is no positive number.
+    Options are those of `GroupMember`. Raises what iterating over generations raises, and
+    ConfigError for a weight that is not a positive number.
     """
     spreading = Spreading(weighed(items))
     member = GroupMember(
@@ -116,13 +119,13 @@ async def _items(member: GroupMember, spreading: Spreading) -> AsyncGenerator[Wo
 
 
 def weighed(items: Mapping[str, float]) -> dict[str, float]:
-    """A copy of the items, each name and weight checked."""
+    """Return a copy of the items. Raises ConfigError for a wrong name or weight."""
     if not isinstance(items, Mapping):
-        raise ConfigError(f"items: {items!r} is not a mapping from names to weights")
+        raise ConfigError(f"items: {items!r} is not a mapping from names to weights.")
     for name, weight in items.items():
         if not isinstance(name, str):
-            raise ConfigError(f"items: {name!r} is not a name")
+            raise ConfigError(f"items: {name!r} is not a name.")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not (number and math.isfinite(weight) and weight > 0):
-            raise ConfigError(f"items: {weight!r} is not a weight of {name!r}; it must be above 0")
+            raise ConfigError(f"items: {weight!r} is not a weight of {name!r}. It must be above 0.")
     return dict(items)

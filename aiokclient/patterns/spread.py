@@ -1,9 +1,8 @@
-"""Spreading weighted items over workers so that little moves. Pure.
+"""Assignment of weighted items to workers so that few items move. Pure.
 
-Each item stays where it is, if its worker is still there; what nobody has goes, the heaviest first,
-to the worker with the least load; then items move from the worker with the most load to one with
-less as long as that brings the two nearer to each other. So a move is made only where it evens the
-load out, and when nothing changes nothing moves.
+Each item stays with its worker if that is still a member. An item without a worker goes, the
+heaviest first, to the worker with the least load. Then items move from the worker with the most
+load to one with less, as long as that balances the two. When nothing changes nothing moves.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ __all__ = ["Claim", "spread"]
 
 
 class Claim(NamedTuple):
-    """What a worker says: the items that it can work on with their weights, and those it has.
+    """The claim of a worker: items that it can work on, with their weights, and those it has.
 
-    `generation` is the one in which it got them: of two that claim an item the later is right.
+    It got them in `generation`. If two workers claim an item, the later generation counts.
     """
 
     items: Mapping[str, float]
@@ -26,7 +25,7 @@ class Claim(NamedTuple):
 
 
 def spread(claims: Mapping[str, Claim]) -> dict[str, list[str]]:
-    """The items of each worker, sorted. Only a worker that lists an item gets it.
+    """Return the items of each worker, sorted. Only a worker that lists an item gets it.
 
     If workers disagree about a weight the greatest counts.
     """
@@ -79,7 +78,7 @@ class _Shares:
         return sorted(self.items, key=lambda worker: (-self._load[worker], worker))
 
     def _relieve(self, worker: str) -> bool:
-        """Moves the item whose move evens out most, if any does."""
+        """Move the item whose move balances the load most. Return whether there was one."""
         best: tuple[float, str, str] | None = None
         for item in self.items[worker]:
             weight, to = self._weights[item], self.lightest(self._workers[item])

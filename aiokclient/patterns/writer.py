@@ -1,4 +1,4 @@
-"""One producer writes, the others wait to take its place."""
+"""A producer that writes while it is the only one in its group."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["single_writer"]
 PROTOCOL_TYPE = "aiokclient-single-writer"
 PROTOCOL = "writer-v1"
 WRITER = b"writer"
-"""What the writer claims to be, and what the leader makes one member."""
+"""The claim of the writer, and the assignment of the member that is to write."""
 
 
 class Candidacy:
-    """The handler of a member that would like to write, and that does.
+    """The handler of a member that waits to become the writer, or is the writer.
 
-    The writer stays so through rebalances: it says that it writes each time that it joins, and the
-    leader makes no other member the writer before it is gone. So it stops only when it leaves, or
-    when the coordinator has lost it or may have: then at once, and before another can begin.
+    The writer stays the writer through rebalances: it claims so each time that it joins, and the
+    leader chooses no other member before it has left. So it stops only when it leaves, or when the
+    coordinator has removed it or may have: then immediately, before another can begin.
     """
 
     protocol_type = PROTOCOL_TYPE
@@ -37,7 +37,7 @@ class Candidacy:
     def __init__(self) -> None:
         self.last_error: Exception | None = None
         self.over = False
-        """It was the writer, and is no longer."""
+        """Whether it was the writer and is no longer."""
         self._error: Exception | None = None
         self._chosen = False
         self._confirmed = False
@@ -68,7 +68,7 @@ class Candidacy:
         self._changed.set()
 
     async def before_rejoin(self, reason: str) -> None:
-        """The writer goes on: nobody else becomes it meanwhile."""
+        """Do nothing: no other member becomes the writer during the rebalance."""
 
     async def lost(self, reason: str) -> None:
         self._chosen = False
@@ -102,24 +102,24 @@ class Candidacy:
     # -- the program's side -----------------------------------------------------------------
 
     async def chosen(self) -> None:
-        """Until this is the writer. Raises what the group refuses the member for."""
+        """Wait until this is the writer. Raises the error of a group that refuses the member."""
         while not (self._chosen and self._confirmed):
             if self._error is not None:
                 error, self._error = self._error, None
                 raise error
             if self._closed:
-                raise ClosedError("the member was closed before it became the writer")
+                raise ClosedError("The member was closed before it became the writer.")
             self._changed.clear()
             await self._changed.wait()
 
     def writing(self) -> anyio.CancelScope:
-        """The scope of the writer's body; to be entered at once."""
+        """Return the scope of the writer's body, to be entered immediately."""
         self._scope = anyio.CancelScope()
         return self._scope
 
 
 class Candidate(MemberLifecycle):
-    """A member with a candidacy, which stops the producer as soon as it may not write any more."""
+    """A member that closes the producer as soon as it may not write any more."""
 
     def __init__(
         self, config: GroupMemberConfig, client: ClientLike, producer: Producer[Any, Any]
@@ -138,7 +138,7 @@ class Candidate(MemberLifecycle):
         )
 
     async def chosen(self) -> None:
-        """Wait until this is the writer. Raises what the group refuses, and what failed it."""
+        """Wait until this is the writer. Raises the error of the group, or the member's failure."""
         try:
             await self.candidacy.chosen()
         except ClosedError:
@@ -147,12 +147,12 @@ class Candidate(MemberLifecycle):
             raise
 
     def no_writer(self) -> NotWriterError:
-        """What leaving raises when it is no longer the writer."""
+        """Return the error to raise when it is no longer the writer."""
         return NotWriterError(resource=f"group {self._config.group_id}")
 
 
 async def stop_producer(candidacy: Candidacy, producer: Producer[Any, Any]) -> None:
-    """Close the producer as soon as it may not write any more: another one may begin."""
+    """Close the producer as soon as it may not write any more, before another one begins."""
     await candidacy.stopped.wait()
     await producer.close(0)
 
@@ -160,7 +160,7 @@ async def stop_producer(candidacy: Candidacy, producer: Producer[Any, Any]) -> N
 def single_writer(
     group: str, *, client: ClientLike | None = None, **options: Unpack[WriterOptions]
 ) -> AbstractAsyncContextManager[Producer[Any, Any]]:
-    """A producer, entered when this process is the only one in the group that writes.
+    """Return a producer that is entered when this process is the only writer in the group.
 
         async with single_writer("ledger", bootstrap_servers=...) as producer:
             ...  # cancelled when it is no longer the writer
@@ -168,21 +168,21 @@ def single_writer(
     Entering waits, without a deadline, until the writer before it has gone. A writer stays it
     while others come and go. When the group may have lost it (the coordinator was not heard of for
     `session_timeout_ms`, or has removed it), its body is cancelled, in anyio's way, and its
-    producer closed at once: what has no outcome fails with ClosedError, and leaving raises
-    NotWriterError. Enter it again to wait for the next turn. Leaving in peace writes everything
-    out, and then makes way.
+    producer closed immediately: what has no outcome fails with ClosedError, and leaving raises
+    NotWriterError. Enter it again to wait for the next turn. Leaving it normally first writes all
+    records out, and then lets another writer begin.
 
-    It rests on clocks: requests that were on their way when the group lost the writer may still be
-    written. `transactional_id`, which will have the brokers refuse them, comes with transactions;
+    It relies on clocks: requests that were in flight when the group lost the writer may still be
+    written. `transactional_id`, with which the brokers will refuse them, comes with transactions;
     until then it raises IllegalStateError.
 
     Options are those of `Producer` and of `GroupMember`. Raises what iterating over the
-    generations of a member does.
+    generations of a member raises.
     """
     if options.get("transactional_id") is not None:
         raise IllegalStateError(
             "single_writer(transactional_id=...) needs transactions, which this version does not "
-            "have; without it the writer is one by its membership in the group"
+            "have. Leave it out: the group then chooses the writer."
         )
     parts = split(options, client)
     own = Client(**parts.client) if client is None else None

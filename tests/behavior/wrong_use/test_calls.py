@@ -63,7 +63,7 @@ async def settled(result: Any) -> Any:
 @pytest.mark.parametrize(("make", "call"), CALLS)
 async def test_before_the_start(make: Make, call: Callable[[Any], Any]) -> None:
     made = make(bootstrap_servers="localhost:9092")
-    with pytest.raises(IllegalStateError, match=r"not started; use `async with`"):
+    with pytest.raises(IllegalStateError, match=r"not started. Use `async with`"):
         await settled(call(made))
 
 
@@ -72,21 +72,21 @@ async def test_after_the_end(make: Make, call: Callable[[Any], Any], servers: st
     made = make(bootstrap_servers=servers)
     await made.start()
     await made.close()
-    with pytest.raises(ClosedError, match=f"this {made.__class__.__name__} is closed; make a new"):
+    with pytest.raises(ClosedError, match=f"This {made.__class__.__name__} is closed. Make a new"):
         await settled(call(made))
 
 
 async def test_a_start_after_the_end(servers: str) -> None:
     producer = Producer(bootstrap_servers=servers)
     await producer.close()
-    with pytest.raises(ClosedError, match="make a new one"):
+    with pytest.raises(ClosedError, match="Make a new one"):
         await producer.start()
 
 
 async def test_a_child_of_a_closed_client(servers: str) -> None:
     async with Client(bootstrap_servers=servers) as client:
         producer = Producer(client=client)
-    with pytest.raises(ClosedError, match="this Client is closed"):
+    with pytest.raises(ClosedError, match="This Client is closed"):
         await producer.start()
 
 
@@ -138,7 +138,7 @@ def test_another_loop_of_the_same_thread(servers: str, make: Make) -> None:
         runner.run(made.start())
         with (
             asyncio.Runner() as another,
-            pytest.raises(WrongLoopError, match="was started in another event loop; make one for"),
+            pytest.raises(WrongLoopError, match="was started in another event loop. Make one for"),
         ):
             another.run(call())
         runner.run(made.close())
@@ -150,12 +150,12 @@ def test_no_loop_at_all(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
         producer = Producer(bootstrap_servers=servers)
         runner.run(producer.start())
         with pytest.raises(
-            WrongLoopError, match="no event loop is running here; use this Producer"
+            WrongLoopError, match="No event loop is running here. Use this Producer"
         ):
             producer.send("orders", b"v")
         with monkeypatch.context() as patch:
             patch.setattr(runner.get_loop(), "is_closed", lambda: True)
-            with pytest.raises(WrongLoopError, match=r"started in is closed; make a new one"):
+            with pytest.raises(WrongLoopError, match=r"started in is closed. Make a new one"):
                 producer.send_many("orders", [b"v"])
             with pytest.raises(ClosedError, match=r"loop of this Producer is closed\. Make a new"):
                 producer.send_threadsafe("orders", b"v")
@@ -305,7 +305,7 @@ WAITS: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("timeout", ["1", math.nan, [1]])
 async def test_a_time_that_is_no_number(consumer: Consumer, wait: Any, timeout: Any) -> None:
     """NaN above all, which would break the timers of the event loop."""
-    with pytest.raises(TypeError, match=r"is not a number of seconds; math\.inf waits"):
+    with pytest.raises(TypeError, match=r"is not a number of seconds. Use math\.inf"):
         await settled(wait(timeout)(consumer))
     assert consumer.state is State.RUNNING
 

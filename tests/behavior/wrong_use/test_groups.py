@@ -48,7 +48,7 @@ CALLS: list[Callable[[GroupMember], Any]] = [
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_before_the_start(call: Callable[[GroupMember], Any]) -> None:
-    with pytest.raises(IllegalStateError, match=r"not started; use `async with`"):
+    with pytest.raises(IllegalStateError, match=r"not started. Use `async with`"):
         call(made())
 
 
@@ -57,7 +57,7 @@ async def test_after_the_end(call: Callable[[GroupMember], Any], servers: str) -
     member = made(servers)
     async with member:
         pass
-    with pytest.raises(ClosedError, match="this GroupMember is closed; make a new one"):
+    with pytest.raises(ClosedError, match="This GroupMember is closed. Make a new one"):
         call(member)
 
 

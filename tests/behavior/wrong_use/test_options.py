@@ -110,5 +110,5 @@ def test_options_of_the_shared_client(make: Make) -> None:
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
 @pytest.mark.parametrize("given", ["localhost:9092", Client, object()])
 def test_what_is_no_client(make: Make, given: Any) -> None:
-    with pytest.raises(ConfigError, match=r"client: .* is no aiokclient\.Client"):
+    with pytest.raises(ConfigError, match=r"client: .* is not an aiokclient\.Client"):
         make(client=given)

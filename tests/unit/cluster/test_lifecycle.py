@@ -309,7 +309,7 @@ async def test_close_raises_nothing_of_that(thing: Thing) -> None:
 async def test_closing_what_was_never_started(thing: Thing) -> None:
     await thing.close()
     assert thing.log == []
-    with pytest.raises(ClosedError, match="make a new one"):
+    with pytest.raises(ClosedError, match="Make a new one"):
         await thing.start()
 
 
@@ -370,7 +370,7 @@ async def test_before_the_start(thing: Thing) -> None:
 async def test_after_the_close(thing: Thing) -> None:
     await thing.start()
     await thing.close()
-    with pytest.raises(ClosedError, match="make a new one"):
+    with pytest.raises(ClosedError, match="Make a new one"):
         thing.use()
 
 
