@@ -1,4 +1,4 @@
-"""Where time and chance come from, so that a simulation can replace both.
+"""The source of time and randomness, which a simulation replaces.
 
 A client never calls `time.time()` or the functions of the module `random`: it asks its clock.
 """
@@ -18,15 +18,15 @@ class Clock(Protocol):
 
     @property
     def rng(self) -> random.Random:
-        """The only source of chance: jitter, sampling, random identifiers."""
+        """The only source of randomness: jitter, sampling, random identifiers."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds on the clock of the running loop, comparable with `loop.time()`."""
+        """Return seconds on the clock of the running loop, comparable with `loop.time()`."""
         ...
 
     def time_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         ...
 
 
@@ -41,7 +41,7 @@ class SystemClock:
         return self._rng
 
     def monotonic(self) -> float:
-        """The running loop's time; `time.monotonic()` outside a loop."""
+        """Return the running loop's time, or `time.monotonic()` outside of a loop."""
         try:
             return asyncio.get_running_loop().time()
         except RuntimeError:

@@ -410,7 +410,7 @@ def _written(name: str, labels: Labels) -> str:
 
 
 def _finite(value: Value | None) -> bool:
-    """Return whether there is something to show that JSON can say."""
+    """Return whether a value can be shown in JSON."""
     return value is not None and (isinstance(value, dict) or math.isfinite(value))
 
 

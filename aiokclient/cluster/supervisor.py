@@ -59,7 +59,7 @@ class Supervisor:
 
     @property
     def running(self) -> bool:
-        """Whether it has been started and not stopped."""
+        """Whether it was started and is not stopped."""
         return self._loop is not None
 
     @property

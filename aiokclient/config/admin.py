@@ -11,7 +11,7 @@ __all__ = ["AdminConfig", "AdminOptions"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AdminConfig(ClientConfig):
-    """An admin client's options: those of every client."""
+    """The options of an admin client: those of every client."""
 
 
 class AdminOptions(ClientOptions, total=False):

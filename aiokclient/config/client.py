@@ -36,7 +36,7 @@ __all__ = ["ClientConfig", "ClientOptions"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientConfig:
-    """What producers, consumers and admin clients have in common.
+    """The options of every client.
 
     Raises ConfigError for a value that is not allowed.
     """
@@ -240,7 +240,7 @@ class ClientConfig:
 
     @classmethod
     def build(cls, options: Mapping[str, Any], *, client: ClientConfig | None = None) -> Self:
-        """Return the configuration of keyword options; `client` has those of the connections.
+        """Return the configuration from keyword options, those of connections from `client`.
 
         Raises ConfigError, which lists all unknown names, values that are not allowed, and options
         of the connections beside `client`.
@@ -270,7 +270,7 @@ class ClientConfig:
         """Return the configuration of Kafka's dotted names with texts as values.
 
         `source` is a mapping, or the path of a properties file; `options` adds what no text can
-        say. Raises ConfigError, which lists all unknown names and all texts that are not allowed.
+        express. Raises ConfigError, which lists all unknown names and texts that are not allowed.
         """
         fields = {name.replace("_", "."): field for name, field in _fields(cls).items()}
         problems = Problems()

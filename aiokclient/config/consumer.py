@@ -37,10 +37,7 @@ Strategy: TypeAlias = str | type[AssignorLike] | AssignorLike
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConsumerConfig(ClientConfig):
-    """A consumer's options.
-
-    `enable_auto_commit` left out means: unless several members may get the same partition.
-    """
+    """The options of a consumer, checked."""
 
     group_id: str | None = option(
         OPTIONAL_TEXT,

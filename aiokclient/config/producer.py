@@ -40,11 +40,7 @@ V = TypeVar("V")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ProducerConfig(ClientConfig):
-    """A producer's options. `acks` is -1 for "all".
-
-    `enable_idempotence` left out means: where acks and the requests in flight allow it.
-    `compression_level` left out means the codec's own, or Kafka's option for this codec.
-    """
+    """The options of a producer, checked. `acks` is -1 for "all"."""
 
     acks: int = option(
         Choice(((-1, ("all", -1, "-1")), (0, (0, "0")), (1, (1, "1")))),

@@ -27,9 +27,11 @@ those are not copied."""
 
 
 class Arrivals:
-    """Decodes responses. `deliver(response, size)` is called for each, in their order, with the
-    bytes of its frame; `failed(error)` once something cannot be read, and nothing is delivered
-    after that."""
+    """The decoding of responses, large ones in threads.
+
+    `deliver(response, size)` is called for each, in their order, with the bytes of its frame.
+    `failed(error)` is called once if one cannot be read; nothing is delivered after that.
+    """
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Arrivals:
         return len(self._waiting)
 
     def frame(self, frame: Buffer) -> None:
-        """The next response is there."""
+        """Take the next response."""
         try:
             asked = self._pipeline.match(frame)
             large = len(frame) >= LARGE and not asked.request.response_class.has_records()

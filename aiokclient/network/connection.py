@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 __all__ = ["BrokerConnection"]
 
 SETUP_FRAME_LIMIT = 1024 * 1024
-"""The largest frame accepted before the broker has shown that it speaks Kafka."""
+"""The largest frame accepted until the connection is ready."""
 
 HEAD = 16
-"""How many of the first bytes are kept, to tell what else may be on the port."""
+"""First bytes that are kept, to recognize another protocol on the port."""
 
 LONGEST_PAUSE_S = 600.0
 """The longest throttle time by which requests in flight are postponed."""
@@ -108,7 +108,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._paused_at = 0.0
         self._draining = False
         self._one_way = False
-        """Something was written that no response will tell the arrival of."""
+        """Whether a request was written that has no response."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         """Time of `_timer`. uvloop's handle of a short delay does not have it."""
@@ -127,23 +127,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return f"{self.host}:{self.port}"
 
     def rename(self, node_id: int) -> None:
-        """Take note that the bootstrap server is this broker."""
+        """Set the broker id, once it is known which broker the bootstrap server is."""
         self.node_id = node_id
         self._meter = self.traffic.meter(node_id)
 
     @property
     def connected(self) -> bool:
-        """The transport was made; what is there may still not have answered anything."""
+        """Whether the transport is connected. The other side may not have answered yet."""
         return self._transport is not None
 
     @property
     def in_flight(self) -> int:
-        """Requests whose outcome is open, those held back included."""
+        """The number of requests without an outcome, including those held back."""
         return len(self._in_flight) + len(self._held)
 
     @property
     def reason(self) -> KafkaError | None:
-        """Why it closed; None while it is open or when that was intended."""
+        """Why it was closed, or None if it is open or was closed on purpose."""
         return self._reason
 
     def unanswered_for(self) -> float:
@@ -164,7 +164,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- requests ---------------------------------------------------------------------------
 
     def version_of(self, request: type[Request[Any]]) -> int:
-        """The version of a request that this broker gets.
+        """Return the version in which this broker gets a request.
 
         Raises UnsupportedVersionError, which names both sides' versions, if they share none.
         """
@@ -186,7 +186,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         version: int | None = None,
         expect_response: bool = True,
     ) -> asyncio.Future[Any]:
-        """Sends a request; the future gets its response.
+        """Send a request; return a future of its response.
 
         The future fails with ApiTimeoutError when the request was not written within `timeout_s`
         seconds, or no response came within as many after that (then the connection closes, and
@@ -285,7 +285,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if throttle_ms > 0:
             self._throttle(now, throttle_ms / 1000)
         self._meter.answered(self, sent, response, size, now, throttle_ms)
-        # Before the answer is told: whoever gets it may go on sending at once.
+        # Before the response is delivered, because its receiver may send the next request.
         if self._draining and not self.in_flight:
             self.close()
         sent.answer(response)
@@ -299,7 +299,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- setting up -------------------------------------------------------------------------
 
     def exchange(self, segments: list[Any]) -> asyncio.Future[Buffer]:
-        """Writes one frame before the connection is ready; the future gets the next one.
+        """Write one frame before the connection is ready; return a future of the next frame.
 
         It fails with DisconnectedError or ConnectionSetupError. One at a time.
         """
@@ -312,7 +312,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._setup
 
     def ready(self, api_versions: Mapping[int, tuple[int, int]], frame_limit: int) -> None:
-        """The broker has shown what it speaks: from here on `send` is allowed."""
+        """End the setup: from now on `send` is allowed."""
         self.api_versions = api_versions
         self._versions.clear()
         self._reader.max_frame = frame_limit
@@ -452,16 +452,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def on_close(
         self, callback: Callable[[BrokerConnection, KafkaError | None], None]
     ) -> Callable[[], None]:
-        """`callback(connection, reason)` runs once it is closed; reason None: it was intended.
+        """Call `callback(connection, reason)` once it is closed; reason is None if on purpose.
 
-        Returns a function that takes the callback back.
+        Returns a function that removes the callback.
         """
         callbacks = self._close_callbacks
         callbacks.append(callback)
         return lambda: callbacks.remove(callback) if callback in callbacks else None
 
     def close(self, error: KafkaError | None = None) -> None:
-        """Closes it; what is in flight fails with DisconnectedError. Plain, idempotent.
+        """Close it; requests in flight fail with DisconnectedError. Synchronous, idempotent.
 
         Without an error what has been given to the transport is still written.
         """
@@ -486,19 +486,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
             callback(self, error)
 
     def close_when_idle(self) -> None:
-        """Closes it as soon as nothing is in flight. Plain."""
+        """Close it as soon as nothing is in flight. Synchronous."""
         self._draining = True
         if not self.in_flight:
             self.close()
 
     def abort(self) -> None:
-        """Closes it and forgets what is not written yet."""
+        """Close it and drop what is not written yet."""
         self.close()
         if self._transport is not None:
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Until the transport has let go of the socket and of every buffer."""
+        """Wait until the transport has released the socket and every buffer."""
         if self._transport is not None:
             await asyncio.shield(self._lost)
 

@@ -91,11 +91,11 @@ def tls_failure(place: str, error: ssl.SSLError) -> ConnectionSetupError:
 
 
 class NotConnectedError(DisconnectedError):
-    """No connection was made within the setup timeout, or at all."""
+    """A connection that could not be made, for which the setup timeout grows."""
 
 
 class ClosedEarlyError(DisconnectedError):
-    """The other side closed the connection before it sent anything."""
+    """A connection that the other side closed before it sent anything."""
 
 
 def closed_early(place: str, tls: bool) -> ClosedEarlyError:

@@ -1,9 +1,9 @@
 """The connections to one broker, by purpose and owner.
 
-A broker answers the requests of one connection one at a time, so whatever may park there (a fetch,
-a JoinGroup) has a connection of its own, and all else shares one: see `Purpose`. Each such place
-is a *slot*, with a connection, or an attempt to make one that all who ask for it share. A caller
-that gives up waiting does not end the attempt for the others.
+A broker answers the requests of one connection one at a time, so whatever may wait there (a fetch,
+a JoinGroup) has a connection of its own, and all else shares one: see `Purpose`. Each purpose and
+owner is a *slot*, with a connection, or an attempt to make one that all its callers share. A caller
+that stops waiting does not end the attempt for the others.
 
 After a failed attempt or a lost connection the broker counts as unreachable, and the next attempt
 waits: exponentially longer with jitter, over all slots. Only failures to connect make the setup
@@ -36,7 +36,7 @@ SLOWEST_S = 4.0
 
 
 class Purpose(Enum):
-    """What a connection is for. CONTROL and PRODUCE are shared, the others belong to an owner."""
+    """The use of a connection. CONTROL and PRODUCE are shared, the others belong to an owner."""
 
     CONTROL = "control"
     PRODUCE = "produce"
@@ -47,7 +47,7 @@ class Purpose(Enum):
 
 
 class Spawn(Protocol):
-    """Starts a background task that somebody owns."""
+    """A function that starts a background task of a supervisor."""
 
     def __call__(
         self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
@@ -145,16 +145,16 @@ class ConnectionPool:
     # -- asking -----------------------------------------------------------------------------
 
     def ready(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection | None:
-        """The open connection of a slot, or None. Plain."""
+        """Return the open connection of a slot, or None. Synchronous."""
         slot = self._slots.get((purpose, owner))
         return None if slot is None else slot.connection
 
     async def get(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection:
-        """The open connection of a slot, made if need be.
+        """Return the open connection of a slot, made if needed.
 
-        Has no deadline of its own beyond that of one attempt (reconnect backoff and setup
-        timeout). Raises what `open_connection` raises, ClosedError, and a bug in the attempt, which
-        fails the client. Cancelling it leaves the attempt to whoever else waits for it.
+        It has no deadline beyond that of one attempt (reconnect backoff and setup timeout).
+        Raises what `open_connection` raises, ClosedError, and a bug in the attempt, which fails
+        the client. Cancelling it does not end the attempt for other callers.
         """
         slot = self._slots.get((purpose, owner))
         if slot is not None and slot.connection is not None:
@@ -164,7 +164,7 @@ class ConnectionPool:
     def connecting(
         self, purpose: Purpose, owner: Hashable = None
     ) -> asyncio.Future[BrokerConnection]:
-        """As `get`, as a future of the caller's own, to wait for several at a time. Plain."""
+        """Return a future of what `get` returns, to wait for several at a time. Synchronous."""
         waiter: asyncio.Future[BrokerConnection] = asyncio.get_running_loop().create_future()
         if self._closed:
             waiter.set_exception(ClosedError("The client is closed."))
@@ -182,17 +182,17 @@ class ConnectionPool:
 
     @property
     def in_flight(self) -> int:
-        """Requests without an outcome on all connections."""
+        """The number of requests without an outcome on all connections."""
         return sum(connection.in_flight for connection in self.connections())
 
     @property
     def not_before(self) -> float:
-        """When the next attempt may be made, on the loop's clock; in the past if it may be now."""
+        """The time of the next attempt on the loop's clock; in the past if it may be made now."""
         return self._not_before
 
     @property
     def busy(self) -> bool:
-        """It has connections, or makes one."""
+        """Whether it has a connection or makes one."""
         return any(slot.connecting or slot.connection for slot in self._slots.values())
 
     def connecting_for(self, purpose: Purpose, owner: Hashable = None) -> float:
@@ -218,7 +218,7 @@ class ConnectionPool:
             self._not_connected = self._not_connected + 1 if refused else 0
             self._failed(error)
         except Exception as error:
-            outcome = error  # A bug: what waits here must not wait for it to be mended.
+            outcome = error  # A bug, which ends the wait of all callers.
             raise
         finally:
             slot.settle(outcome)
@@ -265,7 +265,7 @@ class ConnectionPool:
         return connection
 
     def answered(self) -> None:
-        """Take note that a broker which a connection was lost to still answers on another one."""
+        """Count the broker as reachable: it has answered, perhaps on another connection."""
         self.reachable, self.refused, self.last_error = True, False, None
         self._on_success(self)
 
@@ -280,7 +280,7 @@ class ConnectionPool:
 
     def _failed(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:
-            # Connections come and go; an answer that is none will not pass by itself.
+            # A lost connection is normal; a malformed response will not correct itself.
             strange = isinstance(error, ProtocolError)
             self._log.log(
                 logging.WARNING if strange else logging.INFO,
@@ -306,20 +306,20 @@ class ConnectionPool:
     # -- ending -----------------------------------------------------------------------------
 
     def rename(self, node_id: int) -> None:
-        """A bootstrap server turned out to be this broker: its connections are the broker's."""
+        """Set the broker id, once it is known which broker the bootstrap server is."""
         self.node_id = node_id
         for connection in self.connections():
             connection.rename(node_id)
 
     def release(self, owner: Hashable) -> None:
-        """Closes the connections that belong to an owner; its waiters get ClosedError."""
+        """Close the connections of an owner; its waiters get ClosedError."""
         for slot in [slot for slot in self._slots.values() if slot.key[1] is owner]:
             self._end(slot)
 
     def retire(self) -> None:
-        """Take note that the broker has another address now, or none.
+        """Let the connections end, because the broker has another address now, or none.
 
-        Each connection closes when nothing is in flight. Who waits for one looks elsewhere.
+        Each connection closes when nothing is in flight. Waiters get DisconnectedError.
         """
         self._retired = True
         for connection in self.connections():
@@ -331,7 +331,7 @@ class ConnectionPool:
         return DisconnectedError("The broker has another address now.", broker=self.node_id)
 
     def close(self) -> None:
-        """Closes all connections; who waits for one gets ClosedError. Plain, idempotent."""
+        """Close all connections; waiters get ClosedError. Synchronous, idempotent."""
         self._closed = True
         for slot in list(self._slots.values()):
             self._end(slot)

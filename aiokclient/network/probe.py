@@ -23,7 +23,7 @@ __all__ = ["find_mismatch"]
 async def find_mismatch(
     connector: Connector, address: Address, place: str, *, tls: bool, timeout_s: float
 ) -> ConnectionSetupError | None:
-    """The error that says so if the port speaks the other of TLS and plaintext, else None."""
+    """Return an error if the port expects TLS where plaintext was used, or the reverse."""
     speaks = _speaks_plaintext if tls else _speaks_tls
     try:
         async with asyncio.timeout(timeout_s):

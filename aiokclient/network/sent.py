@@ -47,29 +47,29 @@ class Sent:
 
     @property
     def api(self) -> str:
-        """What it asks for, such as "Fetch"."""
+        """The name of its API, such as "Fetch"."""
         return self.message.api_key.api_name
 
     @property
     def over(self) -> bool:
-        """It has its outcome, or nobody wants it any more."""
+        """Whether it has its outcome, or was cancelled."""
         raise NotImplementedError
 
     def answer(self, response: Any) -> None:
-        """The response is there."""
+        """Deliver the response."""
         raise NotImplementedError
 
     def written(self) -> None:
-        """It is with the transport, and no response is expected."""
+        """End a request that has no response, once it is given to the transport."""
         raise NotImplementedError
 
     def fail(self, error: KafkaError) -> None:
-        """There will be no response."""
+        """End the request with an error instead of a response."""
         raise NotImplementedError
 
 
 class Awaited(Sent):
-    """One with a future."""
+    """A request with a future."""
 
     __slots__ = ("future",)
 
@@ -97,7 +97,7 @@ class Awaited(Sent):
 
 
 class Called(Sent):
-    """One with a callback: a response comes to it without another turn of the loop."""
+    """A request with a callback, which is called without another iteration of the loop."""
 
     __slots__ = ("done", "over")
 

@@ -61,7 +61,7 @@ _ANSWERS = {0: _Answer.SETTLED, UnsupportedVersionError.code: _Answer.LOWER}
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """What all connections of a client have in common; times in seconds, sizes in bytes."""
+    """The settings of all connections of a client; times in seconds, sizes in bytes."""
 
     connector: Connector
     client_id: str
@@ -225,7 +225,7 @@ async def _negotiate(
 
 
 def _refusal(body: bytes, code: int) -> ApiVersionsResponse:
-    """The answer to a version that the broker does not speak: in the form of version 0.
+    """Decode the response to an unsupported version, which has the form of version 0.
 
     Not all brokers keep to that. Where nothing can be read the code alone says enough.
     """

@@ -69,7 +69,7 @@ class Meter:
         self._throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
 
     def written(self, peer: Peer, sent: Sent, size: int) -> None:
-        """Take note of a request that was given to the transport."""
+        """Count a request that was given to the transport."""
         self._sent.value += size
         if self._enabled(DEBUG):
             self._traffic.log_request(peer, sent.api, sent.version or 0, size)
@@ -77,7 +77,7 @@ class Meter:
     def answered(
         self, peer: Peer, sent: Sent, response: Any, size: int, now: float, throttle_ms: int
     ) -> None:
-        """Take note of a response. `now` is on the loop's clock."""
+        """Count a response. `now` is on the loop's clock."""
         latency = self._latencies.get(type(sent.message))
         if latency is None:
             latency = self._latency(sent)
@@ -165,7 +165,7 @@ class Traffic:
         )
 
     def failed(self, peer: Peer, sent: Sent, error: KafkaError) -> None:
-        """Take note of a request that will have no response."""
+        """Log a request that gets no response."""
         if not self.enabled(DEBUG):
             return
         self._log.debug(
@@ -185,7 +185,7 @@ class Traffic:
 
 
 def _named(node_id: int) -> str:
-    """Return what a broker is called: a bootstrap server has no id yet."""
+    """Return the name of a broker in logs: a bootstrap server has no id yet."""
     return "bootstrap" if node_id < 0 else str(node_id)
 
 

@@ -24,10 +24,10 @@ Address: TypeAlias = tuple[str, int]
 
 
 class Connector(Protocol):
-    """Where connections come from; one for sockets here, one for memory in the simulation."""
+    """A source of connections: sockets here, memory in the simulation."""
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """All addresses of a host, in the order in which to try them.
+        """Return all addresses of a host, in the order in which to try them.
 
         Raises OSError when the name cannot be resolved. It has no deadline of its own: the caller
         bounds it.
@@ -42,7 +42,7 @@ class Connector(Protocol):
         tls: ssl.SSLContext | None,
         server_hostname: str | None,
     ) -> asyncio.Transport:
-        """A transport connected to the address, after the TLS handshake if `tls` is given.
+        """Return a transport connected to the address, after the TLS handshake if `tls` is given.
 
         `server_hostname` is the name that the certificate must hold. Raises OSError (of which
         `ssl.SSLError` is one); cancelling it leaves no socket behind.

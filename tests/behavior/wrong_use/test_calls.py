@@ -138,7 +138,7 @@ def test_another_loop_of_the_same_thread(servers: str, make: Make) -> None:
         runner.run(made.start())
         with (
             asyncio.Runner() as another,
-            pytest.raises(WrongLoopError, match="was started in another event loop. Make one for"),
+            pytest.raises(WrongLoopError, match=r"was started in another event loop. Make one for"),
         ):
             another.run(call())
         runner.run(made.close())
@@ -150,7 +150,7 @@ def test_no_loop_at_all(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
         producer = Producer(bootstrap_servers=servers)
         runner.run(producer.start())
         with pytest.raises(
-            WrongLoopError, match="No event loop is running here. Use this Producer"
+            WrongLoopError, match=r"No event loop is running here. Use this Producer"
         ):
             producer.send("orders", b"v")
         with monkeypatch.context() as patch:

@@ -57,7 +57,7 @@ async def test_after_the_end(call: Callable[[GroupMember], Any], servers: str) -
     member = made(servers)
     async with member:
         pass
-    with pytest.raises(ClosedError, match="This GroupMember is closed. Make a new one"):
+    with pytest.raises(ClosedError, match=r"This GroupMember is closed. Make a new one"):
         call(member)
 
 
