@@ -86,7 +86,9 @@ class GroupGeneration:
 
     async def __aenter__(self) -> Self:
         if self._scope is not None:
-            raise IllegalStateError("a generation is entered once; generations() gives the next")
+            raise IllegalStateError(
+                "A generation can be entered only once. Take the next one from generations()."
+            )
         self._scope = anyio.CancelScope()
         self._scope.__enter__()
         self._task = asyncio.current_task()

@@ -70,7 +70,7 @@ class GenerationMailbox:
         offered = [(name, _kept(each).metadata()) for name, each in self._protocols.items()]
         for name, said in offered:
             if not isinstance(said, bytes):
-                raise TypeError(f"metadata() of protocol {name} gives {said!r}, which are no bytes")
+                raise TypeError(f"metadata() of protocol {name} returned {said!r}, not bytes.")
         return offered
 
     async def assign(
@@ -78,7 +78,9 @@ class GenerationMailbox:
     ) -> Mapping[str, bytes]:
         chosen = self._protocols.get(protocol)
         if chosen is None:
-            raise IllegalStateError(f"the group has chosen {protocol!r}, which was not offered")
+            raise IllegalStateError(
+                f"The group has chosen protocol {protocol!r}, which this member did not offer."
+            )
         assigned = _kept(chosen).assign({member.member_id: member.metadata for member in members})
         return await assigned if inspect.isawaitable(assigned) else assigned
 
@@ -158,5 +160,5 @@ class GenerationMailbox:
 def _kept(protocol: Anchor[GroupProtocol]) -> GroupProtocol:
     kept = protocol.get()
     if kept is None:
-        raise ClosedError("this GroupMember was dropped without close()")
+        raise ClosedError("This GroupMember was dropped without close().")
     return kept

@@ -126,7 +126,9 @@ class GroupMember(MemberLifecycle):
             return None
         self._check()
         if self._reading:
-            raise IllegalStateError("another task waits for the next generation of this member")
+            raise IllegalStateError(
+                "Another task is already waiting for the next generation of this member."
+            )
         engine, mailbox = self._running, self._mailbox
         assert mailbox is not None
         if mailbox.error is None:
@@ -169,16 +171,18 @@ def checked(protocols: Sequence[GroupProtocol]) -> list[GroupProtocol]:
     """The protocols; raises ConfigError for none, for two of one name, and for what is none."""
     given: Any = protocols
     if not isinstance(given, Iterable):
-        raise ConfigError(f"protocols: {given!r} is not a list of protocols")
+        raise ConfigError(f"protocols: {given!r} is not a list of protocols.")
     found: list[GroupProtocol] = list(given)
     names = [getattr(protocol, "name", None) for protocol in found]
     if not found:
-        raise ConfigError("protocols: none is given; a group needs one that all members offer")
+        raise ConfigError(
+            "protocols: the list is empty. A group needs a protocol that all its members offer."
+        )
     for protocol, name in zip(found, names, strict=True):
         if isinstance(protocol, type):
-            raise ConfigError(f"protocols: {protocol!r} is a class; write an object of it")
+            raise ConfigError(f"protocols: {protocol!r} is a class. Give an instance of it.")
         if not isinstance(name, str) or not name or not hasattr(protocol, "assign"):
-            raise ConfigError(f"protocols: {protocol!r} has no name, metadata() and assign()")
+            raise ConfigError(f"protocols: {protocol!r} must have a name, metadata() and assign().")
     if len(set(names)) < len(names):
-        raise ConfigError(f"protocols: a name stands there twice: {', '.join(map(str, names))}")
+        raise ConfigError(f"protocols: a name is in the list twice: {', '.join(map(str, names))}.")
     return found

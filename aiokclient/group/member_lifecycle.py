@@ -130,7 +130,7 @@ class MemberLifecycle(Lifecycle):
         if engine is None or handler is None:
             return found
         if engine.state is MemberState.OUT:
-            found.append(f"not in the group {group}: {handler.last_error or 'left'}")
+            found.append(f"not in the group {group}: {handler.last_error or 'it has left'}")
         since = engine.rebalancing_since
         if since is not None and self._cluster.clock.monotonic() - since >= SHOWN_S:
             lasted = self._cluster.clock.monotonic() - since

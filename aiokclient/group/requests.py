@@ -107,7 +107,7 @@ def mismatch(response: Any, protocol_type: str, protocol: str | None) -> KafkaEr
     ):
         if mine is not None and theirs is not None and mine != theirs:
             return InconsistentGroupProtocolError(
-                f"the coordinator answers about {theirs!r}, this member joined with {mine!r}"
+                f"The coordinator answered for {theirs!r}, but this member joined with {mine!r}."
             )
     return None
 
@@ -118,11 +118,15 @@ def checked(assigned: Mapping[str, bytes], members: Sequence[MemberInfo]) -> dic
     Raises ValueError for an id that is no member's, TypeError for what are no bytes.
     """
     if not isinstance(assigned, Mapping):
-        raise TypeError(f"assign() gives {assigned!r}, no mapping from member ids to bytes")
+        raise TypeError(f"assign() returned {assigned!r}, not a mapping from member ids to bytes.")
     known = {member.member_id for member in members}
     for member_id, assignment in assigned.items():
         if member_id not in known:
-            raise ValueError(f"assign() gives something to {member_id!r}, which is no member")
+            raise ValueError(
+                f"assign() returned an assignment for {member_id!r}, which is not a member."
+            )
         if not isinstance(assignment, bytes):
-            raise TypeError(f"assign() gives {member_id!r} {assignment!r}, which are no bytes")
+            raise TypeError(
+                f"assign() returned {assignment!r} for member {member_id!r}, not bytes."
+            )
     return {member.member_id: assigned.get(member.member_id, b"") for member in members}

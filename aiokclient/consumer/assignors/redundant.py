@@ -38,7 +38,7 @@ class Redundant(Sticky):
     def __init__(self, copies: int = 2) -> None:
         super().__init__()
         if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
-            raise ConfigError(f"copies: {copies!r} is not allowed; it must be an integer from 1")
+            raise ConfigError(f"copies: {copies!r} is not allowed. It must be an integer from 1.")
         self.copies = copies
         self.name = f"redundant-{copies}"
 

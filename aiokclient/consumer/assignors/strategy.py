@@ -33,12 +33,12 @@ def make_assignors(
         if not isinstance(assignor.name, str) or not assignor.name:
             raise ConfigError(
                 f"partition_assignment_strategy: the name of {_called(strategy)} is "
-                f"{assignor.name!r}; it must be a string that is not empty"
+                f"{assignor.name!r}. It must be a string that is not empty."
             )
         if assignor.name in made:
             raise ConfigError(
                 f"partition_assignment_strategy: {_called(strategy)} has the name "
-                f"{assignor.name!r}, as another one in the list; a name may be there once"
+                f"{assignor.name!r}, as does another one in the list. Each name may occur once."
             )
         made[assignor.name] = assignor
     return tuple(made.values())
@@ -54,13 +54,13 @@ def _made(strategy: str | type[AssignorLike] | AssignorLike) -> Assignor:
         except TypeError as error:
             raise ConfigError(
                 f"partition_assignment_strategy: {_called(strategy)} cannot be made without "
-                f"arguments ({error}); give an object of it instead of the class"
+                f"arguments ({error}). Give an instance of it instead of the class."
             ) from error
     if not isinstance(made, Assignor):
         raise ConfigError(
-            f"partition_assignment_strategy: {_called(strategy)} is no assignor; it must be one of "
+            f"partition_assignment_strategy: {_called(strategy)} is not an assignor. Use one of "
             f"{', '.join(map(repr, BUILT_IN))}, a class derived from aiokclient.Assignor, or an "
-            "object of one"
+            "instance of one."
         )
     return made
 

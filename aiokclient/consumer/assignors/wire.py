@@ -96,7 +96,9 @@ def decode_assignment(data: bytes) -> MemberAssignment:
     partitions = _single(message.assigned_partitions)
     for partition in partitions:
         if partition.partition < 0:
-            raise ProtocolError(f"The group's leader has assigned {partition}, which cannot be.")
+            raise ProtocolError(
+                f"The leader of the group has assigned {partition}, which is not a valid partition."
+            )
     return MemberAssignment(partitions, message.user_data)
 
 
@@ -107,7 +109,7 @@ def _written(message: ConsumerProtocolAssignment | ConsumerProtocolSubscription)
 def _read(kind: type[M], data: bytes) -> M:
     version = int.from_bytes(data[:HEAD], "big", signed=True)
     if len(data) < HEAD or version < 0:
-        raise ProtocolError(f"{kind.__name__}: it does not begin with a version.")
+        raise ProtocolError(f"{kind.__name__} does not begin with a version.")
     return kind.decode_from(data, HEAD, min(version, VERSION))[0]
 
 

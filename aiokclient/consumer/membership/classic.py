@@ -305,7 +305,7 @@ class ClassicMembership:
     def _assignor(self, name: str) -> Assignor:
         assignor = self._assignors[name].get()
         if assignor is None:
-            raise ClosedError("this Consumer was dropped without close()")
+            raise ClosedError("This Consumer was dropped without close().")
         return assignor
 
     def _tell(self, generation: Generation, assignment: MemberAssignment) -> None:

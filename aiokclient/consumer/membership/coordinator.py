@@ -235,12 +235,12 @@ class ConsumerCoordinator:
         """Has all owners go back to these offsets; see `rewind_group`."""
         if not isinstance(self.membership, ClassicMembership):
             raise UnsupportedVersionError(
-                "rewind_group() needs group_protocol='classic': members of the newer protocol "
-                "cannot pass the order on. Stop the group and set its offsets instead"
+                "rewind_group() needs group_protocol='classic', because members of the newer "
+                "protocol cannot pass the request on. Stop the group and set its offsets instead."
             )
         if not self._subscription.subscription:
             raise IllegalStateError(
-                "rewind_group() is for members of the group: subscribe() to its topics first"
+                "Only a member of the group can call rewind_group(). Call subscribe() first."
             )
         # A task that calls this amid its records would wait for itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()

@@ -64,8 +64,8 @@ class PollIntervalWatch:
 
     def _text(self, seconds: float) -> str:
         oldest = self._in_progress.oldest()
-        what = "asked for records" if oldest is None else "been done with a record"
+        what = "requested records" if oldest is None else "finished a record"
         return (
-            f"the program has not {what} for {seconds:.1f} s, longer than max_poll_interval_ms; "
-            "handle less at a time, or raise the limit"
+            f"the application has not {what} for {seconds:.1f} s, longer than "
+            "max_poll_interval_ms. Process less at a time, or increase the limit"
         )

@@ -123,8 +123,8 @@ class PartitionReconciler:
                     return  # The consumer is being closed, which gives them up in its own way.
                 await self._give_up(states, "lost")
                 return self._overdue(
-                    f"{len(states)} partitions were to be given up, and the program has not put "
-                    "down what it has in hand of them within max_poll_interval_ms"
+                    f"{len(states)} partitions are to be revoked, and the application has not "
+                    "finished the records that it processes within max_poll_interval_ms"
                 )
             with self._auto_commit.without_waiting():
                 is_member = await self._commit(states, deadline)

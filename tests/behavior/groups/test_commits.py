@@ -429,7 +429,7 @@ class TestTracked:
                     assert len(diary.pages) == 1
                     await diary.until(lambda: ("lost", [0]) in diary.pages)
                     assert 9.5 < world.now < 11
-                assert "not been done with a record for 10.0 s" in caplog.text
+                assert "not finished a record for 10.0 s" in caplog.text
                 consumer.done(old)
                 again = await anext(records)
                 assert again.offset == 0

@@ -49,7 +49,7 @@ class TestPollInterval:
                 caplog.clear()
                 await diary.until(lambda: ("lost", [0]) in diary.pages)
                 assert 9.9 < world.now < 10.2
-                assert "has not asked for records for 10.0 s" in caplog.text
+                assert "has not requested records for 10.0 s" in caplog.text
                 assert not world.cluster.groups["g"].members
                 assert consumer.state is State.DEGRADED
                 assert "max_poll_interval_ms" in consumer.health().reasons[0]

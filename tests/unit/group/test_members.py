@@ -287,7 +287,7 @@ async def test_an_assignment_to_nobody_is_a_failure(make: Make, wrong: dict[str,
     life = make("a", Sharing("a", how=lambda members: wrong))
     async with living(life):
         await life.until(lambda life: life.errors)
-        assert "no member" in str(life.errors[0])
+        assert "not a member" in str(life.errors[0])
         life.protocols[0].how = lambda members: dict.fromkeys(members, b"right")
         await life.until(lambda life: life.assignment == b"right")
 

@@ -80,13 +80,13 @@ def _offset(value: Any) -> OffsetAndMetadata:
     to = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
     if not is_offset(to.offset):
         raise ArgumentTypeError(
-            f"{value!r} is no offset to commit: that is a number from 0, or an OffsetAndMetadata"
+            f"{value!r} is not an offset to commit. Use an integer from 0 or an OffsetAndMetadata."
         )
     return to
 
 
 def _refusal(what: Any) -> IllegalStateError:
     return ArgumentTypeError(
-        f"{what!r} cannot be committed: commit() takes a record or several, a mapping from "
-        "TopicPartition to offset, or a collection of topics or of partitions"
+        f"{what!r} cannot be committed. commit() accepts one or more records, a mapping from "
+        "TopicPartition to offset, or a collection of topics or partitions."
     )

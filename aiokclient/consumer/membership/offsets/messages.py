@@ -179,7 +179,10 @@ def _left_out(
 ) -> Errors:
     return {
         tp: ProtocolError(
-            "the answer leaves the partition out", api=api, broker=node_id, topic_partition=tp
+            "The response does not contain the partition.",
+            api=api,
+            broker=node_id,
+            topic_partition=tp,
         )
         for tp in tps
         if tp not in answered

@@ -72,7 +72,9 @@ def read(data: bytes) -> Orders:
             for order, offsets in json.loads(behind).items()
         }
     except (ValueError, TypeError, AttributeError) as error:
-        raise ProtocolError(f"what follows a member's data are no orders: {error}") from error
+        raise ProtocolError(
+            f"The data of a group member has no valid rewind requests at its end: {error}"
+        ) from error
 
 
 def merged(members: Iterable[bytes]) -> Orders:

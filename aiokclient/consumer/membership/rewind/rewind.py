@@ -103,8 +103,9 @@ class GroupRewinder:
             if isinstance(error, KafkaError):
                 raise
             raise ApiTimeoutError(
-                f"within {timeout:.1f} s these were not rewound: {', '.join(map(str, left))}. "
-                "Check that members of the group own them and come back for records",
+                f"These partitions were not rewound within {timeout:.1f} s: "
+                f"{', '.join(map(str, left))}. Check that members of the group own them and "
+                "request records.",
                 api="rewind_group",
             ) from None
         finally:
@@ -146,10 +147,10 @@ class GroupRewinder:
         for member in group.members:
             if not orders.is_ours(bytes(member.member_metadata)):
                 raise IllegalStateError(
-                    f"group {group_id!r} cannot be rewound: its member {member.member_id!r} "
-                    f"(client {member.client_id!r} at {member.client_host}) is of another library "
-                    "or version and would not take part. Stop it first, or stop the group and set "
-                    "its offsets"
+                    f"Group {group_id!r} cannot be rewound. Its member {member.member_id!r} "
+                    f"(client {member.client_id!r} at {member.client_host}) uses another library "
+                    "or version, which would ignore the request. Stop that member first, or stop "
+                    "the group and set its offsets."
                 )
 
     async def _describe(self, group_id: str) -> Any:
@@ -157,7 +158,7 @@ class GroupRewinder:
             group = response.groups[0]
             if group.error_code in NOT_CLASSIC or group.group_state == DEAD:
                 return UnsupportedVersionError(
-                    f"group {group_id!r} is not of the classic protocol, which alone can be rewound"
+                    f"Group {group_id!r} cannot be rewound: it does not use the classic protocol."
                 )
             return error_for(group.error_code, api="DescribeGroups")
 

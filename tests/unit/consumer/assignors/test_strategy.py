@@ -135,10 +135,10 @@ class Resembling:
 @pytest.mark.parametrize(
     ("strategy", "reason"),
     [
-        (NeedsMore, "NeedsMore cannot be made without arguments.*give an object of it"),
+        (NeedsMore, "NeedsMore cannot be made without arguments.*[Gg]ive an instance of it"),
         (Nameless, "the name of Nameless is ''"),
-        ([Mine, Mine()], "Mine has the name 'mine', as another one in the list"),
-        (Resembling, "Resembling is no assignor.*derived from aiokclient.Assignor"),
+        ([Mine, Mine()], "Mine has the name 'mine', as does another one in the list"),
+        (Resembling, "Resembling is not an assignor.*derived from aiokclient.Assignor"),
     ],
 )
 def test_what_is_found_when_the_assignors_are_made(strategy: Any, reason: str) -> None:
