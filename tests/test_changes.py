@@ -261,3 +261,148 @@ asyncio.run(main())
         "network/sasl/__init__.py",
         "testing/broker/sasl.py",
     }
+
+
+def test_an_admin_call_is_one_message_one_method_and_one_handler(checkout: Checkout) -> None:
+    checkout.insert("protocol/api.py", "    COUNT_SHEEP = 9001\n", before="    PRODUCE = 0\n")
+    checkout.create(
+        "protocol/messages/count_sheep.py",
+        """\
+from __future__ import annotations
+
+from aiokclient.protocol.schema import Request, Response, Route, int16, int32
+
+
+class CountSheepRequest(
+    Request["CountSheepResponse"], key=9001, versions="0", flexible="0+", route=Route.ANY
+):
+    most: int = int32()
+
+
+class CountSheepResponse(Response, request=CountSheepRequest):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    sheep: int = int32()
+""",
+    )
+    checkout.insert(
+        "admin/cluster.py",
+        """\
+    async def count_sheep(self, most: int, *, timeout: float | None = None) -> int:
+        from aiokclient.protocol.messages.count_sheep import CountSheepRequest
+
+        request = CountSheepRequest(most=most)
+        response = await self._requests.send(request, AnyBroker(), timeout)
+        return response.sheep
+
+""",
+        before="    async def describe_cluster(",
+    )
+    checkout.insert(
+        "admin/client.py",
+        """\
+    @lets_go
+    async def count_sheep(self, most: int, *, timeout: float | None = None) -> int:
+        return await self._cluster_calls.count_sheep(most, timeout=timeout)
+
+""",
+        before="    @lets_go\n    async def describe_cluster(",
+    )
+    checkout.create(
+        "testing/broker/handlers/count_sheep.py",
+        """\
+from aiokclient.protocol.messages.count_sheep import CountSheepResponse
+
+
+def handle(call):
+    return CountSheepResponse(error_code=call.refused(), sheep=min(call.request.most, 40))
+""",
+    )
+    checkout.insert(
+        "testing/broker/handlers/__init__.py",
+        '    ApiKey.COUNT_SHEEP: "count_sheep",\n',
+        before='    ApiKey.PRODUCE: "produce",\n',
+    )
+    printed = checkout.run(
+        "-c",
+        """
+import asyncio
+from aiokclient import Admin
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+async def main():
+    async with EmbeddedCluster() as cluster:
+        async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            print(await admin.count_sheep(30), await admin.count_sheep(50))
+            from aiokclient.errors import NotControllerError
+            with cluster.fail(ApiKey.COUNT_SHEEP, NotControllerError, times=1):
+                print(await admin.count_sheep(10))
+
+asyncio.run(main())
+""",
+    )
+    assert printed.split() == ["30", "40", "10"]
+    assert checkout.changed == {
+        "protocol/api.py",
+        "protocol/messages/count_sheep.py",
+        "admin/cluster.py",
+        "admin/client.py",
+        "testing/broker/handlers/count_sheep.py",
+        "testing/broker/handlers/__init__.py",
+    }
+
+
+def test_a_codec_is_one_row_and_one_module(checkout: Checkout) -> None:
+    row = "    REVERSED = 5, CodecTraits(levels=range(1, 4), default_level=1)\n"
+    checkout.insert("codecs.py", row, before="\n    @property\n    def title(self)")
+    checkout.create(
+        "record/codecs/reversed.py",
+        """\
+from aiokclient.record.content import check_size
+
+
+def compress(data, level):
+    return bytes(data)[::-1]
+
+
+def decompress(data, limit):
+    check_size(len(data), limit, "reversed")
+    return bytes(data)[::-1]
+
+
+def pieces(data, size):
+    whole = decompress(data, len(data))
+    for start in range(0, len(whole), size):
+        yield whole[start : start + size]
+""",
+    )
+    printed = checkout.run(
+        "-c",
+        """
+import asyncio
+from aiokclient import Consumer, Producer
+from aiokclient.errors import ConfigError
+from aiokclient.testing import EmbeddedCluster
+
+async def main():
+    async with EmbeddedCluster(topics=["t"]) as cluster:
+        options = {"bootstrap_servers": cluster.bootstrap_servers}
+        codec = {"compression_type": "reversed", "compression_level": 2}
+        async with Producer(**options, **codec) as producer:
+            await producer.send("t", b"abc")
+        async with Consumer("t", **options, auto_offset_reset="earliest") as consumer:
+            async for record in consumer.until_end():
+                print(record.value)
+        try:
+            Producer(**options, compression_type="reversed", compression_level=9)
+        except ConfigError as error:
+            print(error)
+
+asyncio.run(main())
+""",
+    )
+    value, refused = printed.splitlines()
+    assert value == "b'abc'"
+    assert "reversed" in refused
+    assert checkout.changed == {"codecs.py", "record/codecs/reversed.py"}
