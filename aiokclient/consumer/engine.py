@@ -1,4 +1,4 @@
-"""What works in the background of one started consumer, put together."""
+"""The background parts of one started consumer."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from aiokclient.types import TopicPartition
 __all__ = ["Engine"]
 
 SETTLE_S = 3.0
-"""How long a start waits for positions that brokers do not tell."""
+"""Seconds for which a start waits for positions that brokers do not return."""
 
 TROUBLES = 20
-"""So many of them are told one by one."""
+"""The number of troubles that are listed."""
 
 SEARCHING = (Phase.AWAITING, Phase.RESETTING)
 
 FAREWELL_S = 0.5
-"""How long a close waits for brokers to take note of it."""
+"""Seconds for which a close waits until brokers have ended the fetch sessions."""
 
 
 class Engine:
-    """Made when a consumer starts, and ended with it; the subscription outlives it."""
+    """The parts of a consumer from its start to its end; the subscription outlives them."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Engine:
         self.lookups = Lookups(cluster, subscription, self.offsets, self.located)
         self.reader = self._make_reader(config, deserializers)
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
-        """A start is not to end by its deadline only because positions are waited for."""
+        """A start must not reach its deadline only because it waits for positions."""
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
         self._measure(config.group_id)
@@ -159,9 +159,9 @@ class Engine:
         self._uncount = buffered.include(lambda: self.buffer.size)
 
     async def start(self) -> None:
-        """Begins; returns when the partitions are known, and where to begin in them.
+        """Begin; return when the partitions and their positions are known.
 
-        Raises the error by which a group refuses this consumer. Positions that no broker tells
+        Raises the error with which a group refuses this consumer. Positions that no broker returns
         (there is no leader, or it does not answer) are waited for only shortly.
         """
         subscription = self._subscription
@@ -192,7 +192,7 @@ class Engine:
             await follower.assigned.wait()
 
     def wake(self) -> None:
-        """Something has died: has all that wait look again. Plain."""
+        """Wake all waiting tasks, as the consumer has failed. Synchronous."""
         self.reader.wake()
         self.moved.set()
         if self._follower is not None:
@@ -203,10 +203,10 @@ class Engine:
     async def stop(
         self, timeout: float, may_ask: Callable[[], bool], *, farewell: bool = True
     ) -> None:
-        """Ends it within `timeout` seconds; the tasks are ended by their supervisor.
+        """End within `timeout` seconds; the supervisor ends the tasks.
 
-        A group is left after what is in hand, as long as the program `may_ask()` for more. Without
-        `farewell` brokers may find out by themselves that nothing is fetched any more.
+        A group is left after what is in progress, as long as the application `may_ask()` for more.
+        Without `farewell` the fetch sessions are left to the brokers.
         """
         self.reader.stop()
         try:
@@ -216,7 +216,7 @@ class Engine:
             await self._end(timeout if farewell else 0.0)
 
     def abandon(self, error: ClosedError) -> None:
-        """Who waits for a position still gets this error. Plain."""
+        """Have calls that still wait for a position raise this error. Synchronous."""
         self._over = error
         self.moved.set()
 
@@ -242,7 +242,7 @@ class Engine:
         self.cluster.release(self.fetchers.second)
 
     def troubles(self) -> list[str]:
-        """What cannot be read, and why, for people to read. Plain."""
+        """Return what cannot be read, and why, as text. Synchronous."""
         errors = self.cluster.updater.errors
         found = [
             f"topic {topic} cannot be read: {errors[topic]}"
@@ -261,7 +261,7 @@ class Engine:
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
-        """Waits for a position; False when `until` passes first. Raises why none will come."""
+        """Wait for a position; return False if `until` passes first. Raises why none will come."""
         while not self._subscription[tp].located:
             if (ended := self._over or self._died(raised=True)) is not None:
                 raise ended.with_traceback(None)
@@ -273,7 +273,7 @@ class Engine:
         return True
 
     async def knows_its_part(self, until: float) -> bool:
-        """Waits until what is subscribed has become partitions; False when `until` passes first."""
+        """Wait until the subscribed partitions are known; return False if `until` passes first."""
         while not (self._died() or self.reports or self._source.knows_its_part()):
             if not await self.moved.wait(until):
                 return False
@@ -285,7 +285,7 @@ class Engine:
             self._follower.observe()
 
     def _want_assigned(self) -> None:
-        """Keeps the topics of partitions that were assigned by hand in the metadata."""
+        """Keep the topics of all assigned partitions in the metadata."""
         topics = dict.fromkeys(tp.topic for tp in self._subscription.partitions)
         if topics == self._assigned:
             return
@@ -297,7 +297,7 @@ class Engine:
             self.cluster.updater.want(topic, self)
 
     def _settled(self) -> bool:
-        """Whether each position is found, or will not be."""
+        """Return whether each position is found, or will not be."""
         if self.reports:
             return True
         if self.group is not None and not self.group.settled():

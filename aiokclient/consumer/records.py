@@ -1,4 +1,4 @@
-"""What lists of records are: `Records`."""
+"""`Records`, a list of records."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Records(list[ConsumerRecord[K, V]]):
     __slots__ = ()
 
     def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """The same records, one list for each partition."""
+        """Return the same records, one list for each partition."""
         lists: dict[tuple[str, int], list[ConsumerRecord[K, V]]] = {}
         for record in self:
             lists.setdefault((record.topic, record.partition), []).append(record)
-        return {TopicPartition(*place): records for place, records in lists.items()}
+        return {TopicPartition(*tp): records for tp, records in lists.items()}
 
     def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """For each partition the offset after its last record here: what a commit of them says."""
+        """Return the offset after the last record of each partition, as a commit needs it."""
         last = {(record.topic, record.partition): record for record in self}
         return {
-            TopicPartition(*place): OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
-            for place, record in last.items()
+            TopicPartition(*tp): OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+            for tp, record in last.items()
         }
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""The result of `Consumer.stop()`: `await consumer.stop()` says what to write instead."""
+"""The result of `Consumer.stop()`. To await it raises an error with what to write instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["STOPPED"]
 
 
 class _Stopped:
-    """Nothing, but for a program that awaits it as with aiokafka."""
+    """A value like None, which explains itself when it is awaited, as with aiokafka."""
 
     def __await__(self) -> Generator[Any, None, None]:
         raise TypeError(

@@ -1,8 +1,8 @@
-"""Whole topics without a group: all their partitions, also those that appear later.
+"""Whole topics without a group: all their partitions, including those that appear later.
 
-A partition that was not there when the consumer subscribed is read from its first offset, whatever
-`auto_offset_reset` says (unless `new_partitions="reset"`): nothing that was written to it before
-it was noticed is missed.
+A partition that did not exist when the consumer subscribed is read from its first offset, whatever
+`auto_offset_reset` says (unless `new_partitions="reset"`), so that nothing is missed that was
+written before the consumer noticed it.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class TopicFollower:
             self._wake.set()
 
     def observe(self) -> None:
-        """To be called for each new snapshot of the metadata."""
+        """Take note of a new snapshot of the metadata."""
         if self.topics.current:
             self._wake.set()
 
     async def run(self) -> None:
-        """Follows until it is cancelled."""
+        """Follow the topics until it is cancelled."""
         while True:
             if self._subscription.subscription is not self.topics.current:
                 await self.topics.begin(self._subscription.subscription)
@@ -89,25 +89,25 @@ class TopicFollower:
     async def _assign(self, subscription: Subscription, metadata: ClusterMetadata) -> None:
         before = self._subscription.subscribed()
         self.topics.report_errors()
-        starts: dict[TopicPartition, Reset | None] = {}
+        resets: dict[TopicPartition, Reset | None] = {}
         for name in self.topics.matching(metadata):
             for index in range(len(metadata.topics[name].partitions)):
                 tp = TopicPartition(name, index)
                 appeared = self.topics.has_appeared(tp, metadata)
-                starts[tp] = self._fresh if appeared else self._subscription.reset
-        if list(starts) == before:
+                resets[tp] = self._fresh if appeared else self._subscription.reset
+        if list(resets) == before:
             return
-        self._subscription.assign_subscribed(starts)
-        lost = [tp for tp in before if tp not in starts]
+        self._subscription.assign_subscribed(resets)
+        lost = [tp for tp in before if tp not in resets]
         known_before = dict.fromkeys(before)
-        added = [tp for tp in starts if tp not in known_before]
+        added = [tp for tp in resets if tp not in known_before]
         if subscription.listener is not None:
             await self._tell(subscription.listener, lost, added)
 
     async def _tell(
         self, listener: Any, lost: Sequence[TopicPartition], added: Sequence[TopicPartition]
     ) -> None:
-        """Nothing of the new partitions is handed out before the listener has seen them."""
+        """Tell the listener, and deliver nothing of the new partitions before it has returned."""
         states = self._subscription.chosen(added)
         self._subscription.withhold(states, Withheld.LISTENER, True)
         with self._calls.entered():

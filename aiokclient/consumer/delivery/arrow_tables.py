@@ -1,7 +1,7 @@
 """From fetched parts to Arrow tables of a bounded size.
 
 A table holds records of one partition: as many as fit of what is left of a fetched part. What would
-hold the loop is converted in a thread. A batch that does not fit is read in pieces
+block the loop is converted in a thread. A batch that does not fit is read in pieces
 (`RecordStream`), and the next table continues in its middle.
 """
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["ArrowTables"]
 
 KEPT: Final = 32 * 1024 * 1024
-"""Bytes of memory of tables that are gone, for the next ones."""
+"""Bytes of memory of earlier tables that are kept for the next ones."""
 PIECE: Final = 4 * 1024 * 1024
 """Bytes of records of a large batch that are converted at a time."""
 WHOLE: Final = 16 * 1024 * 1024
 """Bytes of records in a compressed batch that is converted in one go."""
 MOST_ROWS: Final = 1 << 20
-"""Rows of a table, about: each takes some 40 bytes beside its key, value and headers."""
+"""The approximate most rows of a table: each takes 40 bytes beside key, value and headers."""
 LARGEST: Final = 1 << 30
-"""Bytes of a table: no column can hold 2 GiB."""
+"""The most bytes of a table: no column can hold 2 GiB."""
 
 
 class Converted(NamedTuple):
@@ -191,7 +191,7 @@ class ArrowTables:
             if not batch.is_control:
                 count = builder.add(batch, offset, limit)
             elif self._check_crcs and not batch.check_crc():
-                raise CorruptRecordError("the checksum of a control batch is wrong")
+                raise CorruptRecordError("The checksum of a control batch does not match.")
         last = batches[-1]
         table = builder.table() if count else None
         return Converted(table, len(batches), last.next_offset, last.leader_epoch)
@@ -227,7 +227,7 @@ class _Filling:
         """Add a batch, or what is left of it; False if the table is full before its end."""
         if batch.is_control:
             if self._check_crcs and not batch.check_crc():
-                raise CorruptRecordError("the checksum of a control batch is wrong")
+                raise CorruptRecordError("The checksum of a control batch does not match.")
         elif stream is not None or not self._add_whole(batch):
             if self._is_full:
                 return False

@@ -1,4 +1,4 @@
-"""Going through records at hand without waiting: what `async for` costs for each record."""
+"""The iterator of `async for`, which waits only when no record is ready."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ T = TypeVar("T")
 class RecordCursor(Generic[T]):
     """An asynchronous iterator over records that a subclass's `_advance` provides.
 
-    `_advance` makes the next ones known by `expose` and returns the first of them, or raises
-    StopAsyncIteration. It is asked whenever none is left, when the time that `expose` gave is up
-    (for an iteration that never waits would let nothing else run), and after `interrupt`. How far
-    an iteration went is told by the iterator that `expose` was given: nothing else takes from it.
+    `_advance` passes the next records to `expose` and returns the first of them, or raises
+    StopAsyncIteration. It is called when no record is left, when the time that `expose` allowed is
+    over (an iteration that never waits would let nothing else run), and after `interrupt`. The
+    iterator that was passed to `expose` tells how far the iteration went: nothing else takes from
+    it.
 
     `time` is a clock in seconds; None is the real one, read coarsely where that is cheaper.
     """
@@ -49,21 +50,21 @@ class RecordCursor(Generic[T]):
             raise
 
     def interrupt(self) -> None:
-        """Has the next record come from `_advance`. From any thread."""
+        """Have the next record come from `_advance`. In any thread."""
         self._until = -math.inf
 
     def expose(self, records: Iterator[T], seconds: float) -> None:
-        """Hand out these records, for so many seconds, before `_advance` is called again."""
+        """Deliver these records, for so many seconds, before `_advance` is called again."""
         self._records = records
         self._until = self._time() + seconds
 
     async def _advance(self) -> T:
-        """The next record, if none is at hand or it is time to give way. For subclasses."""
+        """Return the next record, if none is exposed or it is time to yield. For subclasses."""
         raise StopAsyncIteration
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float] | None:
-    """The clock for a cursor in this loop: None if its time is the real one."""
+    """Return the clock for a cursor in this loop: None if its time is the real one."""
     kind = type(loop)
     if kind.__module__.startswith("uvloop") or kind.time is asyncio.BaseEventLoop.time:
         return None

@@ -1,9 +1,9 @@
-"""What the loop reads itself, and what a thread reads for it.
+"""The cost of decoding: which batches the event loop decodes itself, and which a thread does.
 
-A thread is worth its price, some 50 microseconds in all, only for what would hold the loop for
-milliseconds. How long a batch takes is told by its size, its codec and its number of records, but
-for one thing: how much there is in a compressed one. So the loop decompresses within a bound, and
-what goes beyond it is left to a thread after all.
+A thread costs about 50 microseconds in all, so it pays only for what would block the loop for
+milliseconds. The time for a batch follows from its size, codec and number of records, and from how
+much a compressed batch contains, which is not known before. So the loop decompresses up to a bound,
+and what exceeds it is decoded by a thread after all.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 __all__ = ["CONTENT", "is_light"]
 
 CONTENT: Final = 4 * 1024 * 1024
-"""Bytes of records in compressed batches that the loop reads at once, at most."""
+"""The most bytes of records in compressed batches that the loop decodes at once."""
 
 RECORDS: Final = 65_536 if _native.in_use() else 4096
-"""The number of records, likewise."""
+"""The most records."""
 
 
 def is_light(batches: Iterable[RecordBatch]) -> bool:
-    """Whether the loop can read them at once. CorruptRecordError for a codec that there is not."""
+    """Return whether the loop can decode them. Raises CorruptRecordError for an unknown codec."""
     cost = 0.0
     for batch in batches:
         codec = batch.compression if batch.is_compressed else Compression.NONE
@@ -41,4 +41,4 @@ def _has_many_blocks(batch: RecordBatch, codec: Compression) -> bool:
     try:
         return has_many_blocks(codec, content)
     except CorruptRecordError:
-        return False  # Reading it says so.
+        return False  # The error is raised when the batch is read.

@@ -1,4 +1,4 @@
-"""From the bytes of a record to the program's own keys and values."""
+"""Deserialization: from the bytes of a record to the application's keys and values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _Function: TypeAlias = Callable[[str, bytes, Headers], Any]
 
 
 class Deserializers:
-    """The two of a consumer, and what is done with records that they fail on.
+    """The deserializers of a consumer, and what happens to records on which they fail.
 
-    With `memoryview` for the value the records have to be read as `views`, without a copy of each;
-    all else gets bytes nevertheless.
+    With `memoryview` for the value, the records must be read as `views`, without a copy of each;
+    a key deserializer gets bytes nevertheless.
 
-    `on_error(error)` answers what stands for the key or value that could not be read, or SKIP to
-    leave the record out.
+    `on_error(error)` returns a value to use instead of the key or value that could not be read, or
+    SKIP to leave the record out.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Deserializers:
         return self._key is not None or self._value is not None
 
     def apply(self, raw: RawRecord) -> RawRecord | None:
-        """The record for the program, a new one; None to leave it out. Raises RecordError."""
+        """Return the record for the application; None to leave it out. Raises RecordError."""
         key = self._part("key", self._key, raw.key, raw)
         if key is SKIP:
             return None
@@ -76,7 +76,7 @@ class Deserializers:
             return self._stand_in(error)
 
     def _stand_in(self, error: RecordError) -> Any:
-        """What the program says; if that fails as well, the record does."""
+        """Return what the application uses instead; if that fails, raise the error."""
         assert self._on_error is not None
         try:
             return self._on_error(error)
@@ -102,7 +102,7 @@ def _bytes(data: bytes | memoryview | None) -> bytes | None:
 
 
 def _copied(function: _Function | None) -> _Function:
-    """The same for a view of the bytes."""
+    """Return a function that does the same for a view of the bytes."""
     if function is None:
         return lambda topic, data, headers: bytes(data)
     return lambda topic, data, headers: function(topic, bytes(data), headers)
@@ -114,5 +114,5 @@ def _function(deserializer: Any, option: str) -> _Function | None:
     if isinstance(deserializer, Deserializer):
         return deserializer.deserialize
     if not callable(deserializer):
-        raise ConfigError(f"{option} is neither a function nor an object with deserialize()")
+        raise ConfigError(f"{option} must be a function or an object with deserialize().")
     return lambda topic, data, headers: deserializer(data)

@@ -14,20 +14,19 @@ from aiokclient.types import TopicPartition
 __all__ = ["EndOffsets", "EndOffsetsLookup"]
 
 EndOffsetsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
-"""Asks for the end offsets as they are now."""
+"""A function that looks up the present end offsets."""
 TOGETHER = 16
-"""A partition at its end waits to be held until there are so many times fewer open ones."""
+"""Partitions at their ends are held once there are this many times fewer open ones."""
 
 
 class EndOffsets:
-    """Those of one iteration. A partition that is at its end is held until the iteration is over.
+    """The end offsets of one iteration. A partition at its end is held until the iteration is over.
 
-    It is over, too, when its iterator is gone or another request was made. A partition that goes
-    and comes back meanwhile, as in a rebalance, has the same end.
+    The iteration is also over when its iterator is gone or another request was made. A partition
+    that is revoked and assigned again in the meantime has the same end.
 
-    Whatever hears of a hold looks at every partition, and so does a full look here. Of thousands
-    of partitions some are therefore held together, and between changes only those are looked at
-    that have moved.
+    Each hold makes other parts look at every partition, as a full look here does. So of thousands
+    of partitions some are held together, and between changes only those that moved are looked at.
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:
@@ -35,7 +34,7 @@ class EndOffsets:
         self._ends: Mapping[TopicPartition, int] = {}
         self._offsets: dict[PartitionState, int] = {}
         self._open: set[PartitionState] = set()
-        """Those that had not come to their ends when they were looked at."""
+        """The partitions that had not come to their ends when they were looked at."""
         self._to_hold: list[PartitionState] = []
         self._current = False
         self._cursor: weakref.ref[Any] | None = None
@@ -43,9 +42,9 @@ class EndOffsets:
     def begin(
         self, cursor: Cursor, ends: Mapping[TopicPartition, int]
     ) -> Mapping[PartitionState, int]:
-        """Takes the ends for an iteration; gives those of partitions that are assigned.
+        """Set the ends for an iteration; return those of partitions that are assigned.
 
-        Those of partitions that come back later are put into the same mapping.
+        The ends of partitions that are assigned later are put into the same mapping.
         """
         self._cursor = weakref.ref(cursor)
         self._ends, self._offsets = ends, {}
@@ -56,7 +55,7 @@ class EndOffsets:
         return self._offsets
 
     def moved(self, state: PartitionState) -> None:
-        """Holds the partition if it is at its end, now or together with others."""
+        """Hold the partition if it is at its end, now or together with others."""
         end = self._offsets.get(state)
         if end is not None and state.position >= end:
             self._open.discard(state)
@@ -65,31 +64,31 @@ class EndOffsets:
                 self.hold()
 
     def hold(self) -> None:
-        """Holds those that are at their ends and are not held yet."""
+        """Hold the partitions that are at their ends and are not held yet."""
         states, self._to_hold = self._to_hold, []
         if states:
             self._subscription.hold(states, True)
 
     def changed(self) -> None:
-        """Something about partitions or positions is different: `reached` looks at all."""
+        """Take note of changed partitions or positions: `reached` looks at all of them."""
         self._current = False
 
     def outlived_by(self, cursor: Cursor | None) -> bool:
-        """Whether there are ends, and `cursor` is not the iteration that they are for."""
+        """Return whether there are ends, and `cursor` is not the iteration that they are for."""
         return self._cursor is not None and not self.belong_to(cursor)
 
     def belong_to(self, cursor: Cursor | None) -> bool:
-        """Whether there are ends, and they are for this iteration."""
+        """Return whether there are ends, and they are for this iteration."""
         return cursor is not None and self._cursor is not None and self._cursor() is cursor
 
     def reached(self) -> bool:
-        """Whether all partitions are at their ends, or gone."""
+        """Return whether all partitions are at their ends, or not assigned any more."""
         if not self._current or not self._open:
             self._look()
         return not self._open and self._subscription.part_known()
 
     def _adopt(self) -> None:
-        """Takes note of the partitions as they are assigned by now."""
+        """Take note of the partitions that are assigned now."""
         partitions = self._subscription.partitions
         self._offsets.update(
             (partitions[tp], end) for tp, end in self._ends.items() if tp in partitions
@@ -105,14 +104,16 @@ class EndOffsets:
             if partitions.get(state.tp) is state and not (state.located and state.position >= end)
         }
         self._to_hold = [state for state in self._to_hold if state not in self._open]
-        back = [state for state in self._open if state.held]  # A seek has taken them back.
+        back = [
+            state for state in self._open if state.held
+        ]  # A seek has moved them to before their ends.
         if back:
             self._subscription.hold(back, False)
 
     def within(
         self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
     ) -> bool:
-        """Whether with these positions the ends (or `only` this one's) would be reached."""
+        """Return whether these positions reach the ends, or the end of `only` one partition."""
         partitions = self._subscription.partitions
         return all(
             offsets.get(state, state.position) >= end
@@ -121,7 +122,7 @@ class EndOffsets:
         )
 
     def clear(self) -> None:
-        """Lets the partitions go on."""
+        """Let the partitions continue."""
         held = [state for state in self._offsets if state.held]
         self._cursor, self._ends, self._offsets = None, {}, {}
         self._open, self._to_hold = set(), []

@@ -1,13 +1,13 @@
-"""What the program has in hand, and when it is processed.
+"""What the application is processing.
 
-Two ways to be done with a record:
+There are two ways to be done with a record:
 
-- A record, list or table is processed once the next one is asked for. Until then its partition is
+- A record, list or table is processed once the next one is requested. Until then its partition is
   held here.
-- What `tracked` has handed out is processed by `done`, in any order. Until then it is outstanding,
-  in the partition's state, and `processed` is the lowest such offset.
+- A record that `tracked` has delivered is processed by `done`, in any order. Until then it is
+  outstanding, in the partition's state, and `processed` is the lowest such offset.
 
-Whoever waits to give a partition up is woken by `relieved` when something has left the hand.
+A task that waits to revoke a partition is woken by `relieved` when something was processed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["InProgress"]
 
 
 class InProgress:
-    """The books of one consumer; `time` is the loop's clock."""
+    """What is in progress in one consumer; `time` is the loop's clock."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
@@ -36,10 +36,10 @@ class InProgress:
         self._aside = 0
 
     def took(self, state: PartitionState, processed: int | None, *, first: bool = False) -> None:
-        """The position has moved: what lies behind it was handed out.
+        """Take note that records were delivered, and that the position has moved after them.
 
-        `processed` tells how far the program is, if it is further than at its last request;
-        `first`, that the record before that offset came in an earlier chunk.
+        `processed` is the offset up to which they are processed already, if some are; `first`
+        tells that the record before that offset came in an earlier chunk.
         """
         if self._tracking:
             state.all_processed()
@@ -49,12 +49,12 @@ class InProgress:
         self._held[state] = None
 
     def passed(self, state: PartitionState) -> None:
-        """The position has moved past what is not for the program: nothing was handed out."""
+        """Take note that the position has moved without a delivery, past what was skipped."""
         if state not in self._held:
             state.all_processed()
 
     def ask(self, *, tracking: bool = False) -> None:
-        """The next is asked for: what is held is processed."""
+        """Take note of a request for records: what is held is processed."""
         self._tracking = tracking
         if not self._held:
             return
@@ -74,13 +74,13 @@ class InProgress:
             self.relieved.set()
 
     def holds(self, states: Iterable[PartitionState]) -> bool:
-        """Whether anything of these partitions is in hand."""
+        """Return whether records of these partitions are in progress."""
         held = {} if self._aside else self._held
         return any(state in held or state.outstanding for state in states)
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Within it what is held does not count as in hand: its task waits for something else."""
+        """Within it, count nothing that is held as in progress: its task waits itself."""
         self._aside += 1
         self.relieved.set()
         try:
@@ -89,9 +89,9 @@ class InProgress:
             self._aside -= 1
 
     def is_busy(self, state: PartitionState, asks: bool) -> bool:
-        """Whether something may still be at work on the partition.
+        """Return whether records of the partition may still be in progress.
 
-        `asks` tells whether the program may come back for the next of what it did not track.
+        `asks` tells whether the application may request more records.
         """
         return bool(state.outstanding) or (asks and state in self._held)
 
@@ -113,7 +113,7 @@ class InProgress:
         self._worked_on[state] = None
 
     def done(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> bool:
-        """The program is done with it; False if it is not outstanding, or not any more."""
+        """Count a record as processed; return False if it is not outstanding."""
         if not state.finish(record):
             return False
         state.all_processed()
@@ -132,6 +132,6 @@ class InProgress:
         return not self._full
 
     def oldest(self) -> float | None:
-        """When the oldest record that is outstanding was handed out."""
+        """Return the time at which the oldest outstanding record was delivered, None for none."""
         states = [state for state in self._worked_on if state.outstanding]
         return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)

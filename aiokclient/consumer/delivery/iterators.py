@@ -1,6 +1,7 @@
-"""The iterations over a consumer: one by one, in lists, as Arrow record batches.
+"""The iterators over a consumer: one by one, in lists, as Arrow record batches.
 
-Each keeps its consumer alive (`owner`): `async for record in await Consumer(...)` is all that does.
+Each keeps its consumer alive (`owner`): in `async for record in await Consumer(...)` nothing else
+does.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ V = TypeVar("V")
 
 
 class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
-    """`async for record in consumer`: awaits only when there is nothing at hand, or every 10 ms.
+    """The iterator of `async for record in consumer`.
 
-    A record is processed once the next one is asked for. With `ends` it ends there.
+    It waits only when nothing is buffered, and yields to the event loop every 10 ms. A record is
+    processed once the next one is requested. With `ends` it ends there.
     """
 
     __slots__ = ("_ends", "_owner", "_reader")
@@ -53,7 +55,7 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
 
 
 class RecordBatches(Generic[K, V]):
-    """`async for records in consumer.batches()`: lists that are never empty."""
+    """The iterator of `consumer.batches()`, over lists that are never empty."""
 
     __slots__ = (
         "__weakref__",
@@ -106,11 +108,11 @@ class RecordBatches(Generic[K, V]):
         return records
 
     def interrupt(self) -> None:
-        """It asks the reader each time anyway."""
+        """Do nothing: each request goes to the reader anyway."""
 
 
 class ArrowBatches:
-    """`async for table in consumer.arrow_batches()`: a `pyarrow.RecordBatch` each."""
+    """The iterator of `consumer.arrow_batches()`, over `pyarrow.RecordBatch`es."""
 
     __slots__ = ("__weakref__", "_owner", "_tables")
 
@@ -119,7 +121,7 @@ class ArrowBatches:
     ) -> None:
         from aiokclient.record.arrow import arrow_schema
 
-        arrow_schema()  # Without pyarrow this says what to install, here and not in a thread.
+        arrow_schema()  # Without pyarrow this raises here, and not in a thread.
         self._owner = owner
         self._tables = ArrowTables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 
@@ -134,4 +136,4 @@ class ArrowBatches:
         return table
 
     def interrupt(self) -> None:
-        """It asks the reader each time anyway."""
+        """Do nothing: each request goes to the reader anyway."""

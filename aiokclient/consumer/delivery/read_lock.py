@@ -1,4 +1,4 @@
-"""One reader at a time."""
+"""The read lock: one reader at a time."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from aiokclient.errors import ConcurrentReadError, IllegalStateError
 __all__ = ["Cursor", "ReadLock"]
 
 CANCELLED_S = 3.0
-"""A reader that is cancelled is often followed by another one."""
+"""Seconds in which another reader often follows one that was cancelled."""
 
 
 class Cursor(Protocol):
     """An iteration over a consumer, as the reader knows it."""
 
     def interrupt(self) -> None:
-        """Has it come back to the reader for its next record. Plain, from any thread."""
+        """Have the iteration call the reader for its next record. Synchronous, in any thread."""
         ...
 
 
 class HeldLock:
-    """The time between a request for records and its answer, to be used in `with`.
+    """A context manager for the time between a request for records and its response.
 
-    A function with a generator would do, but takes half a microsecond longer for each request.
+    A function with a generator would take half a microsecond longer for each request.
     """
 
     __slots__ = ("_read_lock",)
@@ -44,11 +44,11 @@ class HeldLock:
 
 
 class ReadLock:
-    """Lets one request in at a time, and knows the iteration that is going on.
+    """Lets one request in at a time, and knows the present iteration.
 
-    While a task is in the body of its loop nobody waits here, and yet no other task may read: the
-    record in hand would count as processed. A loop that was left, or whose task has ended, holds
-    up nobody: only a weak reference to its iterator is kept.
+    While a task is in the body of its loop no request is made, and yet no other task may read: the
+    record in progress would count as processed. A loop that was left, or whose task has ended, does
+    not prevent others from reading: only a weak reference to its iterator is kept.
     """
 
     def __init__(self, time: Callable[[], float], in_listener: Callable[[], bool]) -> None:
@@ -60,9 +60,9 @@ class ReadLock:
         self._read_by: Callable[[], asyncio.Task[Any] | None] = _nobody
         self._is_cancelled = False
         self._death: str | None = None
-        """The end of the task that read last, if it has failed or was cancelled."""
+        """How the task that read last has ended, if it has failed or was cancelled."""
         self.away_since: float | None = time()
-        """The time at which the program last got what it had asked for; None while it asks."""
+        """The time at which the last request ended; None during a request."""
 
     def enter(self, cursor: Cursor | None) -> HeldLock:
         """Return a context in which the caller is the reader; use it at once.
@@ -72,7 +72,7 @@ class ReadLock:
         """
         task = asyncio.current_task()
         if self._in_listener():
-            raise IllegalStateError("a listener must not read; seek and commit are allowed in it")
+            raise IllegalStateError("A listener must not read. It may seek and commit.")
         if self._busy or self._held_from(task, cursor):
             raise ConcurrentReadError()
         self._busy = True
@@ -87,7 +87,7 @@ class ReadLock:
         return self._turn
 
     def left(self, *, raised: bool) -> None:
-        """The reader has what it asked for, or is `raised` to."""
+        """Take note that a request has ended, by an exception if `raised`."""
         # An exception goes through the loop, which is left by it. The iterator itself may live on
         # for a while: in the exception's traceback, which the running task's step keeps.
         if raised and self._holder is not None:
@@ -96,7 +96,7 @@ class ReadLock:
         self.away_since = self._time()
 
     def _take_over(self, cursor: Cursor | None) -> None:
-        """An iteration that another follows has to come back: it may have records at hand."""
+        """Interrupt an iteration that another one follows: it may still have records."""
         if self._holder is None or self._holder() is not cursor:
             self.interrupt()
             self._holder = None if cursor is None else weakref.ref(cursor)
@@ -124,32 +124,32 @@ class ReadLock:
             how = f"has failed with {error!r}"
         else:
             return
-        self._death = f"the task {task.get_name()!r}, which read from this consumer, {how}"
+        self._death = f"The task {task.get_name()!r}, which read from this consumer, {how}"
         self._is_cancelled = task.cancelled()
 
     @property
     def trouble(self) -> str | None:
-        """Return that the task which read last has died, until another one reads."""
+        """A text that the task which read last has failed, until another one reads."""
         since = self.away_since
         if self._death is None or since is None:
             return None
         away_s = self._time() - since
         if self._is_cancelled and away_s < CANCELLED_S:
             return None
-        return f"{self._death}. Nothing has requested records for {away_s:.0f} s"
+        return f"{self._death}. Nothing has requested records for {away_s:.0f} s."
 
     def is_asked(self) -> bool:
-        """Whether the program waits here."""
+        """Return whether a request is waiting."""
         return self._busy
 
     def is_reader(self) -> bool:
-        """Whether the current task has read last: what is in hand is this task's."""
+        """Return whether the current task has read last: what is in progress is its own."""
         return asyncio.current_task() is self._read_by()
 
     def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
-        """Whether the task that got something last may come back for more.
+        """Return whether the task that read last may request more records.
 
-        It may not if it has ended, left its loop, or is among those that are leaving.
+        It may not if it has ended, left its loop, or is in `leaving`.
         """
         task = self._read_by()
         if self._busy or task is None or task.done() or task in leaving:
@@ -157,12 +157,12 @@ class ReadLock:
         return self._holder is None or self._holder() is not None
 
     def leave(self, cursor: Cursor) -> None:
-        """The iteration has ended."""
+        """Take note that an iteration has ended."""
         if self._holder is not None and self._holder() is cursor:
             self._holder = None
 
     def interrupt(self) -> None:
-        """Interrupts the iteration that is going on, if there is one."""
+        """Interrupt the present iteration, if there is one."""
         holder = self._holder() if self._holder is not None else None
         if holder is not None:
             holder.interrupt()

@@ -1,15 +1,15 @@
-"""Handing out records: one reader at a time, nothing lost, nothing twice.
+"""Delivering records: one reader at a time, none lost, none delivered twice.
 
 Theory of operation. Fetched parts wait in the `FetchBuffer`; the unpacker turns them into chunks,
-which wait in `_chunks`. Positions move only when records are handed out, in one go without an
-await, so a cancellation before that loses nothing: the chunks stay.
+which wait in `_chunks`. Positions move only when records are delivered, in one go without an await,
+so a cancellation before that loses nothing: the chunks stay.
 
-An iteration is lean: it has the list iterator of the first chunk (the chunk is *exposed*) and
-takes records from it without telling anybody. How far it went is read off that iterator when
-somebody wants to know (`settle`). When anything changes that concerns the exposed chunk (a seek, a
-pause, a revocation, stop), it is taken away: the iteration comes back here for its next record.
+An iteration has the list iterator of the first chunk (the chunk is *exposed*) and takes records
+from it without a call of the reader. How far it went is read off that iterator when it matters
+(`settle`). When anything changes that concerns the exposed chunk (a seek, a pause, a revocation,
+stop), the chunk is taken back: the iteration calls the reader for its next record.
 
-What was handed out last is *in hand*; it counts as processed when the next is asked for.
+`state/progress.py` says what counts as delivered, in progress and processed.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from aiokclient.metrics import Metrics
 __all__ = ["YIELD_INTERVAL_S", "MAX_BYTES", "Reader"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of a list or table, unless the caller says otherwise."""
+"""The default for the bytes of a list or table."""
 
 YIELD_INTERVAL_S: Final = 0.010
-"""The loop gets its turn at least this often."""
+"""Seconds after which a request yields to the event loop."""
 
 
 class Reader:
-    """The one place from which records go to the program."""
+    """Delivers the records of one consumer to the application."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Reader:
             self._take_back()
 
     def seek_buffered(self, state: PartitionState, offset: int, epoch: int) -> bool:
-        """Move a position to an offset that is buffered; False if it is not. After `settle`."""
+        """Move a position to an offset that is buffered; see `Progress`."""
         parts = self._buffer.holding(state, offset) if state.phase is Phase.FETCHING else []
         if not parts:
             return False
@@ -107,7 +107,7 @@ class Reader:
         return True
 
     def changed(self) -> None:
-        """Something about partitions, positions or pauses is different."""
+        """Take note that partitions, positions or pauses have changed."""
         void = [chunk for chunk in self._chunks if not chunk.valid]
         if void:
             self._chunks = deque(chunk for chunk in self._chunks if chunk.valid)
@@ -119,24 +119,24 @@ class Reader:
         self._arrived.set()
 
     def stop(self) -> None:
-        """Ends all reading, after what is in hand. From the loop's thread."""
+        """End all reading, after what is in progress. To be called in the loop's thread."""
         self.mark_stopped()
         self.wake()
 
     def mark_stopped(self) -> None:
-        """The part of `stop` that any thread may do: who waits is not woken."""
+        """Do the part of `stop` that any thread may do: a waiting request is not woken."""
         self.stopped = True
         self.read_lock.interrupt()
 
     def wake(self) -> None:
-        """Have who waits look again: the consumer may have failed."""
+        """Wake a waiting request: the consumer may have failed."""
         self._woken = True
         self.read_lock.interrupt()
         self._lookup.cancel()
         self._arrived.set()
 
     def leave(self, cursor: Cursor) -> None:
-        """The iteration has ended."""
+        """Take note that an iteration has ended."""
         self.read_lock.leave(cursor)
         if self._ends.belong_to(cursor):
             self._end_limits()
@@ -144,23 +144,23 @@ class Reader:
     # -- how far
 
     def settle(self) -> None:
-        """Writes down how far the iteration went through the exposed chunk."""
+        """Write down how far the iteration went through the exposed chunk."""
         chunk = self._exposed
         if chunk is None:
             return
-        if (count := chunk.count()) != chunk.handed:
-            self.meters.delivered(chunk.state.tp.topic, count - chunk.handed)
-            chunk.handed = count
+        if (count := chunk.count()) != chunk.delivered:
+            self.meters.delivered(chunk.state.tp.topic, count - chunk.delivered)
+            chunk.delivered = count
             self._move(chunk, chunk.records[count - 1].offset)
 
     def _move(self, chunk: Chunk, processed: int | None = None, *, out: bool = True) -> None:
-        """Moves the position behind what of the chunk was handed `out`, or passed by."""
+        """Move the position after what was delivered of the chunk, or skipped if not `out`."""
         state = chunk.state
         if chunk.generation != state.generation:
             return
-        state.delivered_to(chunk.offset_after(chunk.handed), chunk.epoch)
+        state.delivered_to(chunk.offset_after(chunk.delivered), chunk.epoch)
         if out:
-            self.in_progress.took(state, processed, first=chunk.handed <= 1)
+            self.in_progress.took(state, processed, first=chunk.delivered <= 1)
         else:
             self.in_progress.passed(state)
 
@@ -170,23 +170,23 @@ class Reader:
         self.read_lock.interrupt()
 
     def _ask(self, *, tracking: bool = False) -> None:
-        """The next is asked for, so what is in hand is processed."""
+        """Take note of a request: what is in progress is processed now."""
         self._requested()
         self._take_back()
         self.in_progress.ask(tracking=tracking)
 
     async def yield_to_loop(self) -> None:
-        """Lets the loop run if it is time; cancellations and timeouts come in here."""
+        """Let the loop run if it is time; cancellations and timeouts take effect here."""
         self._cut_short = False
         if self._fresh or self._time() - self._yielded >= YIELD_INTERVAL_S:
             try:
                 await asyncio.sleep(0)
             finally:
-                # If it was cancelled here: the next request may go on, or none would ever.
+                # Even if it was cancelled here: otherwise every request might be cancelled here.
                 self._yielded, self._fresh = self._time(), False
 
     def stretch(self) -> float:
-        """For how long, in seconds, an iteration may go through what it has before it asks."""
+        """Return the seconds for which an iteration may take records without the reader."""
         # An earlier request may have been cut short without yielding.
         until = self._yielded + YIELD_INTERVAL_S
         state = self.exposed_state()
@@ -203,10 +203,10 @@ class Reader:
     # -- chunks
 
     def _front(self) -> Chunk | None:
-        """Return the first chunk with a record left; deal with everything before it.
+        """Return the first chunk with a record left, and deal with everything before it.
 
-        Return None if there is none yet, or if many records are left out: `_cut_short` then tells
-        to let the loop run and to try again. Raises what is to be raised instead of a record.
+        Return None if there is none yet, or if many records were skipped: `_cut_short` is then set,
+        and the caller must let the loop run and try again. Raises what takes a record's place.
         """
         while True:
             self._subscription.look()
@@ -228,7 +228,7 @@ class Reader:
         return chunk is not None
 
     def _pass(self, chunk: Chunk) -> None:
-        """Removes a chunk without records left, and does what it calls for."""
+        """Remove a chunk without records left, and raise its error or deal with its damage."""
         self._chunks.popleft()
         if chunk.damage is not None:
             self._damaged(chunk.state, chunk.damage)
@@ -243,21 +243,21 @@ class Reader:
             raise chunk.error
 
     def _damaged(self, state: PartitionState, damage: Damage) -> None:
-        """Once it is fetched anew; the second time only the user can go past it."""
-        place: Any = {
+        """Fetch a damaged batch again, once; the second time only the user can seek past it."""
+        subject: Any = {
             "topic_partition": state.tp,
             "offset": damage.offset,
             "last_offset": damage.last_offset,
         }
         if damage.over_limit:
-            limit = f"The limit is {self._unpacker.limit_bytes} bytes"
-            state.fail(DecompressionLimitError(limit, **place))
+            limit = f"The limit is {self._unpacker.limit_bytes} bytes."
+            state.fail(DecompressionLimitError(limit, **subject))
         elif state.damaged_at != damage.offset:
             self.meters.damaged.add()
             state.fetch_again(damage.offset)
         else:
             self.meters.damaged.add()
-            error = CorruptBatchError(str(damage.cause), **place)
+            error = CorruptBatchError(str(damage.cause), **subject)
             error.__cause__ = damage.cause
             state.fail(error)
         self._subscription.changed()
@@ -284,11 +284,11 @@ class Reader:
         by_partition: bool = False,
         cursor: Cursor | None = None,
     ) -> Records[Any, Any]:
-        """Up to `max_records`: as soon as there are some, or `max_wait` seconds later.
+        """Return up to `max_records`: as soon as there are some, or `max_wait` seconds later.
 
-        Beyond the first record they take at most `max_bytes`, as fetched. Empty when `timeout`
-        seconds pass without any, when stopped, and at the end of an iteration to the end. A
-        cancellation loses no record.
+        Beyond the first record they take at most `max_bytes`, as fetched. The list is empty when
+        `timeout` seconds pass without any record, when the consumer is stopped, and at the end of
+        an iteration to the end. A cancellation loses no record.
         """
         with self.read_lock.enter(cursor):
             self._ask()
@@ -301,11 +301,11 @@ class Reader:
                 more = more and not self._to_the_end(cursor, by_partition)
                 now = self._time()
                 if not count:
-                    until = None  # What was there has become void meanwhile.
+                    until = None  # The records have become void in the meantime.
                 elif until is None:
                     until = min(now + max_wait, deadline)
                 if until is not None and (not more or now >= until):
-                    return self._hand_out(max_records, max_bytes, by_partition)
+                    return self._deliver(max_records, max_bytes, by_partition)
                 if now >= deadline:
                     break
                 if self._cut_short or now - self._yielded >= YIELD_INTERVAL_S:
@@ -318,8 +318,8 @@ class Reader:
     def _gather(self, max_records: int, max_bytes: int, by_partition: bool) -> tuple[int, bool]:
         """Unpack until so many records, or so many bytes of them, are ready.
 
-        Return how many records are, and whether more may join them. Stops after a while, so that
-        the loop gets its turn: `_cut_short`.
+        Return how many are, and whether more may join them. After a while it sets `_cut_short` and
+        returns, so that the event loop can run.
         """
         first = self._front()
         if first is None:
@@ -332,7 +332,7 @@ class Reader:
                     return count, False
                 if by_partition and chunk.state is not first.state:
                     return count, False
-                count += len(chunk.records) - chunk.handed
+                count += len(chunk.records) - chunk.delivered
                 size += chunk.share
             if count >= max_records or size >= max_bytes:
                 return count, False
@@ -342,7 +342,7 @@ class Reader:
             if not self._unpack():
                 return count, True
 
-    def _hand_out(self, max_records: int, max_bytes: int, by_partition: bool) -> Records[Any, Any]:
+    def _deliver(self, max_records: int, max_bytes: int, by_partition: bool) -> Records[Any, Any]:
         records: Records[Any, Any] = Records()
         first = self._chunks[0].state
         space = max_bytes
@@ -353,7 +353,7 @@ class Reader:
             if by_partition and chunk.state is not first:
                 break
             taken, size = chunk.take(max_records - len(records), space, first=not records)
-            left = len(chunk.records) - chunk.handed
+            left = len(chunk.records) - chunk.delivered
             if left and not taken:
                 break
             records += taken
@@ -370,9 +370,9 @@ class Reader:
     async def advance(
         self, cursor: Cursor, room: Callable[[], bool] | None = None
     ) -> Iterator[RawRecord] | None:
-        """The records that an iteration goes through next; None when it is over.
+        """Return the records that an iteration takes next; None when it is over.
 
-        With `room`, for `tracked`, it waits until that says that there is some.
+        With `room`, for `tracked`, it waits until that returns true.
         """
         with self.read_lock.enter(cursor):
             self._ask(tracking=room is not None)
@@ -391,7 +391,7 @@ class Reader:
         return None
 
     def exposed_state(self) -> PartitionState | None:
-        """The partition of the records that the iteration goes through."""
+        """Return the partition of the exposed records."""
         return None if self._exposed is None else self._exposed.state
 
     def mark_processed(self) -> None:
@@ -402,9 +402,9 @@ class Reader:
             self._arrived.set()
 
     def done(self, record: RawRecord) -> None:
-        """The program is done with a record that `tracked` has handed out."""
-        place: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.
-        state = self._subscription.partitions.get(place)
+        """Count a record that `tracked` has delivered as processed."""
+        tp: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.
+        state = self._subscription.partitions.get(tp)
         if state is None or not self.in_progress.done(state, record):
             return
         if self.in_progress.end_waiting_for_room():
@@ -435,7 +435,7 @@ class Reader:
         self._subscription.look()
 
     def advanced(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
-        """Move the position to the offset of a part: what precedes it was delivered, or passed."""
+        """Move the position to the offset of a part: what precedes it was delivered, or skipped."""
         state = fetch.state
         state.delivered_to(fetch.offset, epoch)
         if out:
@@ -454,7 +454,7 @@ class Reader:
     # -- to the end
 
     async def limit(self, cursor: Cursor, ends: EndOffsetsLookup) -> None:
-        """Has the iteration end at the offsets that `ends()` tells, unless it is stopped."""
+        """Have the iteration end at the offsets that `ends()` returns, unless it is stopped."""
         with self.read_lock.enter(cursor):
             self._ask()
             self._end_limits()
@@ -468,7 +468,7 @@ class Reader:
             self._unpacker.limit(self._ends.begin(cursor, found))
 
     def _limit(self, cursor: Cursor | None) -> None:
-        """Takes back the limits of an iteration that another request has followed."""
+        """Lift the limits of an iteration that another request has followed."""
         if self._ends.outlived_by(cursor):
             self._end_limits()
 
@@ -482,7 +482,7 @@ class Reader:
         return self._ends.belong_to(cursor) and self._ends.reached()
 
     def _to_the_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
-        """Whether the chunks hold all that is left for the iteration, or for its next list."""
+        """Return whether the chunks hold all that is left for the iteration, or its next list."""
         if not self._chunks or not self._ends.belong_to(cursor):
             return False
         ahead = {chunk.state: chunk.next_offset for chunk in self._chunks}

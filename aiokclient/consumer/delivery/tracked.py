@@ -1,4 +1,4 @@
-"""Records for many handlers at a time: `async for record in consumer.tracked()`."""
+"""The iterator of `consumer.tracked()`, for many handlers at a time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ V = TypeVar("V")
 
 
 class TrackedRecords(Generic[K, V]):
-    """Hands out one by one what `done` is to be called for, so many at most that it was not.
+    """An iterator over records for each of which `done` must be called.
 
-    Like `RecordCursor` it goes through what is at hand without asking the reader, but it writes
-    down each record.
+    At most `limit` of them are not done at a time. Like `RecordCursor` it takes exposed records
+    without a call of the reader, but it writes down each of them.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class TrackedRecords(Generic[K, V]):
         return self
 
     def interrupt(self) -> None:
-        """Has the next record come from the reader. From any thread."""
+        """Have the next record come from the reader. In any thread."""
         self._until = -math.inf
 
     async def __anext__(self) -> ConsumerRecord[K, V]:

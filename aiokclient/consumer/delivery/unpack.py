@@ -1,10 +1,10 @@
 """From fetched batches to lists of records, when the reader reaches them.
 
 A step unpacks one large batch, or several small ones, into a `Chunk`. Checksum, decompression and
-decoding of what would hold the loop happen in a thread, one batch ahead of the reader; all else is
-done at once. A very large batch is read in parts, each a chunk of its own, so that no more than two
-parts of a consumer are in memory beside what was delivered. User code (deserializers) runs in the
-loop, for a few milliseconds a step.
+decoding of what would block the loop happen in a thread, one batch ahead of the reader; the rest is
+done immediately. A very large batch is read in parts, each a chunk of its own, so that no more than
+two parts of a consumer are in memory beside what was delivered. User code (deserializers) runs in
+the loop, for a few milliseconds a step.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ __all__ = ["Chunk", "Unpacker"]
 GROUP_RECORDS: Final = 500
 GROUP_BYTES: Final = 64 * 1024
 WHOLE: Final = 16 * 1024 * 1024
-"""Bytes of records in a batch that is read in one go; larger ones are read in parts."""
+"""Bytes of records in a batch that is read at once; larger batches are read in parts."""
 WHOLE_RECORDS: Final = 200_000
-"""The number of records, likewise."""
+"""The number of records in such a batch."""
 PART: Final = 4 * 1024 * 1024
 """Bytes of records in such a part."""
 GROUP_PACKED: Final = 8
-"""What is compressed counts so many times as much: there may be a lot in it."""
+"""The factor by which compressed batches count more: there may be a lot in them."""
 NO_DESERIALIZERS: Final = Deserializers()
 STEP_S: Final = 0.005
-"""How long a step may run user code."""
+"""Seconds for which a step may run user code."""
 
 
 class Chunk:
-    """Records of one partition, in order, and where the position is after them.
+    """Records of one partition, in order, and the position after them.
 
-    `handed` counts those that were handed out. An `error` is raised in their place, `damage` is
-    dealt with when all before it has been handed out.
+    `delivered` counts those that were delivered. An `error` is raised instead of records; `damage`
+    is dealt with when everything before it has been delivered.
 
     `size` is the most that its keys, values and headers take, in bytes, as they were fetched;
     `share` estimates that for records that are not all of those decoded together.
@@ -56,11 +56,11 @@ class Chunk:
 
     __slots__ = (
         "damage",
+        "delivered",
         "epoch",
         "error",
         "fetch",
         "generation",
-        "handed",
         "iterator",
         "next_offset",
         "raw",
@@ -97,18 +97,18 @@ class Chunk:
         self.epoch = epoch
         self.error = error
         self.damage = damage
-        self.handed = 0
+        self.delivered = 0
         self.iterator: Iterator[RawRecord] | None = None
 
     @property
     def valid(self) -> bool:
-        """Whether it may be handed out: no seek, pause or revocation came between."""
+        """Whether it may be delivered: no seek, pause or revocation came in between."""
         return self.generation == self.state.generation and self.state.flowing
 
     @property
     def left(self) -> int:
-        """How many records are not handed out."""
-        return len(self.records) - self.handed
+        """The number of records that are not delivered."""
+        return len(self.records) - self.delivered
 
     def take(self, most: int, size: int, *, first: bool) -> tuple[list[RawRecord], int]:
         """Take records that are left, at most `most`, of at most `size` bytes; and their bytes.
@@ -119,17 +119,17 @@ class Chunk:
             taken = self.size  # The most that it can be.
         else:
             most, taken = self._fitting(most, size, first)
-        begin, self.handed = self.handed, min(self.handed + most, len(self.records))
-        if begin == 0 and self.handed == len(self.records):
+        begin, self.delivered = self.delivered, min(self.delivered + most, len(self.records))
+        if begin == 0 and self.delivered == len(self.records):
             return self.records, taken
-        return self.records[begin : self.handed], taken
+        return self.records[begin : self.delivered], taken
 
     def _fitting(self, most: int, size: int, first: bool) -> tuple[int, int]:
         if self.sizes is None and self.raw is not None:
             self.sizes = {record.offset: size_of(record) for record in self.raw.records}
         sizes = self.sizes or {}
         count = taken = 0
-        for record in self.records[self.handed : self.handed + most]:
+        for record in self.records[self.delivered : self.delivered + most]:
             more = sizes.get(record.offset, 0)
             if taken + more > size and (count or not first):
                 break
@@ -138,23 +138,23 @@ class Chunk:
         return count, taken
 
     def expose(self) -> Iterator[RawRecord]:
-        """An iterator over what is left; `count` tells how far it went."""
+        """Return an iterator over the records that are left; `count` tells how far it went."""
         iterator = iter(self.records)
-        iterator.__setstate__(self.handed)  # type: ignore[attr-defined]
+        iterator.__setstate__(self.delivered)  # type: ignore[attr-defined]
         self.iterator = iterator
         return iterator
 
     def count(self) -> int:
-        """How many records went out by the iterator and before."""
+        """Return how many records were delivered, by the iterator and before."""
         return len(self.records) - length_hint(self.iterator)
 
-    def offset_after(self, handed: int) -> int:
-        """The position once so many records are handed out."""
-        return self.records[handed].offset if handed < len(self.records) else self.next_offset
+    def offset_after(self, delivered: int) -> int:
+        """Return the position once so many records are delivered."""
+        return self.records[delivered].offset if delivered < len(self.records) else self.next_offset
 
 
 class Unpacker:
-    """Takes the parts of a buffer in order. `wake` is called when a thread has finished."""
+    """Unpacks the parts of a buffer in order. `wake` is called when a thread has finished."""
 
     def __init__(
         self,
@@ -171,12 +171,12 @@ class Unpacker:
         self._check_crcs = config.check_crcs
         self.limit_bytes = config.max_decompressed_batch_bytes
         self._size = 0
-        """Bytes of records of the batch, or the part of it, that was read last."""
+        """Bytes of records in the batch, or the part of it, that was read last."""
         self._limits: Mapping[PartitionState, int] = {}
 
     @property
     def _deserializers(self) -> Deserializers:
-        """The application's; the consumer keeps them alive, and nothing else."""
+        """The application's deserializers, which only the consumer keeps alive."""
         given = self._owned.get()
         return NO_DESERIALIZERS if given is None else given
 
@@ -190,7 +190,7 @@ class Unpacker:
         return limited
 
     def step(self) -> Chunk | None:
-        """The next chunk; it may hold no record but move the position. None: nothing is ready."""
+        """Return the next chunk, which may only move the position; None if nothing is ready."""
         fetch = self._buffer.next()
         if fetch is None:
             return None
@@ -206,7 +206,7 @@ class Unpacker:
         return chunk
 
     def _decode(self, fetch: PartitionFetch) -> Decoded | None:
-        """Some batches; None while a thread is at it, or if the first of them is damaged."""
+        """Decode some batches; None while a thread does so, or if the first is damaged."""
         first = fetch.index
         records: list[RawRecord] = []
         epoch = fetch.batches[first].leader_epoch
@@ -243,7 +243,7 @@ class Unpacker:
         if not fetch.visible[fetch.index]:
             # A marker decides what else is visible, so it is checked as well.
             if batch.is_control and self._check_crcs and not batch.check_crc():
-                raise CorruptRecordError("the checksum of a control batch does not match")
+                raise CorruptRecordError("The checksum of a control batch does not match.")
             self._size = 0
             return []
         job = fetch.job
@@ -285,20 +285,20 @@ class Unpacker:
         return self._callbacks.in_thread(work, then=self._finished)
 
     def _start_ahead(self, fetch: PartitionFetch) -> None:
-        """While the program is busy with this batch, a thread may decode the next."""
+        """Have a thread decode the next batch while the application processes this one."""
         following = fetch.index + 1
         if following < len(fetch.batches) and fetch.visible[following]:
             batch = fetch.batches[following]
             try:
                 light = is_light((batch,))
             except CorruptRecordError:
-                return  # No such codec: reading it says so.
+                return  # There is no such codec, which is raised when the batch is read.
             if not light:
                 fetch.job = self._start(fetch, batch)
 
     def _finished(self, job: asyncio.Future[Loaded]) -> None:
         if not job.cancelled():
-            job.exception()  # Raised where the result is taken; it may have become void.
+            job.exception()  # It is raised where the result is used, unless that has become void.
         self._wake()
 
     def _deserialize(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
@@ -321,22 +321,22 @@ class Unpacker:
                 decoded.error = error
                 break
             except BaseException:
-                decoded.index = begin  # What goes through here, KeyboardInterrupt say, loses none.
+                decoded.index = begin  # No record is lost, even by a KeyboardInterrupt.
                 raise
             decoded.index += 1
             if record is not None:
                 records.append(record)
             if time() >= until:
                 break
-        return Chunk(fetch, records, self._behind(fetch, decoded), decoded.epoch, raw=decoded)
+        return Chunk(fetch, records, self._offset_after(fetch, decoded), decoded.epoch, raw=decoded)
 
     def _error(self, fetch: PartitionFetch, decoded: Decoded, error: RecordError) -> Chunk:
         decoded.error = None
         decoded.index += 1
-        return Chunk(fetch, [], self._behind(fetch, decoded), decoded.epoch, error=error)
+        return Chunk(fetch, [], self._offset_after(fetch, decoded), decoded.epoch, error=error)
 
-    def _behind(self, fetch: PartitionFetch, decoded: Decoded) -> int:
-        """The position behind what is deserialized; lets go of what is used up."""
+    def _offset_after(self, fetch: PartitionFetch, decoded: Decoded) -> int:
+        """Return the position after what is deserialized; drop the records if all are."""
         if decoded.index < len(decoded.records):
             return decoded.records[decoded.index].offset
         fetch.raw = None

@@ -1,4 +1,4 @@
-"""Which batches of a fetched partition hold records for the program.
+"""Which batches of a fetched partition hold records for the application.
 
 Control batches never do. With `read_committed` the broker sends, beside the batches, the
 transactions among them that were aborted: producer id and first offset. From that offset on the
@@ -18,7 +18,7 @@ ABORT_MARKER = 0
 
 
 class Markable(Protocol):
-    """What is read of a batch here: all of it is in the header, but for the type of a marker."""
+    """What is read of a batch here, all from its header except the type of a marker."""
 
     @property
     def last_offset(self) -> int: ...
@@ -30,16 +30,16 @@ class Markable(Protocol):
     def is_transactional(self) -> bool: ...
 
     def control_type(self) -> int:
-        """0 for the marker that ends an aborted transaction."""
+        """Return 0 for the marker that ends an aborted transaction."""
         ...
 
 
 def visible(batches: Sequence[Markable], aborted: Iterable[tuple[int, int]] = ()) -> list[bool]:
-    """For each batch whether its records are to be handed out.
+    """Return for each batch whether its records are to be delivered.
 
     `aborted` are (producer id, first offset) in any order: brokers have sent them out of order.
     """
-    # Popped from its end, so the earliest comes last.
+    # It is popped from its end, so the earliest comes last.
     beginning = sorted(aborted, key=lambda transaction: -transaction[1])
     open_aborted: set[int] = set()
     shown: list[bool] = []

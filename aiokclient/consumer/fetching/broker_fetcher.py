@@ -1,11 +1,11 @@
-"""Fetches from one broker, one request after the other, in one session.
+"""The fetch loop of one broker: one request after the other, in one fetch session.
 
-The next request leaves as soon as the headers of the last response's batches are read, so that
-the network works while the program reads; but not while two responses are unread. Nothing is
+The next request is sent as soon as the headers of the last response's batches are read, so that the
+network works while the application reads; but not while two responses are unread. Nothing is
 decoded here.
 
-What an answer means for a partition is decided in two steps: `EVENTS` names the codes that mean
-something to its position, and the policy says what to do about all others.
+What a response means for a partition is decided in two steps: `EVENTS` lists the error codes that
+concern its position, and the policy decides about all others.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ MAX_UNREAD: Final = 2
 IDLE_S: Final = 0.01
 """Seconds of the first pause after responses that are empty and come too early."""
 HURRY_EVERY_S: Final = 0.05
-"""Seconds between two requests of `hurry` if the first has found nothing."""
+"""Seconds between two requests of `hurry` if the first one returned no records."""
 HURRY_S: Final = 1.0
-"""Seconds for which the main request waits for the end of one of `hurry`."""
+"""Seconds for which the main request waits until a request of `hurry` has ended."""
 SESSION_MISMATCH: Final = 71
 
 
 class FetchEvent(Enum):
-    """What an answer is for the position of a partition."""
+    """What a response means for the position of a partition."""
 
     DATA = auto()
     OUT_OF_RANGE = auto()
@@ -63,7 +63,7 @@ class FetchEvent(Enum):
 
 
 EVENTS = MappingProxyType({0: FetchEvent.DATA, 1: FetchEvent.OUT_OF_RANGE})
-"""Codes with a meaning of their own; all others are REFUSED."""
+"""Error codes that concern the position; all others are REFUSED."""
 
 
 class BrokerFetcher:
@@ -120,7 +120,7 @@ class BrokerFetcher:
         self._meters = ReadMeters(metrics)
 
     async def run(self) -> None:
-        """Fetches until no partition is read from this broker any more."""
+        """Fetch until no partition is fetched from this broker any more."""
         while self._routes.reads_from(self.node_id):
             await self._turn()
         self.end_session()
@@ -131,7 +131,7 @@ class BrokerFetcher:
             return
         until = self._cluster.clock.monotonic() + HURRY_S
         while self._second_in_flight and await self._hurried.wait(until):
-            pass  # It asks for some of the same partitions.
+            pass  # It fetches some of the same partitions.
         known = self._asked
         wanted, retry_at = self._routes.wanted(self.node_id)
         if not wanted:
@@ -156,7 +156,7 @@ class BrokerFetcher:
     def _idles(
         self, known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
     ) -> bool:
-        """Return whether to wait before the same request, as its responses come empty at once."""
+        """Return whether to wait with the same request, whose responses are empty at once."""
         if self._idle_until <= self._cluster.clock.monotonic():
             return False
         return all(known.get(tp) is want for tp, want in wanted.items())
@@ -175,7 +175,7 @@ class BrokerFetcher:
         self._take(response)
 
     def _pace(self, response: FetchResponse, seconds: float) -> None:
-        """Pause after empty responses in a row that the broker gives without waiting."""
+        """Pause after repeated empty responses that the broker sends without waiting."""
         waited = 1000 * seconds >= self._options.max_wait_ms / 2
         if useful(response) or (waited and self._options.max_wait_ms):
             self._empty = 0
@@ -188,7 +188,7 @@ class BrokerFetcher:
 
     def _note(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:
-            # A session belongs to its id, not to a connection; but its last answer may be lost.
+            # A session does not end with its connection, but its last response may be lost.
             self._session.lost()
             self._connection = connection
 
@@ -216,7 +216,7 @@ class BrokerFetcher:
         self._deliver(self._session.answers(response), response)
         if self._session.state is SessionState.BROKEN:
             mismatch = error_for(
-                SESSION_MISMATCH, "the answer does not fit the request", broker=self.node_id
+                SESSION_MISMATCH, "The response does not match the request.", broker=self.node_id
             )
             assert mismatch is not None
             raise mismatch
@@ -257,7 +257,7 @@ class BrokerFetcher:
                 if wanted := self._moved():
                     await self._fetch_moved(connection, wanted)
         except KafkaError:
-            pass  # The next request on the first connection asks for the same.
+            pass  # The next request on the main connection fetches the same.
         finally:
             self._hurrying = False
             self.wake.set()
@@ -314,7 +314,7 @@ class BrokerFetcher:
         await asyncio.sleep(delay_s)
 
     def end_session(self) -> asyncio.Future[FetchResponse] | None:
-        """Tells the broker that it may forget the session; None if a fetch is in the way. Plain."""
+        """Have the broker forget the session; return None if a fetch is in flight."""
         connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._owner)
         if connection is None or connection.in_flight:
             return None
@@ -377,7 +377,7 @@ def useful(response: FetchResponse) -> bool:
 
 
 def _batches(records: memoryview, offset: int) -> tuple[Sequence[RecordBatch], Damage | None]:
-    """The batches from `offset` on; what cannot be one, or does not follow, ends them."""
+    """Return the batches from `offset` on, up to the first that is damaged or does not follow."""
     try:
         found = walk(records)
     except CorruptRecordError as error:
@@ -394,6 +394,6 @@ def _batches(records: memoryview, offset: int) -> tuple[Sequence[RecordBatch], D
     if batches:
         return batches, None
     why = CorruptRecordError(
-        f"{len(records)} bytes came, but no batch that follows offset {offset}"
+        f"The response has {len(records)} bytes, but no batch that follows offset {offset}."
     )
     return [], Damage(offset, offset, why)

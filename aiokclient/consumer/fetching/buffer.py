@@ -1,12 +1,12 @@
-"""What was fetched and not yet handed out, bounded.
+"""The buffer of what was fetched and not yet delivered.
 
 A response is kept as it came, one `PartitionFetch` for each partition with data, until the reader
-has handed out the last record. A fetcher asks for the next response when it holds at most one
-that is not read to its end, so the memory of a consumer is two responses for each broker.
+has delivered its last record. A fetcher requests the next response when at most one of its
+responses is not read to the end, so a consumer needs the memory of two responses for each broker.
 
-A paused partition must not hold up the others of its broker, nor keep the whole response alive:
-its part is copied out (parked) as long as all parked bytes together are within the limit, and
-otherwise dropped, to be fetched again after resume.
+A paused partition must not delay the others of its broker, nor keep the whole response in memory:
+its part is copied and set aside, as long as all parts that are set aside are within the limit.
+Beyond the limit it is dropped, to be fetched again after resume.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["Damage", "Decoded", "FetchBuffer", "Loaded", "PartitionFetch", "Slot
 
 
 class Slot:
-    """One response of a broker: how many of its parts are unread.
+    """One response of a broker, which counts its unread parts.
 
-    Made with a count of one, for the fetcher that fills it and releases it then.
+    The count begins at one, for the fetcher that adds the parts and then releases the slot.
     """
 
     __slots__ = ("on_free", "unread")
@@ -38,7 +38,7 @@ class Slot:
         self.on_free = on_free
 
     def release(self) -> None:
-        """One part less; the last one frees the slot."""
+        """Count one part less; the last one frees the slot."""
         self.unread -= 1
         if self.unread == 0:
             self.on_free()
@@ -69,7 +69,7 @@ class Loaded(NamedTuple):
 
 
 class Decoded:
-    """Records of a part that are decoded and, from `index` on, not yet deserialized."""
+    """Decoded records of a part; from `index` on they are not yet deserialized."""
 
     __slots__ = ("epoch", "error", "index", "next_offset", "records", "size")
 
@@ -89,9 +89,8 @@ class PartitionFetch:
     """The batches of one partition in one response, and how far they are unpacked.
 
     `first` is the lowest offset that can be read from it, `offset` the next one to unpack,
-    `next_offset` the one after the last batch. `visible`
-    tells for each batch whether the program is to see it. `damage` is what lies behind the last
-    batch, if that could not be read.
+    `next_offset` the one after the last batch. `visible` tells for each batch whether its records
+    are for the application. `damage` is what follows the last batch, if that could not be read.
     """
 
     __slots__ = (
@@ -135,25 +134,25 @@ class PartitionFetch:
         self.raw: Decoded | None = None
         self.job: asyncio.Future[Loaded] | None = None
         self.stream: RecordStream | None = None
-        """The rest of the batch that is next, if a part of it was read."""
+        """The rest of the next batch, if a part of it was read."""
         if slot is not None:
             slot.unread += 1
 
     @property
     def alive(self) -> bool:
-        """Whether it follows on the position still."""
+        """Whether it still follows the position."""
         return self.generation == self.state.generation
 
     @property
     def unpacked(self) -> bool:
-        """Whether all of it went to the reader."""
+        """Whether the reader has all of it."""
         if self.index < len(self.batches) or self.raw is not None:
             return False
         return self.damage is None or self.damage_told
 
     @property
     def read(self) -> bool:
-        """Whether nothing is left to unpack, nor to be told."""
+        """Whether nothing is left to unpack, and there is no damage."""
         return self.unpacked and self.damage is None
 
     def rest(self, size: int) -> list[int]:
@@ -172,13 +171,13 @@ class PartitionFetch:
         return found
 
     def damaged(self, damage: Damage) -> None:
-        """Ends this part before the batch that is next: it cannot be read."""
+        """End this part before the next batch, which cannot be read."""
         self.batches = self.batches[: self.index]
         self.next_offset = damage.offset
         self.damage = damage
 
     def rewind(self) -> None:
-        """Goes back to the first record that was not handed out."""
+        """Go back to the first record that was not delivered."""
         self.offset = self.state.position
         self.raw = self.job = self.stream = None
         self.damage_told = False
@@ -189,13 +188,13 @@ class PartitionFetch:
             self.index += 1
 
     def release(self) -> None:
-        """Lets go of the response."""
+        """Release the response."""
         slot, self.slot = self.slot, None
         if slot is not None:
             slot.release()
 
     def detach(self) -> None:
-        """Copies out what was not handed out, and lets go of the response."""
+        """Copy what was not delivered, and release the response."""
         self.rewind()
         self.first = max(self.first, self.offset)
         first, self.visible = self.index, self.visible[self.index :]
@@ -206,7 +205,7 @@ class PartitionFetch:
 
 
 class FetchBuffer:
-    """The parts in the order in which they came, those of paused partitions aside."""
+    """The fetched parts in order; those of paused partitions are set aside."""
 
     def __init__(self, paused_limit: int) -> None:
         self._paused_limit = paused_limit
@@ -218,7 +217,7 @@ class FetchBuffer:
 
     @property
     def size(self) -> int:
-        """Bytes of all batches here."""
+        """The bytes of all batches in the buffer."""
         return sum(fetch.size for fetch in self)
 
     @property
@@ -230,20 +229,20 @@ class FetchBuffer:
         yield from self._paused
 
     def add(self, fetch: PartitionFetch) -> None:
-        """Takes a part; that of a paused partition is parked at once."""
+        """Add a part; that of a paused partition is set aside."""
         self._queue[fetch] = None
         if not fetch.state.flowing:
             self._set_aside(fetch)
 
     def next(self) -> PartitionFetch | None:
-        """The first part that has something left to unpack."""
+        """Return the first part that has something left to unpack."""
         for fetch in self._queue:
             if not fetch.unpacked:
                 return fetch
         return None
 
     def rewind(self, fetches: Iterable[PartitionFetch]) -> None:
-        """Has parts unpacked again from the position on; lets go of those that lie before it."""
+        """Have parts unpacked again from the position on; remove those that end before it."""
         for fetch in dict.fromkeys(fetches):
             fetch.rewind()
             if fetch.read:
@@ -258,18 +257,18 @@ class FetchBuffer:
         return parts if first <= offset < max(fetch.next_offset for fetch in parts) else []
 
     def remove(self, fetch: PartitionFetch) -> None:
-        """Lets go of a part, read or void."""
+        """Remove a part, which is read or void."""
         self._queue.pop(fetch, None)
         self._paused.pop(fetch, None)
         fetch.release()
 
     def clear(self) -> None:
-        """Lets go of everything."""
+        """Remove everything."""
         for fetch in list(self):
             self.remove(fetch)
 
     def sort_out(self) -> None:
-        """Acts on changes: drops what is void, parks what is paused, takes back what flows."""
+        """Remove what is void, set aside what is paused, and take back what is not any more."""
         for fetch in [fetch for fetch in self if not fetch.alive]:
             self.remove(fetch)
         for fetch in [fetch for fetch in self._queue if not fetch.state.flowing]:

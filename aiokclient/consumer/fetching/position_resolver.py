@@ -1,8 +1,8 @@
-"""Finds the positions that are to be looked up, and validates those whose leader changed.
+"""The lookup of positions, and their validation after a change of leader.
 
 A background task looks for partitions in the phases RESETTING and VALIDATING and asks their
-leaders, each in a task of its own, so that a broker that is gone holds up no other. A partition
-that is being asked for has a `retry_at` of infinity; any jump, and a new leader, take that back.
+leaders, each in a task of its own, so that a broker that does not answer delays no other. While a
+partition is looked up, its `retry_at` is infinity; a jump or a new leader resets that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOWHERE = -1
 
 
 class PositionResolver:
-    """Runs until it is cancelled. `diverged(state, epoch, end_offset)` is told of truncations."""
+    """Finds positions. `diverged(state, epoch, end_offset)` is called for truncated logs."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class PositionResolver:
         subscription.listen(self._wake.set)
 
     async def run(self) -> None:
-        """Asks for what is due, and waits for more."""
+        """Look up what is due, until it is cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
             self._ask_due(Phase.RESETTING, self._locate, now)
@@ -104,9 +104,9 @@ class PositionResolver:
         self._subscription.changed()
 
     async def _look_for(self, states: Sequence[PartitionState]) -> None:
-        """Asks whether partitions without a leader are there at all.
+        """Ask whether partitions without a leader exist at all.
 
-        The end of one that is not is its first offset: "latest" misses nothing of it later.
+        The end of one that does not is its first offset: "latest" misses nothing of it later.
         """
         lost = [state for state in states if self._cluster.metadata.leader(*state.tp) < 0]
         if not lost:
@@ -115,7 +115,7 @@ class PositionResolver:
         try:
             metadata = await self._cluster.updater.refresh(topics, timeout=self._timeout_s)
         except KafkaError:
-            return  # The round that follows meets it, too.
+            return  # The lookup that follows meets the same error.
         for state in lost:
             if state.reset == LATEST and metadata.lacks(*state.tp):
                 state.replace_reset(self._fresh)
@@ -168,5 +168,5 @@ class PositionResolver:
 
 def _unusable(state: PartitionState) -> KafkaError:
     return LeaderNotAvailableError(
-        "The response has no offset", api="ListOffsets", topic_partition=state.tp
+        "The response has no offset.", api="ListOffsets", topic_partition=state.tp
     )

@@ -52,7 +52,7 @@ class Responses:
         self._backoff = Backoff(config.retry_backoff_ms / 1000, self.longest_backoff_s)
 
     def state(self, answer: Answer) -> PartitionState | None:
-        """Return the partition that an answer is for; None if the answer is void or a repetition.
+        """Return the partition that a response is for; None if it is void or a repetition.
 
         It is void once the position was set anew.
         """
@@ -89,11 +89,11 @@ class Responses:
             state.back_off(now + self._backoff.delay(state.attempts, self._cluster.clock.rng))
         elif self._subscription.reset == NONE:
             error = OffsetOutOfRangeError(
-                f"The position is {offset}", api="Fetch", broker=node_id, topic_partition=state.tp
+                f"The position is {offset}.", api="Fetch", broker=node_id, topic_partition=state.tp
             )
             state.fail(error)
         else:
-            reason = f"broker {node_id} has no such offset"
+            reason = f"broker {node_id} does not have the offset"
             self._subscription.reset_visibly(state, reason, self._subscription.reset)
             state.lost(now, self._backoff, self._cluster.clock.rng)
         self._subscription.changed()
@@ -119,7 +119,7 @@ class Responses:
             return
         if end_offset < 0:
             self._subscription.reset_visibly(
-                state, "the log was truncated, nobody knows where", self._subscription.reset
+                state, "the log was truncated at an unknown offset", self._subscription.reset
             )
         else:
             self._subscription.truncate(state, end_offset, epoch)

@@ -1,19 +1,19 @@
 """A fetch session with one broker, as a pure state machine (KIP-227).
 
-Naming a thousand partitions in every fetch costs more than most answers. So the broker keeps the
-list: the first request of a session (epoch 0) names all partitions, and each later one, its epoch
-one higher, names those that changed and those to forget. An answer holds the partitions that have
-something to say. Whenever the two sides may disagree, the next request has epoch 0 again and
-names the old session, which the broker then drops.
+To name a thousand partitions in every request costs more than most responses. So the broker keeps
+the list: the first request of a session (epoch 0) names all partitions, and each later one, with
+the next epoch, names those that changed and those to forget. A response has the partitions with
+records, errors or other news. Whenever the two sides may disagree, the next request has epoch 0
+again and names the old session, which the broker then drops.
 
-    state            request                            after a good answer
+    state            request                            after a good response
     NONE             id 0, epoch 0, all partitions      OPEN with the broker's id, NONE for id 0
     OPEN             id, epoch, changes only            OPEN with the next epoch, NONE for id 0
     BROKEN           id, epoch 0, all partitions        as NONE
 
-A lost answer, a refused request and an answer with a partition that was not asked for lead to
-BROKEN, a session that the broker does not know leads to NONE. A session speaks of topics either by
-name or by id; changing over starts a new one, too.
+A lost response, a refused request and a response with a partition that was not requested lead to
+BROKEN; a session that the broker does not know leads to NONE. A session names topics either by name
+or by id; to change that, a new session begins.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ BY_ID: Final = 13
 
 
 class Wanted(NamedTuple):
-    """What to fetch of a partition."""
+    """What to fetch from a partition."""
 
     topic_id: UUID
     offset: int
     leader_epoch: int
     generation: int = 0
-    """Of the position; it never reaches the broker."""
+    """The generation of the position, which is not sent."""
 
 
 class Answer(NamedTuple):
-    """What came for a partition, and what it had been asked for."""
+    """The response for a partition, with what was requested."""
 
     tp: TopicPartition
     wanted: Wanted
@@ -66,7 +66,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """What a fetch request says beside the partitions."""
+    """The options of a fetch request."""
 
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024
@@ -89,7 +89,7 @@ REFUSALS = MappingProxyType(
 
 
 class FetchSession:
-    """Makes the requests to one broker and reads the answers, one after the other."""
+    """Makes the requests to one broker and reads the responses, one after the other."""
 
     def __init__(self, options: FetchOptions) -> None:
         self.options = options
@@ -101,7 +101,7 @@ class FetchSession:
         self._names: dict[UUID, str] = {}
 
     def version(self, wanted: Mapping[TopicPartition, Wanted], highest: int) -> int:
-        """The version to speak: topics can be named by id only if all of them have one."""
+        """Return the version to use: topics can be named by id only if all of them have one."""
         if highest >= BY_ID and any(want.topic_id == NO_TOPIC_ID for want in wanted.values()):
             return BY_ID - 1
         return highest
@@ -113,7 +113,7 @@ class FetchSession:
         *,
         rack_id: str | None = None,
     ) -> FetchRequest:
-        """The next request, for just these partitions; its answer has to come before the next."""
+        """Return the next request, for just these partitions, once the last response was read."""
         by_id = version >= BY_ID
         if self.state is SessionState.OPEN and by_id != self._by_id:
             self.state = SessionState.BROKEN
@@ -121,7 +121,7 @@ class FetchSession:
         known, self._partitions = self._partitions, dict(wanted)
         if self.state is SessionState.OPEN:
             epoch = self.epoch
-            # Most of a thousand partitions are as they were, so this is quick for those.
+            # Most of a thousand partitions have not changed, and cost little here.
             named = {
                 tp: want
                 for tp, want in wanted.items()
@@ -146,7 +146,7 @@ class FetchSession:
         wanted: Mapping[TopicPartition, Wanted],
         named: Mapping[TopicPartition, Wanted],
     ) -> bool:
-        """Whether partitions came or went, those of a topic that was created again included."""
+        """Return whether partitions were added or removed, or a topic was created again."""
         return known.keys() != wanted.keys() or any(
             known[tp].topic_id != want.topic_id for tp, want in named.items()
         )
@@ -169,10 +169,10 @@ class FetchSession:
         return request
 
     def answers(self, response: FetchResponse) -> list[Answer]:
-        """What a good response says of the partitions asked for; to be called once for each.
+        """Return what a good response says of the requested partitions; call it once for each.
 
-        Partitions that nobody asked for are left out and break the session. A partition that is
-        there twice is there twice: the second time it does not follow on the position any more.
+        Partitions that were not requested are left out and break the session. A partition that is
+        there twice is returned twice: the second time it does not follow the position any more.
         """
         answers: list[Answer] = []
         strange = False
@@ -192,14 +192,14 @@ class FetchSession:
         return answers
 
     def refused(self, code: int) -> bool:
-        """Takes note of a response that is an error as a whole; True if it concerns the session."""
+        """Take note of an error of the whole response; return whether it concerns the session."""
         self.state = REFUSALS.get(code, SessionState.BROKEN)
         if self.state is SessionState.NONE:
             self.session_id = NO_SESSION
         return code in REFUSALS
 
     def lost(self) -> None:
-        """Takes note that an answer will not come: the broker may have taken the request or not."""
+        """Take note that no response will come: the broker may have received the request or not."""
         if self.state is SessionState.OPEN:
             self.state = SessionState.BROKEN
 

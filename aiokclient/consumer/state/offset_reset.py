@@ -1,9 +1,9 @@
-"""Where to begin when there is no position: the values of `auto_offset_reset`.
+"""Where to begin without a position: the values of `auto_offset_reset`.
 
 earliest                 the first record that the log still has
 latest                   the end of the log: only what is written from now on
-none                     raise, so that the program decides
-by_duration:PnDTnHnMn.nS the first record of that age or younger (KIP-1106)
+none                     an error, so that the application decides
+by_duration:PnDTnHnMn.nS the first record that is at most that old (KIP-1106)
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ LATEST_TIMESTAMP: Final = -1
 
 
 class Reset(NamedTuple):
-    """One such value; `age_ms` only for a duration."""
+    """One of these values; `age_ms` is only for a duration."""
 
     name: str
     age_ms: int = 0
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> Reset:
-        """The consumer's policy."""
+        """Return the value that a consumer is configured with."""
         age_ms = config.auto_offset_reset_ms
         return cls(config.auto_offset_reset) if age_ms is None else cls("by_duration", age_ms)
 
     def timestamp(self, now_ms: int) -> int:
-        """What ListOffsets is asked for; not for `none`."""
+        """Return the timestamp for ListOffsets; not for `none`."""
         if self.name == "by_duration":
             return max(now_ms - self.age_ms, 0)
         return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}[self.name]

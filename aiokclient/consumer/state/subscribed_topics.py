@@ -1,6 +1,6 @@
-"""The topics that a consumer subscribes to: kept in the metadata, and how they were at first.
+"""The topics of a subscription, which are kept in the metadata.
 
-The metadata read when the consumer subscribed is the base. A partition that is not in it has
+The metadata that was read when the consumer subscribed is the base: a partition that it lacks has
 appeared since.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["SubscribedTopics", "matching"]
 
 
 class SubscribedTopics:
-    """Those of one subscription at a time."""
+    """The topics of one subscription at a time."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class SubscribedTopics:
         self.current = Subscription()
         """The subscription that `begin` was called with last."""
         self.read = False
-        """Its metadata was read."""
+        """Whether its metadata was read."""
 
     async def begin(self, subscription: Subscription) -> None:
-        """Has its topics in the metadata instead of those before; returns when they are read.
+        """Keep its topics in the metadata instead of the earlier ones; return when they are read.
 
         A pattern may match any topic, so it reads all.
         """
@@ -84,20 +84,20 @@ class SubscribedTopics:
         return matching(self.current, metadata, self._config.exclude_internal_topics)
 
     def has_appeared(self, tp: TopicPartition, metadata: ClusterMetadata) -> bool:
-        """Whether the partition was not there when the consumer subscribed. Plain."""
+        """Return whether the partition did not exist when the consumer subscribed."""
         info = metadata.topic(tp.topic)
         topic_id, count = self._base.get(tp.topic, (None, 0))
         return info is None or topic_id != info.topic_id or tp.partition >= count
 
     def report_errors(self) -> None:
-        """Has the program see what is wrong with topics that it named. Plain."""
+        """Have errors of topics that the application named raised. Synchronous."""
         for topic in self.current.topics:
             error = self._cluster.updater.errors.get(topic)
             if error is not None and not classify(error, Scope.METADATA).again:
                 self._report(error)
 
     async def _read(self, subscription: Subscription) -> ClusterMetadata:
-        """Metadata read after the subscription was made, however long that takes."""
+        """Return metadata that was read after the subscription, however long that takes."""
         config = self._config
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         topics = None if subscription.pattern is not None else subscription.topics

@@ -1,9 +1,8 @@
-"""What a consumer reads, and how far: the one place where it is written down.
+"""The subscription of a consumer, and the state of each assigned partition.
 
-Written by the user (subscribe, assign, seek, pause), by whoever turns a subscription into
-partitions (the follower of whole topics, or a group's membership), and by the lookup of
-positions. Read by the fetchers and the reader. None of them calls another: they listen to
-changes.
+The application changes it (subscribe, assign, seek, pause), and so do the follower of whole topics
+or the group's membership, which turn a subscription into partitions, and the lookup of positions.
+The fetchers and the reader use it. None of them calls another: they listen to changes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["PartitionSource", "Subscription", "SubscriptionState"]
 
 
 class Subscription:
-    """The topics that the user asked for, by name or by pattern, and who is told about it."""
+    """Subscribed topics, by name or by pattern, and the listener."""
 
     listener = Weakly()
     """The application's listener, or None. Only the consumer keeps it alive."""
@@ -49,11 +48,11 @@ class Subscription:
         return self.pattern is not None or bool(self.topics)
 
     def is_like(self, other: Subscription) -> bool:
-        """Return whether it asks for the same topics as the other. Listeners may differ."""
+        """Return whether it has the same topics as the other one. Listeners may differ."""
         return self.pattern == other.pattern and set(self.topics) == set(other.topics)
 
     def matches(self, topic: str, *, internal: bool) -> bool:
-        """Whether it asks for the topic; a pattern has to match the whole name."""
+        """Return whether it includes the topic; a pattern must match the whole name."""
         if self.pattern is None:
             return topic in self.topics
         return not internal and self.pattern.fullmatch(topic) is not None
@@ -81,12 +80,12 @@ class SubscriptionState:
     """The subscription, and the state of each assigned partition in a fixed order."""
 
     listener = Weakly()
-    """The listener of the last `subscribe`; an end of the subscription is told to it, too."""
+    """The listener of the last `subscribe`, which also learns of the end of the subscription."""
 
     def __init__(self, reset: Reset, *, grouped: bool = False) -> None:
         self.reset = reset
         self.grouped = grouped
-        """A group shares the subscribed topics out, and knows where to begin."""
+        """Whether a group assigns the subscribed topics, and says where to begin."""
         self._progress: Progress | None = None
         self._source: PartitionSource | None = None
         self._late = False
@@ -109,7 +108,7 @@ class SubscriptionState:
         self._pending = False
 
     def listen(self, callback: Callable[[], None]) -> None:
-        """Has `callback` called soon after partitions, positions or pauses have changed."""
+        """Have `callback` called soon after partitions, positions or pauses have changed."""
         self._listeners.append(callback)
 
     def measure(self, metrics: Metrics, log: ClientLog, time: Callable[[], float]) -> None:
@@ -150,7 +149,7 @@ class SubscriptionState:
         return self._source is None or self._source.knows_its_part()
 
     def changed(self) -> None:
-        """Tells the listeners soon: a thousand changes in a row are one to them."""
+        """Call the listeners soon, once for all changes until then."""
         if self._progress is not None:
             self._progress.revalidate()
         if not self._pending and self._listeners:
@@ -158,7 +157,7 @@ class SubscriptionState:
             self._soon(self.flush)
 
     def flush(self) -> None:
-        """Tells them now, if there is anything to tell."""
+        """Call the listeners now, if something has changed."""
         if self._pending:
             self._pending = False
             self._dropped = {}
@@ -172,7 +171,7 @@ class SubscriptionState:
             self.subscription.listener = listener
 
     def look(self) -> None:
-        """To be called before anything is handed out: what has changed counts from now on."""
+        """Apply changes; to be called before anything is delivered."""
         if self.grouped:
             self.confirm()
         self.flush()
@@ -180,11 +179,12 @@ class SubscriptionState:
     # -- what is read
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Asks for topics instead of those before; partitions assigned by hand stay.
+        """Subscribe to topics instead of the earlier ones; partitions assigned by hand stay.
 
-        Nothing is handed out any more of what is not asked for. A group gives it up in its own
-        way; without one that waits for what the brokers say of the topics. Asking for the same
-        changes only the listener, also after an end of the subscription that nothing has taken up.
+        Nothing is delivered any more of topics that are not subscribed. A group revokes their
+        partitions; without a group they go once the new topics are read from the metadata. The
+        same topics again change only the listener, also after an `unsubscribe` without an await in
+        between.
         """
         followed = self.subscription if self._source is None else self._source.followed
         for present in (self.subscription, followed):
@@ -211,25 +211,25 @@ class SubscriptionState:
         elif dropped:
             for tp, state in dropped.items():
                 if subscription.matches(tp.topic, internal=False):
-                    state.rewind()  # What was fetched ahead is dropped.
+                    state.rewind()  # What is buffered is dropped.
                     self._subscribed[tp] = None
                     self.partitions.setdefault(tp, state)
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Takes these partitions by hand, instead of those assigned so before."""
+        """Assign these partitions by hand, instead of the earlier ones."""
         self._by_hand = dict.fromkeys(as_partitions(tps))
         self._reconcile({})
 
-    def assign_subscribed(self, starts: Mapping[TopicPartition, Reset | None]) -> None:
-        """Takes these partitions for the subscription, instead of those before.
+    def assign_subscribed(self, resets: Mapping[TopicPartition, Reset | None]) -> None:
+        """Assign these partitions for the subscription, instead of the earlier ones.
 
-        Each value says where to begin if the partition is new here: by that reset, or, None, where
-        a call of `seek` or `look_up` will say.
+        Each value says where to begin if the partition is new: by that reset or, for None, where a
+        later call of `seek` or `look_up` says.
         """
-        self._subscribed = dict.fromkeys(starts)
-        self._reconcile(starts)
+        self._subscribed = dict.fromkeys(resets)
+        self._reconcile(resets)
 
-    def _reconcile(self, starts: Mapping[TopicPartition, Reset | None]) -> None:
+    def _reconcile(self, resets: Mapping[TopicPartition, Reset | None]) -> None:
         self.settle()
         wanted = {**self._by_hand, **self._subscribed}
         for tp in [tp for tp in self.partitions if tp not in wanted]:
@@ -245,11 +245,11 @@ class SubscriptionState:
                 state = self.partitions[tp] = PartitionState(tp)
                 if self._late and tp not in self._by_hand:
                     state.withhold(Withheld.UNCONFIRMED, True)
-                start = starts.get(tp, None if self.grouped else self.reset)
+                start = resets.get(tp, None if self.grouped else self.reset)
                 if start is not None:
                     self._begin(state, start)
         if not self.grouped:
-            kept = self.partitions if starts else self._by_hand
+            kept = self.partitions if resets else self._by_hand
             self.withhold([self.partitions[tp] for tp in kept], Withheld.UNSUBSCRIBED, False)
         self.changed()
 
@@ -259,7 +259,7 @@ class SubscriptionState:
         return not self.grouped and wanted.matches(tp.topic, internal=False)
 
     def subscribed(self) -> list[TopicPartition]:
-        """The partitions that the subscription brought, without those assigned by hand."""
+        """Return the partitions of the subscription; those assigned by hand are not included."""
         return list(self._subscribed)
 
     def described(self, group_id: str | None) -> dict[str, str | None]:
@@ -273,7 +273,7 @@ class SubscriptionState:
         }
 
     def is_shared(self, tp: TopicPartition) -> bool:
-        """Whether the subscription brought it, and it was not assigned by hand as well."""
+        """Return whether it belongs to the subscription, and was not assigned by hand as well."""
         return tp in self._subscribed and tp not in self._by_hand
 
     def __contains__(self, tp: TopicPartition) -> bool:
@@ -284,12 +284,12 @@ class SubscriptionState:
         if state is None:
             raise IllegalStateError(
                 f"{TopicPartition(*tp)} is not assigned to this consumer. Assign it, or wait until "
-                "assignment() has it"
+                "assignment() includes it."
             )
         return state
 
     def chosen(self, tps: Iterable[TopicPartition] | None) -> list[PartitionState]:
-        """The states of these partitions, of all that are assigned for None."""
+        """Return the states of these partitions; for None, of all that are assigned."""
         return list(self.partitions.values()) if tps is None else self._states(tps)
 
     def _states(self, tps: Iterable[TopicPartition]) -> list[PartitionState]:
@@ -306,7 +306,7 @@ class SubscriptionState:
         self.changed()
 
     def look_up(self, states: Iterable[PartitionState], reset: Reset | None = None) -> None:
-        """Has positions looked up by `reset`, the policy of the consumer for None."""
+        """Have positions looked up by `reset`; for None, by that of the consumer."""
         self.settle()
         for state in states:
             self._begin(state, self.reset if reset is None else reset)
@@ -319,7 +319,7 @@ class SubscriptionState:
             state.look_up(reset)
 
     def reset_visibly(self, state: PartitionState, reason: str, reset: Reset) -> None:
-        """Looks the position up anew for a reason that the operator has to know."""
+        """Look the position up anew, and log the reason."""
         self.settle()
         self.log.write(
             logging.WARNING,
@@ -336,19 +336,19 @@ class SubscriptionState:
         self.changed()
 
     def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
-        """Ask for nothing of the partition until then; trouble that lasts is logged once."""
+        """Request nothing of the partition until then; log trouble that lasts, once."""
         if state.back_off(until, trouble):
             self.client_log.warning(
-                "%s cannot be read; it is tried again and again: %s",
+                "%s cannot be read, and is retried: %s",
                 state.tp,
                 trouble,
                 extra={"event": "partition_unreadable", "topic": state.tp.topic},
             )
 
     def concerns_all(self, error: KafkaError) -> bool:
-        """Return whether an error that lasts is to be raised at a request; after `back_off`.
+        """Return whether an error that lasts must be raised at a request; call it after `back_off`.
 
-        One of a broker as a whole is not while others can be read: their records would be held up.
+        An error of a whole broker is not raised while other partitions can be read.
         """
         if error.topic_partition is not None:
             return True
@@ -356,7 +356,7 @@ class SubscriptionState:
         return all(s.trouble is not None and not s.trouble.retriable for s in wanted)
 
     def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
-        """Goes back to where the log was cut: the records from there on are new (KIP-320)."""
+        """Go back to where the log was truncated: the records from there on are new (KIP-320)."""
         self.settle()
         self.log.write(
             logging.WARNING,
@@ -372,7 +372,7 @@ class SubscriptionState:
         self.changed()
 
     def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
-        """Takes note of the topic's id: under another one no old offset means anything."""
+        """Take note of the topic's id: offsets of another topic of the same name mean nothing."""
         if state.topic_id is None:
             state.bind(topic_id)
         elif state.topic_id != topic_id:
@@ -393,7 +393,7 @@ class SubscriptionState:
                 self.reset_visibly(state, reason, fresh)
 
     def pause(self, tps: Iterable[TopicPartition], paused: bool) -> None:
-        """Stops or goes on handing out records of the partitions."""
+        """Pause or resume the partitions."""
         states = self._states(tps)
         self.settle()
         for state in states:
@@ -401,19 +401,19 @@ class SubscriptionState:
         self.changed()
 
     def hold(self, states: Iterable[PartitionState], held: bool) -> None:
-        """Like pause, for the library's own use."""
+        """Pause or resume partitions for the library's own use."""
         for state in states:
             state.hold(held)
         self.changed()
 
     def withhold(self, states: Iterable[PartitionState], why: Withheld, on: bool) -> None:
-        """Hands out nothing of the partitions, or takes that reason back."""
+        """Add a reason to deliver nothing of the partitions, or remove it."""
         for state in states:
             state.withhold(why, on)
         self.changed()
 
     def confirm(self) -> None:
-        """What the group gave is handed out as long as that is certain, not a moment longer."""
+        """Withhold the group's partitions once it is not certain that they are still assigned."""
         late = asyncio.get_running_loop().time() >= self.confirmed_until()
         if late is not self._late:
             self._late = late
@@ -421,9 +421,9 @@ class SubscriptionState:
             self.withhold(states, Withheld.UNCONFIRMED, late)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Up to where records were handed out, for each partition with a position.
+        """Return the offset after the last delivered record of each partition with a position.
 
-        What `tracked` has handed out counts up to the lowest record that is not done.
+        Of `tracked`, everything before the lowest record that is not done counts.
         """
         self.settle()
         states = self.partitions.values()

@@ -1,6 +1,6 @@
 """How the tasks of a consumer wake each other: one flag, any number of waiting tasks.
 
-It is made of plain futures, since it is waited for between fetches and between records.
+It consists of futures only, as tasks wait for it between fetches and between records.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ __all__ = ["Wakeup"]
 
 
 class Wakeup:
-    """A flag that the next wait takes down again.
+    """A flag that the next wait clears again.
 
-    Setting it while nobody waits is remembered, so that a task which looks, finds nothing and
-    then waits misses nothing. To be used from the loop's own thread.
+    It stays set while no task waits, so that a task which looks, finds nothing, and then waits
+    misses nothing. To be used in the loop's own thread.
     """
 
     __slots__ = ("_flag", "_waiters")
@@ -25,7 +25,7 @@ class Wakeup:
         self._waiters: list[asyncio.Future[None]] = []
 
     def set(self) -> None:
-        """Wakes all that wait now or, if none does, the next."""
+        """Wake all tasks that wait now or, if none does, the next one."""
         if not self._waiters:
             self._flag = True
             return
@@ -35,9 +35,9 @@ class Wakeup:
                 waiter.set_result(None)
 
     async def wait(self, until: float = math.inf) -> bool:
-        """True once set; False when the loop's clock passes `until` first.
+        """Wait until it is set; return False if the loop's clock passes `until` first.
 
-        Cancelling it leaves the signal as it is.
+        A cancellation leaves the flag as it is.
         """
         if self._flag:
             self._flag = False
@@ -58,7 +58,7 @@ class Wakeup:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
             elif not woken:
-                # Woken and cancelled in the same turn of the loop: the flag is for the next.
+                # It was woken and cancelled in the same step: the flag is for the next task.
                 self._flag = True
         return woken
 

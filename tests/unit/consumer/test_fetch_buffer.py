@@ -229,7 +229,7 @@ async def test_a_small_batch_with_much_in_it_is_left_to_a_thread() -> None:
 
 def test_an_exposed_chunk_tells_how_far_it_went() -> None:
     chunk = unpacked(batches(5))
-    chunk.handed = 1
+    chunk.delivered = 1
     iterator = chunk.expose()
     assert chunk.count() == 1
     assert next(iterator).offset == 1
