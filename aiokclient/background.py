@@ -75,7 +75,6 @@ class Callbacks:
 
     def guard(self, function: Callable[P, object]) -> Callable[P, None]:
         """Return a function that calls this one and does not raise."""
-
         return cast("Callable[P, None]", partial(self.run, function))
 
     def bound(self, function: Callable[..., object], *args: Any) -> Callable[..., None]:

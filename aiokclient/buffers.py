@@ -33,4 +33,4 @@ class BufferPool:
         return memoryview(bytearray(size))
 
     def clear(self) -> None:
-        """Gives back what is kept."""
+        """Release what is kept."""

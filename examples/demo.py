@@ -1,5 +1,6 @@
-"""The main job, end to end: a million records through a cluster that loses a broker halfway,
-read by a group that loses a member halfway.
+"""The main job, end to end: a million records, while a broker and a member fail.
+
+The cluster loses a broker halfway, and the group that reads loses a member.
 
 Without arguments it starts an embedded cluster of three brokers. Coroutines produce records that
 carry their number and a checksum; the three members of a consumer group read and check each of

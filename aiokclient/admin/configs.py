@@ -209,7 +209,6 @@ class ConfigCalls:
         timeout: float | None = None,
     ) -> Results[ConfigResource, None]:
         """See `Admin.alter_configs`."""
-
         as_resources(as_mapping(changes, "ConfigResource"), ConfigResource)
 
         async def ask_broker(

@@ -42,8 +42,9 @@ CLOSE_S = 1.0
 
 
 class Brokers:
-    """One pool for each broker of the snapshot, and one for each bootstrap server, which has a
-    negative id, until it is known which broker that is.
+    """One pool for each broker of the snapshot and for each bootstrap server.
+
+    A bootstrap server has a negative id until it is known which broker it is.
 
     `on_loss` is called when the last broker that could be reached no longer can, and when the last
     connection is lost: it is to find out whether any broker is there. `on_slow` is called while

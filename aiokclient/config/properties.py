@@ -1,4 +1,4 @@
-"""Java properties files: the format in which Kafka's tools and clients keep their options.
+r"""Java properties files: the format in which Kafka's tools and clients keep their options.
 
 A line is a key and a value, separated by `=`, `:` or white space. Lines that begin with `#` or `!`
 are comments. A line that ends with an odd number of backslashes continues on the next one, whose

@@ -99,7 +99,7 @@ def error_for(
     topic_partition: TopicPartition | None = None,
     resource: str | None = None,
 ) -> KafkaError | None:
-    """The error that a broker's code stands for, None for 0 (success).
+    """Return the error that a broker's code stands for, or None for 0 (success).
 
     `message` is what the broker said beyond the code. A code that this library does not know
     gives an `UnknownCodeError`, which keeps the number.

@@ -148,7 +148,8 @@ class TableBuilder:
 def _repeated(topic: str, count: int) -> tuple[pa.Array, int, int]:
     """A column of topics, at least as long, and where its offsets and its characters are.
 
-    It may serve for other tables, too."""
+    It may serve for other tables, too.
+    """
     length = max(1024, 1 << (count - 1).bit_length())
     if length * (len(topic) + 4) > REPEATED:
         return _topics(topic, count)

@@ -40,8 +40,11 @@ def _crc32c(data: Buffer, value: int = 0) -> int:
 
 
 def _from_package() -> Callable[..., int]:
-    """The package's function. Its module is loaded alone: with the package come a command line and
-    the reader of package metadata, which take a quarter of the time of importing all of this."""
+    """Return the function of the package crc32c.
+
+    Its module is loaded alone: with the package come a command line and the reader of package
+    metadata, which take a quarter of the time of importing all of this.
+    """
     package = PathFinder.find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations
     spec = PathFinder.find_spec("crc32c._crc32c", places) if places else None

@@ -75,7 +75,6 @@ class BrokerControls(Controls):
         configs stay. Then `topics` are created, before any client is answered. The new cluster has
         another id, unless `same_id` is set, and gives the same producer ids as the old one did.
         """
-
         brokers = list(self._state.brokers.values())
 
         def wipe() -> None:

@@ -93,7 +93,10 @@ class AutoCommit:
 
 
 def _gravity(error: KafkaError) -> int:
-    """A group that rebalances meanwhile is everyday life: what is left out is committed when the
-    partition goes, or with the next round; what no new attempt mends has to be seen."""
+    """Return the level at which a commit's error is logged.
+
+    A rebalance during a commit is normal: the offsets are committed when the partition is revoked,
+    or in the next round. An error that no further attempt resolves is a warning.
+    """
     fails = classify(error, Scope.OFFSET_COMMIT) is Decision.FAIL
     return logging.WARNING if fails else logging.INFO

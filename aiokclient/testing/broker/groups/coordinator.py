@@ -103,8 +103,11 @@ class GroupCoordinator:
         return group
 
     def consumer(self, group_id: str) -> ConsumerGroup:
-        """The consumer group of this id: a new one where there is none or one without members,
-        or what a group of classic consumers becomes. Raises Refused."""
+        """Return the consumer group of this id.
+
+        It is a new one if there is none or one without members, and what a group of classic
+        consumers becomes. Raises Refused.
+        """
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):
             return known

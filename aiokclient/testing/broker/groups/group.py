@@ -97,7 +97,7 @@ class Group:
 
     @property
     def protocol_type(self) -> str:
-        """ "consumer", or whatever its members joined with; "" for one that had none."""
+        """Return the protocol type with which its members joined, or "" if it had none."""
         raise NotImplementedError
 
     def view(self) -> GroupView:

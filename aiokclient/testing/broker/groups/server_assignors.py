@@ -92,8 +92,11 @@ def _alike(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
 
 
 class _Mixed:
-    """Members ask for different topics: what is free goes to the least loaded who wants it, then
-    chains of moves level the loads."""
+    """The assignment where members subscribe to different topics.
+
+    Each free partition goes to the least loaded member that wants it, then chains of moves level
+    the loads.
+    """
 
     def __init__(self, members: Subscribers, sizes: Sizes) -> None:
         self.topics = sorted(sizes)

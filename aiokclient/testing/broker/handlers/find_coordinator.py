@@ -1,10 +1,9 @@
-"""FindCoordinator 0 to 6: who coordinates a group (0), a transactional id (1), a share
-partition (2, version 6 on).
+"""FindCoordinator 0 to 6: the coordinator of a group, a transactional id, or a share partition.
 
-One key up to version 3, several from 4 on. Each key has its broker by a hash; if that one is
-down, the next one that is up. `move_coordinator` gives a key to another. An unknown type is
-INVALID_REQUEST, and so is the key of a share partition that is not group:topic id:partition.
-One key has a message without an error too, the word NONE.
+The types are 0, 1, and, from version 6 on, 2. One key up to version 3, several from 4 on. Each
+key has its broker by a hash; if that one is down, the next one that is up. `move_coordinator`
+gives a key to another. An unknown type is INVALID_REQUEST, and so is the key of a share partition
+that is not group:topic id:partition. One key has a message without an error too, the word NONE.
 """
 
 from __future__ import annotations
