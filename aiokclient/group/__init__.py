@@ -1,6 +1,6 @@
-"""Membership in a group of processes, for consumers and for anything else.
+"""Membership in a group of processes, for consumers and for any other kind of group.
 
-`GroupMember` is what a program uses; `GroupEngine` is what it and consumers stand on.
+Programs use `GroupMember`. It and the consumer are both built on `GroupEngine`.
 """
 
 from aiokclient.group.engine import GroupEngine

@@ -1,8 +1,8 @@
-"""The connections of a member to its coordinator, and the requests that may park there.
+"""The connections of a member to its coordinator, and the requests that may wait there.
 
-JoinGroup and SyncGroup go over a connection of their own. It is closed when such a request is given
-up, because the broker would answer the next one only after it, and when the generation begins, as
-it is not needed until the next.
+JoinGroup and SyncGroup have a connection of their own. It is closed when such a request is
+abandoned, because the broker would answer the next one only after it, and when the generation
+begins, because it is not needed until the next one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["CoordinatorConnection"]
 
 RESYNC = "group.resync"
-"""The feature by which the embedded cluster says so; Kafka has none."""
+"""The feature by which the embedded cluster announces that; Kafka has no such feature."""
 
 MARGIN_S = 5.0
-"""How much longer than a rebalance may take the answer to a waiting request is waited for."""
+"""Seconds added to the rebalance timeout, after which a response to JoinGroup counts as lost."""
 
 
 class CoordinatorConnection:
-    """`owner` owns the connection of heartbeats and commits; that for parking is the link's."""
+    """Requests of one member. `owner` owns the connection of its heartbeats and commits."""
 
     def __init__(self, cluster: ClusterClient, settings: GroupSettings, *, owner: Hashable) -> None:
         self._cluster = cluster
@@ -47,7 +47,7 @@ class CoordinatorConnection:
     async def join(self, request: Any) -> Any:
         """Return the response to JoinGroup, for which the coordinator may wait a whole rebalance.
 
-        As `_send_long`.
+        Raises and ends as `_send_long` does.
         """
         timeout_s = self._settings.rebalance_timeout_ms / 1000 + MARGIN_S
         return await self._send_long(request, max(timeout_s, self._request_s))
@@ -56,7 +56,7 @@ class CoordinatorConnection:
         """Return the response to SyncGroup, for which only the leader's assignment is awaited.
 
         It is sent again after the request timeout: a response that is lost on an open connection
-        must not cost more than that. As `_send_long`.
+        must not cost more than that. Raises and ends as `_send_long` does.
         """
         return await self._send_long(request, self._request_s)
 
@@ -85,7 +85,7 @@ class CoordinatorConnection:
 
     @property
     def resyncs(self) -> bool:
-        """The coordinator takes the leader's SyncGroup again in one generation. Plain."""
+        """Whether the coordinator accepts several assignments by the leader in one generation."""
         known = self._cluster.coordinators.cached("group", self._settings.group_id)
         if known is None:
             return False
@@ -93,13 +93,13 @@ class CoordinatorConnection:
         return connection is not None and connection.features.get(RESYNC, 0) > 0
 
     def waits_at_former_coordinator(self) -> bool:
-        """Whether a request is waiting at a broker that is not the coordinator any more. Plain."""
+        """Return whether a request waits at a broker that is no longer the coordinator."""
         known = self._cluster.coordinators.cached("group", self._settings.group_id)
         holding = self.brokers_holding_requests()
         return known is not None and bool(holding) and known not in holding
 
     def brokers_holding_requests(self) -> list[int]:
-        """The brokers that have not answered a JoinGroup or SyncGroup yet. Plain."""
+        """Return the brokers that have not answered a JoinGroup or SyncGroup yet."""
         return [
             node_id
             for node_id in self._cluster.metadata.brokers
@@ -108,7 +108,7 @@ class CoordinatorConnection:
         ]
 
     async def leave(self, member: GroupMetadata, reason: str) -> None:
-        """Tells the coordinator that the member has gone, if it can be told in time."""
+        """Tell the coordinator that the member has left. Only log a failure."""
         request_ms = self._cluster.config.request_timeout_ms
         for batched in (True, False):
             try:
@@ -125,16 +125,16 @@ class CoordinatorConnection:
             except UnsupportedVersionError:
                 continue
             except Exception as error:
-                # Also what has failed the client. The coordinator finds out when the session ends.
+                # Including the client's own failure. The coordinator notices when the session ends.
                 text, extra = "Could not leave the group: %s", {"event": "group_leave_failed"}
                 self._log.write(logging.INFO, "leave", text, error, extra=extra)
                 return
 
     def close_join_connection(self) -> None:
-        """Closes the connection for parking. Plain."""
+        """Close the connection of JoinGroup and SyncGroup. Synchronous."""
         self._cluster.release(self)
 
     def release(self) -> None:
-        """Closes both connections. Plain."""
+        """Close both connections. Synchronous."""
         self.close_join_connection()
         self._cluster.release(self._owner)

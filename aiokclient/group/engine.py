@@ -1,9 +1,9 @@
 """A member of a group, for any kind of group: the coroutines around the table of `states`.
 
 One task, `run`, carries out the step that belongs to the state, then what the table says, and so
-on. Whatever happens meanwhile (an answer to a heartbeat, a pause) is posted: where the table has a
-row for it, it cuts the step short. Heartbeats have a task of their own (`heart`); `rendezvous` is
-what the two requests are about, `link` how they travel.
+on. What happens meanwhile (a response to a heartbeat, a pause) is posted: if the table has a row
+for it, it ends the step early. Heartbeats have a task of their own (`heartbeats`). `join` has the
+contents of JoinGroup and SyncGroup, `coordinator_connection` sends them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 __all__ = ["GroupEngine"]
 
 ID_S = 5.0
-"""So long a member that is to leave waits for the id that it has just asked for. Brokers give it at
-once, those before Kafka 2.2 with the generation, the first of which they hold back for 3 s."""
+"""Seconds for which a member that is to leave waits for the member id that it has requested.
+Brokers send it immediately, those before Kafka 2.2 with the generation, after up to 3 s."""
 
 WAITING = (MemberState.PREPARING, MemberState.JOINING, MemberState.SYNCING)
 """The states between two generations."""
 
 STEADY_S = 5.0
-"""A generation that has lasted so long shows that joining works: the next failure is the first."""
+"""Seconds after which a generation shows that joining works: the next failure is the first."""
 
 FREE = 5
-"""So many times in a row a member starts over without waiting, where Kafka's protocol does."""
+"""Number of times in a row that a member starts over without a delay."""
 
 LEAVING_S = 1.0
-"""So long a member that has failed tries to leave."""
+"""Seconds for which a member that has failed tries to leave."""
 
 
 class GroupEngine:
-    """Joins, stays and leaves. Made in the loop; `run` is spawned once; all else is for others.
+    """A member that joins its group, stays in it, and leaves. `run` is spawned once.
 
-    `report(error)` hears what the program has to see: why the group refuses the member, failed
+    `report(error)` gets what the application has to see: why the group refuses the member, failed
     assignments, fencing. `confirmed_changed(confirmed)` is called when `confirmed` has changed.
     """
 
@@ -69,9 +69,9 @@ class GroupEngine:
         self.settings = settings
         self.state = MemberState.OUT
         self.rebalancing_since: float | None = None
-        """Since when, on the loop's clock, it waits for the next generation."""
+        """The time, on the loop's clock, since which it waits for the next generation."""
         self.rebalance_deadline = math.inf
-        """Until when, on the loop's clock, `before_rejoin` has to be done."""
+        """The time, on the loop's clock, by which `before_rejoin` has to return."""
         self._cluster = cluster
         self._log = cluster.log("group", settings.group_id)
         self._handler = handler
@@ -119,39 +119,39 @@ class GroupEngine:
         self._running = False
         self._ended = asyncio.Event()
 
-    # -- for whoever stands on it -----------------------------------------------------------
+    # -- for the consumer or the GroupMember -------------------------------------------------
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who this member is, in which generation: what its commits carry. Plain."""
+        """The member id and the generation, which commits carry."""
         member = self._group_join.generation.metadata
         return member if member.generation_id >= 0 else self._group_join.no_member
 
     @property
     def joins(self) -> bool:
-        """Whether this is a member or tries to become one: not paused, nor refused."""
+        """Whether this is a member or tries to become one: neither paused nor refused."""
         return self._wanted_in and self.state is not MemberState.FENCED
 
     @property
     def confirmed(self) -> bool:
-        """The coordinator is sure to count this member in; computed at each look. Plain."""
+        """Whether the coordinator certainly counts this member in at this moment."""
         return self._heartbeats.confirmed
 
     @property
     def last_answer_at(self) -> float:
-        """When the last request was sent that the coordinator answered, on the loop's clock."""
+        """The time at which the last request was sent that was answered, on the loop's clock."""
         return self._heartbeats.last_answer_at
 
     def rejoin(self, reason: str) -> None:
-        """Has the group make a new generation, once the present one has begun. Plain."""
+        """Request a new generation, once the present one has begun. Synchronous."""
         self._rejoin_reason = self._rejoin_reason or reason
         self._asked = True
         self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def reassign(self, reason: str) -> None:
-        """On the leader: has `assign` run again, as what it goes by has changed. Plain.
+        """On the leader, have `assign` run again, because its input has changed. Synchronous.
 
-        In the same generation where the coordinator can do that, else it is `rejoin`.
+        In the same generation if the coordinator supports that. Otherwise, it is `rejoin`.
         """
         if not (self._group_join.generation.is_leader and self._connection.resyncs):
             return self.rejoin(reason)
@@ -160,17 +160,17 @@ class GroupEngine:
         self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def pause(self, reason: str) -> None:
-        """Leaves the group now and stays out until `resume`. Plain.
+        """Leave the group now and stay out until `resume`. Synchronous.
 
-        What the handler is doing is cancelled, and what it still holds is lost. A static member
-        sends no LeaveGroup: its place is kept for the session timeout (KIP-345).
+        The handler's running call is cancelled, and what it still owns is lost. A static member
+        sends no LeaveGroup: it remains in the group for the session timeout (KIP-345).
         """
         self._wanted_in = False
         self._out_reason = reason
         self._post(MemberEvent.PAUSED)
 
     def resume(self) -> None:
-        """Joins again after `pause`, or after the group has refused this member. Plain."""
+        """Join again after `pause`, or after the group has refused this member. Synchronous."""
         if not self._closing:
             self._wanted_in = True
             self._changed.set()
@@ -192,7 +192,7 @@ class GroupEngine:
                 self._connection.release()
 
     async def run(self) -> None:
-        """The member's life, until `leave`, fencing, or what the handler raises."""
+        """Join and stay until `leave` or fencing. Raises what the handler raises."""
         self._running = True
         try:
             while not self._is_over():
@@ -203,7 +203,7 @@ class GroupEngine:
                 self._cut_off = self._member
             raise
         except Exception:
-            # The handler's: it fails whoever stands on this, and the group need not wait for it.
+            # The handler has failed, and the client with it. The group need not wait for it.
             member = self._member
             self._group_join.reset(self._group_join.no_member)
             with anyio.move_on_after(LEAVING_S):
@@ -223,7 +223,7 @@ class GroupEngine:
         return out or self.state is MemberState.FENCED
 
     async def _turn(self) -> None:
-        """What was posted first, else the step of the state."""
+        """Handle what was posted first, or else carry out the step of the state."""
         while self._posted:
             member, event = self._posted.pop(0)
             row = TABLE.get((self.state, event))
@@ -235,7 +235,7 @@ class GroupEngine:
             await self._go(ended, row)
 
     async def _carry_out(self, step: Coroutine[Any, Any, MemberEvent]) -> MemberEvent | None:
-        """The step's event; None if something that was posted has cut it short."""
+        """Return the event of a step; None if something that was posted has ended it early."""
         with anyio.CancelScope() as self._step:
             try:
                 return await step
@@ -283,20 +283,20 @@ class GroupEngine:
         member: GroupMetadata | None = None,
         only_in: MemberState | None = None,
     ) -> None:
-        """Something has happened that is not the end of the step. Plain."""
+        """Take note of an event that is not the end of the step. Synchronous."""
         if only_in not in (None, self.state) or (self.state, event) not in TABLE:
             return
         self._posted.append((member, event))
         if self._step is None:
             return
         if event is MemberEvent.PAUSED and self._asks_for_id():
-            # The id is needed to leave: rebalances wait for who was given one and does not join.
+            # The id is needed to leave: a rebalance waits for a member that has an id.
             self._step.deadline = asyncio.get_running_loop().time() + ID_S
         else:
             self._step.cancel()
 
     def _asks_for_id(self) -> bool:
-        """Whether the coordinator may be about to give this member an id."""
+        """Return whether the coordinator may be about to give this member an id."""
         return (
             self.state is MemberState.JOINING
             and not self._member.member_id
@@ -305,7 +305,7 @@ class GroupEngine:
         )
 
     def _on_heartbeat(self, member: GroupMetadata, event: MemberEvent | None) -> None:
-        """What a heartbeat was answered."""
+        """Handle the response to a heartbeat."""
         waiting = self.state in (MemberState.JOINING, MemberState.SYNCING)
         if waiting and self._connection.waits_at_former_coordinator():
             self._post(MemberEvent.MOVED)
@@ -328,7 +328,7 @@ class GroupEngine:
 
     @property
     def _member(self) -> GroupMetadata:
-        """Who this member is; in no generation, it may have an id all the same."""
+        """The identity of this member; it may have an id outside of a generation, too."""
         return self._group_join.generation.metadata
 
     # -- effects ----------------------------------------------------------------------------

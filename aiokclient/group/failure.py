@@ -1,4 +1,4 @@
-"""How a failed assignment reaches the members, which SyncGroup has no field for. Pure.
+"""How a failed assignment reaches the members. SyncGroup has no field for it. Without IO.
 
 The leader gives every member, instead of its assignment, a payload of this form:
 
@@ -17,17 +17,17 @@ from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssig
 __all__ = ["CONSUMER", "MAGIC", "failure_in", "failure_payload"]
 
 MAGIC = b"\x00\xffaiokclient assignment failed\n"
-"""What no assignment begins with."""
+"""Bytes with which no assignment begins."""
 
 CONSUMER = "consumer"
 """The protocol type of consumers."""
 
 LONGEST = 2000
-"""Characters of an error's text that travel."""
+"""Number of characters of an error's text that are sent."""
 
 
 def failure_payload(protocol_type: str, error: BaseException) -> bytes:
-    """What stands for an assignment when `error` prevented it."""
+    """Return what is sent instead of an assignment that `error` prevented."""
     name, text = type(error).__name__, str(error)[:LONGEST]
     payload = MAGIC + f"{name}\n{text}".encode(errors="replace")
     if protocol_type != CONSUMER:
@@ -37,7 +37,7 @@ def failure_payload(protocol_type: str, error: BaseException) -> bytes:
 
 
 def failure_in(protocol_type: str, assignment: bytes) -> AssignmentFailedError | None:
-    """The failure that an assignment stands for; None for an assignment."""
+    """Return the failure that was sent instead of an assignment; None for an assignment."""
     payload = _user_data(assignment) if protocol_type == CONSUMER else assignment
     if payload is None or not payload.startswith(MAGIC):
         return None

@@ -1,4 +1,4 @@
-"""A generation as a program sees it: a scope that is cancelled when the generation ends."""
+"""A generation as an application sees it: a scope that is cancelled when it ends."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["GroupGeneration"]
 class GroupGeneration:
     """One generation of a group, for one member; entered once, with `async with`.
 
-    The body is cancelled, in anyio's way, when the generation ends: whatever waits in it raises,
-    again and again, until the body has left. Only then does the member join the next generation, so
-    that nobody else has what this one had before the body is done with it; it has the rebalance
-    timeout for that. Leaving the body because of it raises nothing.
+    The body is cancelled, in anyio's way, when the generation ends: every wait in it raises until
+    the body has left. Only then does the member join the next generation, so that no other member
+    gets what this one had before the body is done with it. It has the rebalance timeout for
+    that. Leaving the body because of it raises nothing.
 
     `lost` tells that the generation ended without asking, when another may have this member's part
     already: the coordinator was not heard of for the session timeout, or has removed the member.
@@ -41,22 +41,22 @@ class GroupGeneration:
 
     @property
     def generation_id(self) -> int:
-        """Its number; each rebalance has a higher one, unless the coordinator forgot the group."""
+        """The number of the generation. It increases, unless the coordinator forgot the group."""
         return self._generation.metadata.generation_id
 
     @property
     def member_id(self) -> str:
-        """This member's id in it, given by the coordinator."""
+        """The id of this member, given by the coordinator."""
         return self._generation.metadata.member_id
 
     @property
     def leader_id(self) -> str:
-        """The id of the member that assigned."""
+        """The id of the member that computed the assignment."""
         return self._generation.leader_id
 
     @property
     def is_leader(self) -> bool:
-        """This member has assigned."""
+        """Whether this member computed the assignment."""
         return self._generation.is_leader
 
     @property
@@ -66,22 +66,22 @@ class GroupGeneration:
 
     @property
     def assignment(self) -> bytes:
-        """What the leader's `assign` gave to this member, byte for byte; empty for nothing."""
+        """What the leader's `assign` returned for this member, byte for byte; empty for nothing."""
         return self._generation.assignment
 
     @property
     def ended(self) -> bool:
-        """It is over, or about to be: the body has to leave."""
+        """Whether the generation has ended or is about to end: the body has to leave."""
         return self._ended
 
     @property
     def is_over_early(self) -> bool:
-        """The body has left, and the generation goes on."""
+        """Whether the body has left before the end of the generation."""
         return self._left.is_set() and not self._ended
 
     @property
     def lost(self) -> bool:
-        """It is over, and another member may have this one's part already."""
+        """Whether it has ended and another member may already have this one's assignment."""
         return self._lost
 
     async def __aenter__(self) -> Self:
@@ -109,7 +109,7 @@ class GroupGeneration:
             self._left.set()
 
     def end(self, *, lost: bool) -> None:
-        """Cancels the body. Plain."""
+        """Cancel the body. Synchronous."""
         self._ended = True
         if self._left.is_set():
             return
@@ -118,6 +118,6 @@ class GroupGeneration:
             self._scope.cancel()
 
     async def left(self, closer: asyncio.Task[Any] | None = None) -> None:
-        """Until the body has left, at once if it was never entered, or is the task `closer`."""
+        """Wait until the body has left; not if it was never entered, or is the task `closer`."""
         if self._scope is not None and (closer is None or closer is not self._task):
             await self._left.wait()

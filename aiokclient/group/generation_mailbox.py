@@ -16,7 +16,7 @@ __all__ = ["GenerationMailbox", "GroupProtocol"]
 
 
 class GroupProtocol(Protocol):
-    """A way for the members of a group to agree; of several, the group uses one that all offer.
+    """One way in which members agree on assignments; a group uses one that all members offer.
 
     To be derived from, or just to be looked like.
     """
@@ -25,26 +25,24 @@ class GroupProtocol(Protocol):
     """By which the members recognise it; change it when the meaning of the bytes changes."""
 
     def metadata(self) -> bytes:
-        """What the leader has to know of this member. Asked each time that it joins."""
+        """Return what the leader has to know about this member. Called at each join."""
         return b""
 
     def assign(
         self, members: Mapping[str, bytes]
     ) -> Mapping[str, bytes] | Awaitable[Mapping[str, bytes]]:
-        """From the members' metadata, what each gets, both by member id. On the leader.
+        """Return the assignment of each member, given their metadata, both by member id.
 
-        Runs once in a generation, and may be a coroutine function: heartbeats go on meanwhile. Who
-        is left out gets no bytes. What it raises, the leader's `generations()` raises as it is,
-        and that of all others as AssignmentFailedError; the group tries again, later each time.
+        It runs on the leader, once in a generation, and may be a coroutine function: heartbeats go
+        on meanwhile. A member that is left out gets no bytes. The leader's `generations()` raises
+        what it raises, that of all others AssignmentFailedError; the group tries again, after a
+        longer delay each time.
         """
         ...
 
 
 class GenerationMailbox:
-    """Holds the present generation, or the last error, until somebody takes it.
-
-    It is the handler of the engine.
-    """
+    """The handler of the engine; it keeps the present generation or error until it is taken."""
 
     def __init__(self, protocol_type: str, protocols: Sequence[GroupProtocol]) -> None:
         self.protocol_type = protocol_type
@@ -53,8 +51,8 @@ class GenerationMailbox:
         """The last error, until `take` has raised it."""
         self.last_error: Exception | None = None
         self.on_lost: Callable[[], None] = lambda: None
-        """Called when this member has, or may have, lost its part. Plain."""
-        # The member keeps them: they may hold it.
+        """Called when this member has lost, or may have lost, its assignment. Synchronous."""
+        # The member keeps them alive: they may refer to it.
         self._protocols = {protocol.name: Anchor(protocol) for protocol in protocols}
         self._current: GroupGeneration | None = None
         self._taken: GroupGeneration | None = None
@@ -62,7 +60,7 @@ class GenerationMailbox:
         self._confirmed = False
         self._changed = asyncio.Event()
         self.closer: asyncio.Task[Any] | None = None
-        """Who closes the member: a body that does so itself is not waited for."""
+        """The task that closes the member: a body that does so itself is not waited for."""
 
     # -- the engine's side ------------------------------------------------------------------
 
@@ -98,7 +96,7 @@ class GenerationMailbox:
         self.on_lost()
 
     def confirmed_changed(self, confirmed: bool) -> None:
-        """The coordinator may count this member out by now, or it was heard of again. Plain."""
+        """End the generation if the coordinator may have removed this member. Synchronous."""
         self._confirmed = confirmed
         if not confirmed:
             self._end(lost=True)
@@ -107,12 +105,12 @@ class GenerationMailbox:
             self._offer(self._data)
 
     def report(self, error: Exception) -> None:
-        """Raised to whoever asks next; the latest counts. Plain."""
+        """Have the next `take` raise this error, instead of any earlier one. Synchronous."""
         self.error = self.last_error = error
         self._changed.set()
 
     async def end(self) -> None:
-        """Ends the present generation and waits until its body has left."""
+        """End the present generation and wait until its body has left."""
         self._data = None
         self._end(lost=False)
         if self._taken is not None:
@@ -127,17 +125,18 @@ class GenerationMailbox:
         if self._taken is not None:
             self._taken.end(lost=lost)
 
-    # -- the program's side -----------------------------------------------------------------
+    # -- the application's side -------------------------------------------------------------
 
     def close(self) -> None:
-        """There is nothing more to come. Plain."""
+        """Have `take` return None from now on. Synchronous."""
         self.closed = True
         self._changed.set()
 
     async def take(self, *, again: bool = False) -> GroupGeneration | None:
-        """The next generation, None when closed. Raises what was reported. May be cancelled.
+        """Return the next generation; None when closed. Raises what was reported.
 
-        The present one, if its body has left before its end, is given `again`.
+        With `again` it returns the present one once more, if its body has left before its end.
+        Cancelling it loses no generation.
         """
         if again and self._data is not None and self._confirmed and self._is_free():
             self._offer(self._data)

@@ -1,4 +1,4 @@
-"""What the engine of a group and whoever stands on it say to each other."""
+"""The interface between the engine of a group and the handler that uses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Generation", "GroupHandler", "GroupSettings", "MemberInfo"]
 
 
 class MemberInfo(NamedTuple):
-    """A member as the leader sees it; `metadata` is that for the protocol that was chosen."""
+    """A member as the leader sees it; `metadata` belongs to the protocol that was chosen."""
 
     member_id: str
     group_instance_id: str | None
@@ -20,7 +20,7 @@ class MemberInfo(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """One generation as a member sees it; `members` are told to the leader alone."""
+    """One generation as a member sees it; only the leader gets `members`."""
 
     metadata: GroupMetadata
     protocol: str
@@ -35,7 +35,7 @@ class Generation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Which group, and its times in milliseconds."""
+    """The group that a member joins, and its timeouts in milliseconds."""
 
     group_id: str
     group_instance_id: str | None = None
@@ -45,43 +45,43 @@ class GroupSettings:
 
 
 class GroupHandler(Protocol):
-    """What gives a group its meaning. The engine calls it from its own task, one call at a time.
+    """What assigns work and takes it over. The engine's task makes one call at a time.
 
-    A call is cancelled when the membership is lost meanwhile or the member is paused (then `lost`
-    follows). What it raises ends the engine's task, but for `assign`, see there.
+    A call is cancelled when the membership is lost meanwhile or the member is paused; then `lost`
+    follows. What it raises ends the engine's task, except for `assign`.
     """
 
     @property
     def protocol_type(self) -> str:
-        """Which kind of group it is: members of different kinds cannot be in one."""
+        """The kind of the group. All members of a group have the same."""
         ...
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
-        """Names with this member's metadata, the preferred one first. Asked at each join."""
+        """Return names with this member's metadata, the preferred first. Called at each join."""
         ...
 
     async def assign(
         self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
     ) -> Mapping[str, bytes]:
-        """What each member gets, by member id; who is left out gets nothing. On the leader only.
+        """Return the assignment of each member by its id. Called on the leader only.
 
-        Once in a generation. What it raises is reported here as it is and to the other members as
-        AssignmentFailedError, the generation begins for nobody, and the group tries again, later
-        each time.
+        A member that is left out gets nothing. It is called once in a generation. What it raises
+        is reported here as it is and to the other members as AssignmentFailedError; the generation
+        does not begin, and the group tries again, after a longer delay each time.
         """
         ...
 
     async def began(self, generation: Generation) -> None:
-        """A generation has begun. Heartbeats go on, but no rebalance is taken up meanwhile."""
+        """Begin a generation. Heartbeats go on, but no rebalance is joined meanwhile."""
         ...
 
     async def before_rejoin(self, reason: str) -> None:
-        """The generation is about to end: give up what has to be, within the rebalance timeout.
+        """Release what has to be released before the generation ends.
 
-        `GroupEngine.rebalance_deadline` says until when. Past it `lost` follows.
+        It has to return by `GroupEngine.rebalance_deadline`; otherwise, `lost` follows.
         """
         ...
 
     async def lost(self, reason: str) -> None:
-        """Nothing is this member's any more, and nothing may be committed for it."""
+        """Take note that nothing belongs to this member any more. Nothing may be committed."""
         ...

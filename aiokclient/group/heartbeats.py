@@ -1,4 +1,4 @@
-"""Heartbeats, and until when the coordinator is sure to count this member in.
+"""Heartbeats, and the time until which the coordinator certainly counts this member in.
 
 A heartbeat is sent `heartbeat_interval_ms` after the one before it, on the connection that the
 member shares with its commits only; so neither a waiting JoinGroup nor the throttling of other
@@ -6,9 +6,9 @@ connections delays it. They go on while the member joins: an answer shows that t
 lives, and that it is still the one to which the request is waiting.
 
 The coordinator restarts the session with each heartbeat that it receives, so that it cannot end
-before `session_timeout_ms` after an answered one was *sent*. That is what `confirmed` goes by: a
-member that cannot reach its group stops before the group gives its part to another. Being asked
-late, as after a suspension of the process, changes nothing, as it is computed and not remembered.
+before `session_timeout_ms` after an answered one was *sent*. `confirmed` follows from that: a
+member that cannot reach its group stops before the group assigns its partitions to another. It is
+computed at each call, so that it is right after a suspension of the process, too.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ PATIENCE = 0.5
 
 
 class Heartbeats:
-    """Beats while it has a member; `told(member, event)` hears what the answers mean.
+    """The heartbeats of a member; `on_answer(member, event)` is called for each response.
 
-    `report(error)` gets what the program has to see, `changed()` is called when `confirmed` has.
+    `report(error)` gets what the application has to see; `changed()` is called when `confirmed`
+    has changed.
     """
 
     def __init__(
@@ -56,9 +57,9 @@ class Heartbeats:
     ) -> None:
         self.member = GroupMetadata(settings.group_id)
         self.last_answer_at = -math.inf
-        """When the last request was sent that showed that the coordinator counts us in."""
+        """The time of the last request whose response shows that this is a member."""
         self.last_stable_at = -math.inf
-        """The same, of those that showed that no rebalance was going on."""
+        """The same, of those whose response shows that no rebalance was in progress."""
         self._cluster = cluster
         self._settings = settings
         self._owner = owner
@@ -74,7 +75,7 @@ class Heartbeats:
 
     @property
     def confirmed(self) -> bool:
-        """The coordinator is sure to count this member in, at this moment. Plain."""
+        """Whether the coordinator certainly counts this member in at this moment."""
         if self.member.generation_id < 0:
             return False
         return self._cluster.clock.monotonic() < self.last_answer_at + self._session_s
@@ -95,7 +96,7 @@ class Heartbeats:
             self.answered(sent_at)
 
     def answered(self, sent_at: float, *, stable: bool = True) -> None:
-        """The coordinator has answered a request that was sent then. Plain."""
+        """Record that the coordinator has answered a request of that time. Synchronous."""
         self.last_answer_at = max(self.last_answer_at, sent_at)
         if stable:
             self.last_stable_at = max(self.last_stable_at, sent_at)
@@ -114,7 +115,7 @@ class Heartbeats:
             self._changed()
 
     async def run(self) -> None:
-        """Beats until it is cancelled."""
+        """Send heartbeats until it is cancelled."""
         clock = self._cluster.clock
         while True:
             self._due.clear()
@@ -158,5 +159,5 @@ class Heartbeats:
         self._on_answer(member, event)
 
     def _is_final(self, error: KafkaError) -> bool:
-        """Whether it is for the program to mend; all else may pass."""
+        """Return whether only the application can fix it; any other error may pass."""
         return classify(error, Scope.GROUP) is Decision.FAIL

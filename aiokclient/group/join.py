@@ -1,7 +1,7 @@
-"""How a member gets into a generation: JoinGroup, on the leader assigning, SyncGroup.
+"""How a member enters a generation: JoinGroup, assigning on the leader, SyncGroup.
 
-A coordinator gives a generation that it has again to a follower that joins with what it joined
-with before. A follower that asks for a new one therefore offers one more protocol, with a name that
+A coordinator answers a follower that joins again with the same metadata with the generation that
+it has. A follower that asks for a new one therefore offers one more protocol, with a name that
 is unique and that can never be chosen.
 
 A failed assignment is told to all members (`failure`), and the leader asks for a new generation
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 __all__ = ["GroupJoin"]
 
 AGAIN = "again-"
-"""How the name of a protocol begins that is only there to be new."""
+"""The prefix of a protocol that is offered only because it is new."""
 
 FAILED_ASSIGNMENTS = 10
-"""So many times `retry_backoff_max_ms` at most lie between two tries of an assignment that fails:
-each costs the whole group a rebalance."""
+"""The longest delay after a failed assignment, in units of `retry_backoff_max_ms`. Each attempt
+costs the whole group a rebalance."""
 
 
 class GroupJoin:
-    """Knows the generation that the member is in, or who it is outside of one.
+    """The generation that a member is in, and the requests that lead to the next one.
 
-    `rejoin(reason)` is called when it is time to try a failed assignment again.
+    `rejoin(reason)` is called when a failed assignment is due again.
     """
 
     def __init__(
@@ -83,20 +83,20 @@ class GroupJoin:
         self._assignments: dict[str, bytes] | None = None
 
     def reset(self, member: GroupMetadata) -> None:
-        """Outside of a generation, under this member id or none. Plain."""
+        """Leave the generation, and keep this member id or none. Synchronous."""
         self.generation = Generation(member, "", "", b"")
         self._assignments = None
         self._cancel_retry()
         self._heartbeats.send_for(member)
 
     def request_assignment(self) -> None:
-        """The next `sync` of the leader assigns again, in the generation that there is. Plain."""
+        """Have the leader's next `sync` assign again in the same generation. Synchronous."""
         self._assignments = None
 
     # -- joining ----------------------------------------------------------------------------
 
     async def join(self, reason: str, *, again: bool) -> MemberEvent:
-        """JoinGroup; with `again` so that a generation comes of it that there was not before."""
+        """Send JoinGroup; with `again` in a way that always makes a new generation."""
         protocols = list(self._handler.protocols())
         if again and not self.generation.is_leader and protocols == self._offered:
             protocols.append((f"{AGAIN}{self._cluster.clock.rng.getrandbits(64):x}", b""))
@@ -141,7 +141,7 @@ class GroupJoin:
     # -- assigning and fetching what was assigned -------------------------------------------
 
     async def sync(self) -> MemberEvent:
-        """SyncGroup, on the leader after `assign`."""
+        """Send SyncGroup, on the leader after `assign`."""
         generation, protocol_type = self.generation, self._handler.protocol_type
         if self._assignments is None:
             self._assignments = await self._assign(generation)
@@ -176,12 +176,12 @@ class GroupJoin:
         return MemberEvent.SYNCED
 
     async def _assign(self, generation: Generation) -> dict[str, bytes]:
-        """What the leader sends; what it sends instead when the handler fails."""
+        """Return what the leader sends: assignments, or the failure of the handler."""
         try:
             assigned = await self._assigned(generation)
             return requests.checked(assigned, generation.members)
         except Exception as error:
-            # The handler's, whatever it is: the program sees it, and all members are told.
+            # The handler may raise anything. The application and all members are told.
             self._report(error)
             text, extra = "The assignment failed: %r", {"event": "group_assignment_failed"}
             self._log.write(logging.WARNING, ("assign", repr(error)), text, error, extra=extra)
@@ -190,7 +190,7 @@ class GroupJoin:
             return {member.member_id: payload for member in generation.members}
 
     async def _assigned(self, generation: Generation) -> Mapping[str, bytes]:
-        """Have the handler assign within the rebalance timeout, after which the group goes on."""
+        """Have the handler assign within the rebalance timeout."""
         limit_s = self._settings.rebalance_timeout_ms / 1000
         try:
             async with asyncio.timeout(limit_s) as bound:
@@ -218,7 +218,7 @@ class GroupJoin:
     # -- failures of requests ---------------------------------------------------------------
 
     async def _send_long(self, send: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
-        """The answer, or the event that stands for a failure."""
+        """Return the response, or the event that a failure is."""
         try:
             return await send(request)
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Whether the program holds the event loop, which keeps heartbeats from being sent."""
+"""A watch for an application that blocks the event loop, so that no heartbeat is sent."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["LoopWatch"]
 
 TICK_S = 0.5
 LATE_S = 1.0
-"""A tick that is so late was held up by the program."""
+"""Seconds of delay after which the application has blocked the loop."""
 told: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
-"""When it was last logged, for each loop: of the many groups in one the first says it for all."""
+"""The time of the last warning for each loop: of several groups, only the first warns."""
 
 
 class LoopWatch:
-    """Ticks until it is cancelled, and tells of the ticks that came late."""
+    """A timer that logs its late ticks until it is cancelled."""
 
     def __init__(self, metrics: Metrics, group_id: str, client_id: str = "aiokclient") -> None:
         self._held = metrics.histogram("group.loop.blocked.seconds", unit="s")
         self._log = ClientLog("aiokclient.group", client_id, group_id)
 
     async def run(self) -> None:
-        """Logs each time that the loop was held, and for how long at least."""
+        """Log each time that the loop was blocked, and for how long at least."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + TICK_S

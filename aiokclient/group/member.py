@@ -1,4 +1,4 @@
-"""`GroupMember`: membership in a group of the program's own kind."""
+"""`GroupMember`: membership in a group of a kind that the application defines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["GroupMember"]
 
 
 class GroupMember(MemberLifecycle):
-    """One process of a group that shares something by Kafka's group protocol.
+    """A member of a group of processes that divide work by Kafka's group protocol.
 
         async with GroupMember(
             "workers", protocol_type="leases", protocols=[Leases()], bootstrap_servers="..."
@@ -31,14 +31,15 @@ class GroupMember(MemberLifecycle):
                     ...  # cancelled when the generation ends
 
     All members of a group have the same `protocol_type`. `protocols` are in order of preference;
-    the group uses one that all its members offer, so members that offer the old and the new one
-    bring a group from one to the other without a stop. The member joins when it is started, and
+    the group uses one that all its members offer, so that members which offer an old and a new one
+    change the protocol of a group without stopping it. The member joins when it is started, and
     leaves when it is closed. With `group_instance_id` it is static (KIP-345): closing it sends no
-    LeaveGroup, its place is kept for `session_timeout_ms`, and within that a member with the same
-    id takes it without a rebalance.
+    LeaveGroup, the group keeps it for `session_timeout_ms`, and within that time a member with the
+    same id replaces it without a rebalance.
 
-    It can be made anywhere, and starts by `async with`, `await member.start()` or `await member`.
-    Options: `GroupMemberConfig`; `client` shares connections. ConfigError for a bad one.
+    It can be created anywhere, and starts by `async with`, `await member.start()` or `await
+    member`. `GroupMemberConfig` describes the options; `client` shares connections. Raises
+    ConfigError for an option that is not allowed.
     """
 
     def __init__(
@@ -63,10 +64,10 @@ class GroupMember(MemberLifecycle):
         source: Mapping[str, Any] | str | os.PathLike[str],
         **options: Any,
     ) -> Self:
-        """From Kafka's dotted names with texts as values, `group.id` among them.
+        """Make one of Kafka's dotted names with texts as values, among them `group.id`.
 
-        `options` adds what no text can say: `protocols`, and `protocol_type`. Raises ConfigError
-        for an unknown name (it names the nearest) and for a value not allowed.
+        `options` adds what no text can express: `protocols` and `protocol_type`. Raises ConfigError
+        for an unknown name (it names the nearest one) and for a value that is not allowed.
         """
         protocols = options.pop("protocols", ())
         client = options.pop("client", None)
@@ -85,33 +86,33 @@ class GroupMember(MemberLifecycle):
     # -- use
 
     def generations(self) -> AsyncIterator[GroupGeneration]:
-        """Gives each generation of the group, from the present one on, until the member is closed.
+        """Iterate over the generations of the group, from the present one, until `close`.
 
-        One that has ended before it could be given is left out; the present one is given to each
-        new iteration unless somebody is in it. It waits without a deadline. One task waits at a
-        time (IllegalStateError). What it raises ends neither the iteration nor
-        the membership, and the next request goes on, joining again if need be:
+        A generation that has ended before it could be taken is left out. A new iteration begins
+        with the present generation, unless its body is running. The iteration waits without a
+        deadline, and one task at a time (IllegalStateError). What it raises ends neither the
+        iteration nor the membership; the next step continues, and joins again if necessary:
 
         - what `assign` raised on this member, or AssignmentFailedError when it was on another;
         - why the group refuses this member: InconsistentGroupProtocolError,
           InvalidSessionTimeoutError, GroupAuthorizationError, GroupMaxSizeReachedError, ...
 
-        FencedInstanceIdError is for good: another member has the same `group_instance_id`.
+        FencedInstanceIdError is final: another member has the same `group_instance_id`.
         """
         self._check()
         return _Generations(self)
 
     def rejoin(self, reason: str) -> None:
-        """Asks for a new generation, as when something outside the group has changed. Plain.
+        """Request a new generation, because the input of `assign` has changed. Synchronous.
 
-        The present one ends for all members. If it is just being made, another one follows it.
+        The present one ends for all members. If it is about to begin, another one follows it.
         `reason` is shown in the brokers' logs (KIP-800).
         """
         self._check()
         self._running.rejoin(reason)
 
     def group_metadata(self) -> GroupMetadata:
-        """The group, the generation and this member's id; -1 and "" while it is in none. Plain."""
+        """Return group, generation and member id; -1 and "" outside of one. Synchronous."""
         self._check()
         return self._running.metadata
 
@@ -149,7 +150,7 @@ for _name in ("generations", "group_metadata", "rejoin"):
 
 
 class _Generations:
-    """Not an async generator, which would end with the first error."""
+    """An iterator over generations. An async generator would end with the first error."""
 
     def __init__(self, member: GroupMember) -> None:
         self._member = member
@@ -168,7 +169,7 @@ class _Generations:
 
 
 def checked(protocols: Sequence[GroupProtocol]) -> list[GroupProtocol]:
-    """The protocols; raises ConfigError for none, for two of one name, and for what is none."""
+    """Return the protocols; raise ConfigError for none, equal names, and other objects."""
     given: Any = protocols
     if not isinstance(given, Iterable):
         raise ConfigError(f"protocols: {given!r} is not a list of protocols.")

@@ -1,4 +1,4 @@
-"""What is started and closed around an engine: for `GroupMember`, and for patterns."""
+"""Start and close of an engine, for `GroupMember` and for patterns."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from aiokclient.group.states import MemberState
 __all__ = ["MemberHandler", "MemberLifecycle"]
 
 SHOWN_S = 3.0
-"""A rebalance that has lasted so long is shown."""
+"""Seconds after which a rebalance is shown."""
 
 LEAVING_S = 1.0
-"""How much of a close is kept for leaving the group when what is held is not given up."""
+"""Seconds of a close that are reserved for leaving the group."""
 
 
 class MemberHandler(GroupHandler, Protocol):
-    """A handler that is closed with its member, and hears of errors."""
+    """A handler that is closed with its member, and to which errors are reported."""
 
     last_error: Exception | None
 
     def confirmed_changed(self, confirmed: bool) -> None:
-        """The coordinator may count this member out by now, or it was heard of again. Plain."""
+        """Take note of whether the coordinator certainly counts this member in. Synchronous."""
         ...
 
     def report(self, error: Exception) -> None:
-        """What the program has to see. Plain."""
+        """Take an error that the application has to see. Synchronous."""
         ...
 
     def close(self) -> None:
-        """Nothing more will begin; who waits is to be woken. Plain."""
+        """Begin no more generations, and wake the waiting tasks. Synchronous."""
         ...
 
     async def end(self) -> None:
-        """Gives up what is held, in an orderly way."""
+        """Release everything in an orderly way."""
         ...
 
 

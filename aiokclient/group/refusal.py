@@ -1,4 +1,4 @@
-"""What is added to the error of a group that refuses a member: what it would have to agree with."""
+"""Details for the error of a group that refuses a member: what the member has to agree with."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 ASKING_S = 3.0
-"""How long the coordinator is asked about the group, at most."""
+"""Seconds within which the coordinator has to describe the group."""
 
 
 async def explain(cluster: ClusterClient, request: Any, error: KafkaError) -> None:
-    """Completes the text of `error` where more can be found out; raises nothing but cancelling."""
+    """Add to the text of `error` what the coordinator reveals. Raises no KafkaError."""
     told = TOLD.get(error.code)
     if told is not None and hasattr(request, "protocols"):
         parts = (error.message, await told(cluster, request))
@@ -43,7 +43,7 @@ async def _protocols(cluster: ClusterClient, request: JoinGroupRequest) -> str:
     try:
         group = await _described(cluster, request.group_id)
     except KafkaError:
-        # Not permitted, or no classic group: what is known is said all the same.
+        # It is not permitted, or the group is not a classic one.
         return mine
     if not group.protocol_data:
         return f"{mine} The group's type is {group.protocol_type!r}."
@@ -72,4 +72,4 @@ TOLD: Mapping[int | None, Callable[[ClusterClient, JoinGroupRequest], Awaitable[
     InconsistentGroupProtocolError.code: _protocols,
     InvalidSessionTimeoutError.code: _session_timeout,
 }
-"""What is said to which code."""
+"""The functions that describe the cause of an error code."""

@@ -1,4 +1,4 @@
-"""The requests of a member, and what their answers mean to it. Pure."""
+"""The requests of a member, and the meaning of the responses. Without IO."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiokclient.types import GroupMetadata
 __all__ = ["checked", "heartbeat", "join", "leave", "left", "mismatch", "sync", "unexpected"]
 
 REASON_CHARACTERS = 255
-"""As many of a reason are sent (KIP-800); brokers may log or refuse longer ones."""
+"""Length to which a reason is cut (KIP-800); brokers may refuse longer ones."""
 
 
 def join(
@@ -72,7 +72,7 @@ def heartbeat(member: GroupMetadata) -> HeartbeatRequest:
 
 
 def leave(member: GroupMetadata, reason: str, *, batched: bool = True) -> LeaveGroupRequest:
-    """`batched=False` is the form for brokers before 2.4, which take one member at a time."""
+    """Return a LeaveGroup. Brokers before 2.4 accept one member at a time: not `batched`."""
     if not batched:
         return LeaveGroupRequest(group_id=member.group_id, member_id=member.member_id)
     identity = MemberIdentity(
@@ -84,22 +84,22 @@ def leave(member: GroupMetadata, reason: str, *, batched: bool = True) -> LeaveG
 
 
 def unexpected(response: Any) -> KafkaError | None:
-    """The error of an answer, unless its code is an event of the table."""
+    """Return the error of a response, unless its code is an event of the table."""
     code = response.error_code
     return None if code in CODES else error_for(code)
 
 
 def left(response: LeaveGroupResponse) -> KafkaError | None:
-    """As `unexpected`: a member that the group does not know has left it."""
+    """Return the error of a LeaveGroup; a member that the group does not know has left it."""
     codes = [response.error_code, *(member.error_code for member in response.members)]
     errors = [error_for(code) for code in codes if code not in CODES]
     return next((error for error in errors if error is not None), None)
 
 
 def mismatch(response: Any, protocol_type: str, protocol: str | None) -> KafkaError | None:
-    """Whether the coordinator speaks of another group than this member joined (KIP-559).
+    """Return the error if a response is about another kind of group (KIP-559), or None.
 
-    Coordinators before version 7 of JoinGroup and 5 of SyncGroup do not say.
+    Before version 7 of JoinGroup and 5 of SyncGroup, responses do not say.
     """
     for mine, theirs in (
         (protocol_type, response.protocol_type),
@@ -113,9 +113,9 @@ def mismatch(response: Any, protocol_type: str, protocol: str | None) -> KafkaEr
 
 
 def checked(assigned: Mapping[str, bytes], members: Sequence[MemberInfo]) -> dict[str, bytes]:
-    """The assignment of every member, nothing for those left out.
+    """Return the assignment of every member, no bytes for those left out.
 
-    Raises ValueError for an id that is no member's, TypeError for what are no bytes.
+    Raises ValueError for an id of no member, TypeError for an assignment that is not bytes.
     """
     if not isinstance(assigned, Mapping):
         raise TypeError(f"assign() returned {assigned!r}, not a mapping from member ids to bytes.")

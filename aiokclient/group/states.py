@@ -1,7 +1,7 @@
-"""The life of a member of a group, as a table. Pure.
+"""The states of a member of a group, as a table. Without IO.
 
-Theory of operation. A member alternates between two requests that may park at the coordinator and
-the time in which its generation is good:
+Theory of operation. A member alternates between two requests that may wait at the coordinator and
+the time in which its generation lasts:
 
                       ┌────────────── rebalance ──────────────┐
                       ▼                                       │
@@ -10,20 +10,20 @@ the time in which its generation is good:
      │                ▲              (the leader       takes its          │
      │                │               assigns first)   assignment         │ rebalance, rejoin
      │                └───────────────────────── prepared ── PREPARING ◀──┘
-     └─left── LEAVING ◀─ paused, from anywhere               the handler gives up what it must
+     └─left── LEAVING ◀─ paused, from anywhere               the handler releases what it must
 
-Heartbeats run beside all of it from the moment that there is a member id, and what they are
-answered is an event as what the two requests are answered is. An event is one of these:
+Heartbeats run beside all of it from the moment that there is a member id. Their responses are
+events, as are those of the two requests. An event is one of these:
 
 - progress: the step that belongs to the state has ended well;
 - a broker's code that means something to a member (`CODES`). Every other code is not about the
   membership but about the request (the coordinator is loading, has moved, is out of reach): the
   same request is sent again, to the coordinator as found anew, and the state stays. So SyncGroup
   survives a failover in its generation;
-- what the program asks for: pausing, resuming;
-- a disturbance: the coordinator has moved away from under a waiting request (MOVED), a request
-  failed for a reason that starting over may mend (FAULT) or not (REFUSED), the program did not
-  give up its part in time (LATE).
+- what the application asks for: pausing, resuming;
+- a disturbance: the coordinator has moved while a request waits at the former one (MOVED), a
+  request failed for a reason that starting over may fix (FAULT) or not (REFUSED), the application
+  did not release its part in time (LATE).
 
 A rebalance is *not* taken up while the handler begins with its generation: that is ended first,
 and the rebalance is heard of again, as the coordinator answers every heartbeat with it. An event
@@ -31,16 +31,16 @@ without a row for the state means nothing there and is dropped: an answer may al
 
 Where the coordinator takes a second assignment in one generation (Kafka's does not), a leader that
 only wants to assign anew goes from PREPARING straight to SYNCING. Followers cannot tell that from
-any other rebalance and go the same way: if it was another, SyncGroup is answered that a rebalance
-is going on, and they join.
+any other rebalance and go the same way: if it was another, the response to SyncGroup is that a
+rebalance is in progress, and they join.
 
 What a coordinator repeats without end must not keep the member busy without end: what starts over
 without waiting the first times waits when it happens again and again (BACK_OFF_REPEATED), and only
 a generation that has lasted for a while ends that.
 
-A member that is *lost* (unknown to the coordinator, of an old generation, fenced) has nothing any
-more: LOSE tells the handler, and all but the fenced one join anew. A rebalance keeps the member
-and what it holds: only PREPARING may give some of it up.
+A member that is *lost* (unknown to the coordinator, of an old generation, fenced) owns nothing any
+more: LOSE tells the handler, and all but the fenced one join again. A rebalance keeps the member
+and what it owns: only PREPARING may release some of it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = ["CODES", "TABLE", "MemberEffect", "MemberEvent", "MemberState", "Tran
 
 
 class MemberState(Enum):
-    """Where a member stands."""
+    """The state of a member."""
 
     OUT = "out"
     """Not in the group, and not trying: paused, not resumed yet, or refused."""
@@ -71,7 +71,7 @@ class MemberState(Enum):
     PREPARING = "preparing"
     LEAVING = "leaving"
     FENCED = "fenced"
-    """Another has taken its instance id: nothing leads away from here."""
+    """Another member has taken its instance id. No event leads to another state."""
 
 
 class MemberEvent(Enum):
@@ -85,12 +85,12 @@ class MemberEvent(Enum):
     BEGAN = "began"
     PREPARED = "prepared"
     RESYNCING = "resyncing"
-    """Prepared, too, and the coordinator may take a new assignment in the same generation."""
+    """Prepared, and the coordinator accepts a new assignment in the same generation."""
     LEFT = "left"
 
     MEMBER_ID_REQUIRED = "member id required"
     REBALANCE = "rebalance"
-    """Somebody else wants a new generation, or this member does."""
+    """Another member, or this one, asks for a new generation."""
     UNKNOWN_MEMBER = "unknown member"
     OLD_GENERATION = "old generation"
     FENCED = "fenced"
@@ -127,7 +127,7 @@ CODES: dict[int | None, MemberEvent] = {
     IllegalGenerationError.code: MemberEvent.OLD_GENERATION,
     FencedInstanceIdError.code: MemberEvent.FENCED,
 }
-"""The codes that are events; what any other leads to is the policy's to say."""
+"""The codes that are events; the policy decides about all others."""
 
 _S, _E, _F = MemberState, MemberEvent, MemberEffect
 
@@ -137,7 +137,7 @@ _GONE = {
     _E.FENCED: Transition(_S.FENCED, (_F.FORGET_ID, _F.LOSE)),
     _E.PAUSED: Transition(_S.LEAVING),
 }
-"""In every state of a member: it is one no longer."""
+"""Rows of every state of a member, by which it is no longer one."""
 
 TABLE: dict[tuple[MemberState, MemberEvent], Transition] = {
     (_S.OUT, _E.RESUMED): Transition(_S.JOINING),
