@@ -56,7 +56,6 @@ REMAINING = frozenset(
         "place: aiokclient/consumer",
         "place: aiokclient/errors",
         "place: aiokclient/network",
-        "place: aiokclient/producer",
         "place: aiokclient/protocol",
         "place: aiokclient/record",
         "place: aiokclient/testing",
@@ -77,7 +76,6 @@ REMAINING = frozenset(
         "shared out: tests/unit",
         "somebody: tests/faults",
         "somebody: tests/unit",
-        "turns: aiokclient/producer",
         "under way: tests/unit",
         "whoever: tests/unit",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import AnyBroker
@@ -14,8 +14,8 @@ from aiokclient.policy import Scope
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.producer_ids import ProducerIds
 from aiokclient.producer.batching.topic import Topic
-from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, settled
-from aiokclient.producer.delivery.failures import Failures
+from aiokclient.producer.delivery.delivery import DeliveryBatch, settled
+from aiokclient.producer.delivery.failures import FailureHooks, Failures
 from aiokclient.producer.sending.expiry import Expiry
 from aiokclient.producer.sending.leaders import Routing
 from aiokclient.producer.sending.responses import Responses
@@ -38,16 +38,16 @@ class Engine:
         config: ProducerConfig,
         cluster: ClusterClient,
         supervisor: Supervisor,
-        on_delivery_error: Callable[[Delivery], Any] | None,
+        failure_hooks: FailureHooks,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.senders: dict[int, Sender] = {}
         self._log = cluster.log("producer")
-        self._turns = turns = Callbacks(loop, supervisor.fail)
-        self.failures = Failures(loop, turns, cluster.clock, on_delivery_error, self._log)
+        self._callbacks = callbacks = Callbacks(loop, supervisor.fail)
+        self.failures = Failures(loop, callbacks, cluster.clock, failure_hooks, self._log)
         self.accumulator = Accumulator(
-            config, loop, turns, cluster.clock, self.failures, cluster.metrics
+            config, loop, callbacks, cluster.clock, self.failures, cluster.metrics
         )
         self.routing = Routing(
             config,
@@ -79,9 +79,9 @@ class Engine:
 
     def start(self) -> None:
         """Follow the metadata, and ask for a producer id in the background."""
-        updated = self._turns.guard(self.routing.updated)
+        updated = self._callbacks.guard(self.routing.updated)
         self._ends.append(self.cluster.updater.subscribe(updated))
-        self._ends.append(self.cluster.outages.listen(self._turns.guard(self._ids.expire)))
+        self._ends.append(self.cluster.outages.listen(self._callbacks.guard(self._ids.expire)))
         if self._config.enable_idempotence:
             self._ids.get()
 

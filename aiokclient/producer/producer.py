@@ -1,4 +1,4 @@
-"""The producer that users see."""
+"""The public producer."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from aiokclient.errors import (
     ConfigError,
     KafkaError,
 )
-from aiokclient.producer import backpressure as pace
+from aiokclient.producer import backpressure
 from aiokclient.producer._pure.send import K, V
 from aiokclient.producer.delivery.deliveries import gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
+from aiokclient.producer.delivery.failures import FailureHooks
 from aiokclient.producer.engine import Engine
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.send import Sends, require_topic
@@ -45,19 +46,20 @@ __all__ = ["Producer"]
 
 
 class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
-    """Sends records, idempotently by default, in order within each partition.
+    """A client that sends records, idempotently by default, in order within each partition.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             metadata = await producer.send("orders", b"tea", key=b"customer-7")
 
-    It can be made anywhere, and starts by `async with`, `await producer.start()` or
-    `await producer`; from then on it belongs to that event loop. `client=` shares the connections
-    and metadata of a `Client`. Options are Kafka's with `_` for `.`; a bad one raises ConfigError.
+    It can be made anywhere, and is started by `async with`, `await producer.start()`, or
+    `await producer`. From then on it belongs to that event loop. `client=` shares the connections
+    and metadata of a `Client`. Options are Kafka's with `_` for `.`. A wrong one raises
+    ConfigError.
 
-    Leaving `async with` normally flushes (at most `delivery_timeout_ms`), disconnects, and raises
-    `DeliveryErrors` for failures that nobody retrieved. Leaving it by an exception or a
-    cancellation flushes within `close_timeout_ms`, fails the rest with ClosedError, and raises the
-    original.
+    Leaving `async with` normally flushes (for at most `delivery_timeout_ms`), disconnects, and
+    raises `DeliveryErrors` for failures that were never retrieved. Leaving it by an exception or a
+    cancellation flushes within `close_timeout_ms`, fails the other records with ClosedError, and
+    raises the original exception.
     """
 
     closing_rank: ClassVar[int] = 1
@@ -79,7 +81,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._accept(config)
         self._turn = 0.0
         self._given: list[tuple[Anchor[Any], Any]] = []
-        """The callables of the application, which may refer to this object."""
+        """The callables of the program, which may refer to this object."""
 
     # Sending
 
@@ -92,10 +94,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """`await producer.send(...)` as a coroutine function, for `create_task` and its kin.
+        """Send a record and wait for its outcome: a coroutine function, for `create_task`.
 
-        Raises what `send` and its delivery raise. Cancelling it before it has run sends nothing;
-        afterwards the record is on its way.
+        Raises the errors of `send` and of its delivery. Cancelling it before it has run sends
+        nothing; later, the record is sent nevertheless.
         """
         try:
             return await self.send(topic, value, key, partition, timestamp, headers)
@@ -106,10 +108,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     @lets_go
     async def send_all(self, topic: str, items: Iterable[Any] | AsyncIterable[Any]) -> int:
-        """Send every item of an iterable, waiting for room; how many, once all are acknowledged.
+        """Send all items of an iterable, waiting for room. Return their number once acknowledged.
 
-        Items are as for `send_many`. Raises the first failure, after which no more is sent; what
-        was sent before goes its way. Cancelling it stops sending likewise.
+        Items are those of `send_many`. Raises the first failure, and sends nothing more then;
+        records that were sent before may still be delivered. Cancelling it has the same effect.
         """
         self._check()
         engine = self._required_engine()
@@ -124,12 +126,12 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> concurrent.futures.Future[RecordMetadata]:
-        """`send` from another thread: the future gets the `RecordMetadata` or the failure.
+        """Send a record from another thread. Return a future of its `RecordMetadata`.
 
-        Whatever `send` would raise comes through the future too, but for ClosedError and
-        IllegalStateError when the producer does not run. Records sent by one thread keep their
-        order. Cancelling the future leaves the record on its way. If the event loop stops or is
-        closed before the outcome is there, the future gets ClosedError.
+        The future also gets the errors that `send` would raise, except for ClosedError and
+        IllegalStateError when the producer does not run, which are raised at once. Records that one
+        thread sends keep their order. Cancelling the future does not stop the record. If the event
+        loop stops or is closed before the outcome is known, the future gets ClosedError.
         """
         try:
             loop = self._loop
@@ -160,11 +162,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     async def gather(
         self, deliveries: Iterable[Delivery], return_exceptions: bool = False
     ) -> list[Any]:
-        """The outcomes of many deliveries, in their order, once all have one.
+        """Wait for many deliveries, and return their outcomes in order.
 
-        Raises the first failure in that order; with `return_exceptions` failures stand among the
-        results instead. All of them count as retrieved. It gives way to the event loop every few
-        milliseconds, and cancelling it leaves the records on their way.
+        Raises the first failure in that order; with `return_exceptions`, failures are among the
+        results instead. All of them count as retrieved. It yields to the event loop every few
+        milliseconds. Cancelling it does not stop the records.
         """
         try:
             self._check_loop()
@@ -176,24 +178,25 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     @lets_go
     async def flush(self) -> None:
-        """Until all that was sent before has its outcome; at most `delivery_timeout_ms`.
+        """Wait until all records that were sent before have their outcome.
 
-        It only waits: failures are seen through the deliveries. Cancelling it changes nothing.
+        That takes at most `delivery_timeout_ms`. It does not raise failures: the deliveries do.
+        Cancelling it changes nothing.
         """
         self._check()
         await self._required_engine().flush()
 
     async def drain(self) -> None:
-        """Until the record sent last has left the parking or has its outcome.
+        """Wait until the record sent last has left the overflow queue or has its outcome.
 
-        Call it right after `send`, without an await between; at once when that record is not
-        parked. It gives way to the event loop at least every 10 ms of work. Raises what failed the
-        producer. Cancelling it changes nothing.
+        Call it directly after `send`, without an await in between. It returns at once if that
+        record is not in the overflow queue, and yields to the event loop at least every 10 ms of
+        work. Raises the error that failed the producer. Cancelling it changes nothing.
         """
         try:
             self._check()
-            if self._last is not None and pace.parked(self._last):
-                await pace.unparked(self._last)
+            if self._last is not None and backpressure.parked(self._last):
+                await backpressure.unparked(self._last)
                 self._check()
                 self._turn = self._clock.monotonic()
             elif self._clock.monotonic() - self._turn >= SLICE_S:
@@ -206,27 +209,27 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     @lets_go
     async def prepare(self, topic: str, timeout: float | None = None) -> None:
-        """Fetch what sends to a topic need: its metadata, and the serializers' schemas.
+        """Fetch the metadata of a topic and the schemas of the serializers, before the first send.
 
-        `timeout` is in seconds (`default_api_timeout_ms`). Raises ApiTimeoutError, whose cause is
-        what the brokers last said of the topic, what waiting would not mend at once,
-        SerializationError, and ClosedError or what failed the producer meanwhile. Cancelling it
-        leaves nothing behind.
+        `timeout` is in seconds (by default `default_api_timeout_ms`). Raises ApiTimeoutError, whose
+        cause is the last error that the brokers reported for the topic; at once an error that
+        waiting cannot remove; SerializationError; and ClosedError, or the error that failed the
+        producer, if it ends meanwhile. Cancelling it changes nothing.
         """
         self._check()
-        place, patience_s = self._topic(topic), self._seconds(timeout)
+        target, patience_s = self._topic(topic), self._seconds(timeout)
         failures = self._required_engine().failures
-        await pace.while_open(failures, self._prepare(place, patience_s))
+        await backpressure.while_open(failures, self._prepare(target, patience_s))
 
     @lets_go
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> tuple[PartitionInfo, ...]:
-        """Return the partitions of a topic with their leaders and replicas, read anew.
+        """Return the partitions of a topic with their leaders and replicas, as of now.
 
-        `timeout` is in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError,
-        InvalidTopicError, ApiTimeoutError, and ClosedError when the producer is closed meanwhile.
-        Cancelling it leaves nothing behind.
+        `timeout` is in seconds (by default `default_api_timeout_ms`). Raises
+        UnknownTopicOrPartitionError, InvalidTopicError, ApiTimeoutError, and ClosedError if the
+        producer is closed meanwhile. Cancelling it changes nothing.
         """
         self._check()
         require_topic(topic)
@@ -237,18 +240,18 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         async def read() -> None:
             found.append(await partitions_of(updater, topic, patience_s))
 
-        await pace.while_open(failures, read())
+        await backpressure.while_open(failures, read())
         return found[0]
 
     async def _prepare(self, topic: Topic, patience_s: float) -> None:
         deadline = self._clock.monotonic() + patience_s
-        await pace.known(topic, self._cluster, patience_s)
+        await backpressure.known(topic, self._cluster, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
             remaining = deadline - self._clock.monotonic()
-            await pace.prepared(prepare, topic.name, max(remaining, 0.0))
+            await backpressure.prepared(prepare, topic.name, max(remaining, 0.0))
 
     def _check_loop(self) -> None:
-        """For what is of use after the end, too: the outcomes of deliveries."""
+        """Refuse a call from another loop or thread. Allow it after the end, too."""
         if self._loop is not None and _get_running_loop() is not self._loop:
             self._refuse_caller()
 
@@ -259,14 +262,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         callback = self._weakly(self._options.on_delivery_error)
         options = for_background(self._options)
         object.__setattr__(options, "partitioner", self._weakly(self._options.partitioner))
-        engine = Engine(options, self._cluster, self._supervisor, callback)
-        engine.failures.on_failed = self._anchor.call("_forget")
-        engine.failures.on_final_seen = self._anchor.call("_note_seen")
+        hooks = FailureHooks(
+            callback, self._anchor.call("_forget"), self._anchor.call("_note_seen")
+        )
+        engine = Engine(options, self._cluster, self._supervisor, hooks)
         self._send_through(engine)
         engine.start()
 
     def _forget(self, batch: DeliveryBatch) -> None:
-        """Keep no delivery of a failed batch: it is logged when the last one is gone."""
+        """Keep no delivery of a failed batch, which is logged when its last delivery is gone."""
         if self._last is not None and self._last.located()[0] is batch:
             self._last = None
 
@@ -301,8 +305,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         else:
             failure = KafkaError(f"The producer failed: {error!r}.")
             failure.__cause__ = error
-        self._engine.failures.end(failure)
-        self._engine.failures.final = True
+        self._engine.failures.end(failure, final=True)
         self._engine.fail_all(failure)
         self._engine.stop()
 
@@ -310,7 +313,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         return {"topics": None if self._engine is None else some(self._engine.routing.topics)}
 
     def _note_seen(self) -> None:
-        """What has failed the producer was raised from a delivery or a wait."""
+        """Note that the failure of the producer was raised from a delivery or a wait."""
         self._failure_seen = self._failure is not None
 
     def _unretrieved(self) -> BaseException | None:

@@ -110,7 +110,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
 
     def _put(
         self,
-        place: Topic,
+        topic: Topic,
         key: Any,
         value: Any,
         partition: int | None,
@@ -129,15 +129,15 @@ class Sends(SendPath[K, V], Generic[K, V]):
                     raise ValueError(f"The timestamp {timestamp} is negative.")
                 size = record_size(key, value, headers)
                 if size > self._largest:
-                    bulk.require_small(self._limit, place.name, key, value, headers)
+                    bulk.require_small(self._limit, topic.name, key, value, headers)
                 if partition is not None:
-                    self._require(place, partition)
-                if not place.known:
-                    queue = place.undesignated
+                    self._require(topic, partition)
+                if not topic.known:
+                    queue = topic.undesignated
                 elif partition is not None:
-                    queue = place.queues[partition]
+                    queue = topic.queues[partition]
                 else:
-                    queue = engine.routing.partitioner.choose(place, key, size)
+                    queue = engine.routing.partitioner.choose(topic, key, size)
                 batch = queue.open
                 if (
                     batch is None
@@ -152,7 +152,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                     if timestamp != batch.stamp:
                         batch.note(index, timestamp)
             except (TypeError, AttributeError, ValueError) as error:
-                raise self._unfit(place.name, error, headers) from error
+                raise self._unfit(topic.name, error, headers) from error
             if batch.explicit is not None:
                 batch.choose_partitions(-1 if partition is None else partition)
             delivery = self._last = Delivery(batch, index, timestamp)
@@ -194,7 +194,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
     def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """See `SendPath.send_many`."""
         self._check()
-        place = self._topic(topic)
+        target = self._topic(topic)
         engine = self._required_engine()
         partitioner = engine.routing.partitioner
         if not isinstance(values, Sequence):
@@ -209,7 +209,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             if len(largest) + RECORD_OVERHEAD > self._largest:
                 bulk.require_small(self._limit, topic, None, largest, ())
             now = self._clock.time_ms()
-            deliveries = self._send_values(place, values, total, now)
+            deliveries = self._send_values(target, values, total, now)
         else:
             prepared = [self._prepared(bulk.as_record(topic, item)) for item in values]
             deliveries = bulk.send_prepared(prepared, engine.accumulator)
@@ -218,7 +218,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
 
     def _prepared(self, record: ProducerRecord) -> bulk.Prepared:
         topic, value, key, partition, timestamp, headers = record
-        place = self._topic(topic)
+        target = self._topic(topic)
         key, value = self._serialized(topic, key, value, headers)
         try:
             bulk.require_encodable(key, value, headers, timestamp)
@@ -226,14 +226,16 @@ class Sends(SendPath[K, V], Generic[K, V]):
             if size > self._largest:
                 bulk.require_small(self._limit, topic, key, value, headers)
             if partition is not None:
-                self._require(place, partition)
+                self._require(target, partition)
         except (TypeError, AttributeError, ValueError) as error:
             raise self._unfit(topic, error, headers) from error
-        queue: PartitionQueue = place.undesignated
-        if place.known:
+        queue: PartitionQueue = target.undesignated
+        if target.known:
             partitioner = self._required_engine().routing.partitioner
             chosen = partition is not None
-            queue = place.queues[partition or 0] if chosen else partitioner.choose(place, key, size)
+            queue = (
+                target.queues[partition or 0] if chosen else partitioner.choose(target, key, size)
+            )
         if timestamp is None:
             timestamp = self._clock.time_ms()
         at = -1 if partition is None else partition

@@ -70,7 +70,7 @@ class SendPath(Generic[K, V]):
         ) -> tuple[Any, Any]: ...
         def _put(
             self,
-            place: Topic,
+            topic: Topic,
             key: Any,
             value: Any,
             partition: int | None,
@@ -104,14 +104,14 @@ class SendPath(Generic[K, V]):
         try:
             if not self._usable or _get_running_loop() is not self._loop:
                 self._check()
-            place = self._topics.get(topic)
-            if place is None:
-                place = self._topic(topic)
+            target = self._topics.get(topic)
+            if target is None:
+                target = self._topic(topic)
             raw_key: Any = key
             raw_value: Any = value
             if not self._raw:
                 raw_key, raw_value = self._serialized(topic, key, value, headers)
-            return self._put(place, raw_key, raw_value, partition, timestamp, headers)
+            return self._put(target, raw_key, raw_value, partition, timestamp, headers)
         except BaseException as error:
             let_go(error, self)
             del self

@@ -62,7 +62,7 @@ class Accumulator:
         self,
         config: ProducerConfig,
         loop: asyncio.AbstractEventLoop,
-        turns: Callbacks,
+        callbacks: Callbacks,
         clock: Clock,
         failures: Failures,
         metrics: Metrics,
@@ -71,7 +71,7 @@ class Accumulator:
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
         """Batches that are done and have callbacks that have not run yet."""
-        self.turns = turns
+        self.callbacks = callbacks
         self.memory = memory = Memory(config.buffer_memory)
         self.pending: dict[QueuedBatch, None] = {}
         """Every batch without an outcome, in the order of their first records."""
@@ -251,7 +251,7 @@ class Accumulator:
         if batch.parked:
             self._move_in(batch.queue.unsendable, beyond=False)
             if batch.parked and not batch.queue.unsendable:
-                self.turns.soon(self._move_in, False)
+                self.callbacks.soon(self._move_in, False)
         if self._linger_s <= 0:
             batch.end_linger()
             batch.queue.poke(at_once=True)
@@ -261,7 +261,7 @@ class Accumulator:
             self._lingering = deque(entry for entry in self._lingering if not entry[1].done)
         self._lingering.append((deadline, batch))
         if self._linger_timer is None:
-            self._linger_timer = self.turns.at(deadline, self._lingered)
+            self._linger_timer = self.callbacks.at(deadline, self._lingered)
 
     def _grow(self, batch: QueuedBatch, need: int) -> bool:
         """Reserve more for an open batch. Return False if its pool has no room."""
@@ -317,7 +317,7 @@ class Accumulator:
             batch.end_compressing(batch.encode())
             return True
         batch.begin_compressing()
-        self.turns.in_thread(batch.encode, then=partial(self._compressed, batch))
+        self.callbacks.in_thread(batch.encode, then=partial(self._compressed, batch))
         return False
 
     def _compressed(self, batch: QueuedBatch, work: asyncio.Future[int]) -> None:
@@ -352,7 +352,7 @@ class Accumulator:
             if not batch.done and not batch.parked:
                 batch.queue.poke()
         if lingering:
-            self._linger_timer = self.turns.at(lingering[0][0], self._lingered)
+            self._linger_timer = self.callbacks.at(lingering[0][0], self._lingered)
 
     # Outcomes
 

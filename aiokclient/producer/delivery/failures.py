@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
@@ -24,7 +24,7 @@ from aiokclient.log import ClientLog
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.fairness import SLICE_S
 
-__all__ = ["Failures"]
+__all__ = ["FailureHooks", "Failures"]
 
 KEPT = 10_000
 SHOWN = 100
@@ -34,6 +34,17 @@ LOG_EVERY_S = 10.0
 LOG_KEYS = 1000
 
 Watcher = Callable[[KafkaError | None], None]
+
+
+class FailureHooks(NamedTuple):
+    """The calls by which a producer learns of failures."""
+
+    on_delivery_error: Callable[[Delivery], Any] | None
+    """The callback of the program, for each failure."""
+    on_failed: Callable[[DeliveryBatch], object]
+    """Called with each batch that fails."""
+    on_final_seen: Callable[[], object]
+    """Called when the error that failed the producer is raised, or retrieved from a delivery."""
 
 
 class FailedBatch:
@@ -69,9 +80,9 @@ class Failures:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        turns: Callbacks,
+        callbacks: Callbacks,
         clock: Clock,
-        on_delivery_error: Callable[[Delivery], Any] | None,
+        hooks: FailureHooks,
         log: ClientLog,
     ) -> None:
         self.unretrieved = 0
@@ -79,16 +90,12 @@ class Failures:
         """Number of all failures so far. It changes with each failure."""
         self._watchers: dict[Watcher, None] = {}
         self._loop = loop
-        self._turns = turns
+        self._callbacks = callbacks
         self._clock = clock
         self._client_log = log
-        self._callback = on_delivery_error
-        self.final = False
+        self._on_delivery_error, self._on_failed, self.on_final_seen = hooks
+        self._final = False
         """Whether the producer has failed, so that later failures follow from that."""
-        self.on_final_seen: Callable[[], object] = lambda: None
-        """Called when what failed the producer is raised, or retrieved from a delivery."""
-        self.on_failed: Callable[[DeliveryBatch], object] = lambda batch: None
-        """Called with each batch that fails."""
         self._batches: dict[FailedBatch, None] = {}
         self._last: KafkaError | None = None
         self._reports: deque[tuple[DeliveryBatch, int]] = deque()
@@ -103,20 +110,20 @@ class Failures:
         self.total += batch.unretrieved
         assert batch.error is not None
         self._last = batch.error
-        failed = FailedBatch(batch.topic, batch.error, batch.unretrieved, self.final)
+        failed = FailedBatch(batch.topic, batch.error, batch.unretrieved, self._final)
         if len(self._batches) < KEPT:
             self._batches[failed] = None
         batch.report = Report(failed, self._gone)
-        self.on_failed(batch)
+        self._on_failed(batch)
         for watcher in list(self._watchers):
             watcher(None)
-        if self._callback is None:
+        if self._on_delivery_error is None:
             return
         self._reports.append((batch, batch.moved))
         self._queued += 1
         if not self._scheduled:
             self._scheduled = True
-            self._turns.soon(self._report)
+            self._callbacks.soon(self._report)
 
     @contextmanager
     def watched(self, watcher: Watcher) -> Iterator[None]:
@@ -127,8 +134,12 @@ class Failures:
         finally:
             self._watchers.pop(watcher, None)
 
-    def end(self, why: KafkaError) -> None:
-        """Tell all watchers that nothing more will be sent."""
+    def end(self, why: KafkaError, *, final: bool = False) -> None:
+        """Tell all watchers that nothing more will be sent.
+
+        `final`: the producer has failed, so that later failures follow from that.
+        """
+        self._final = self._final or final
         for watcher in list(self._watchers):
             watcher(why)
 
@@ -159,7 +170,7 @@ class Failures:
 
     def _gone(self, failed: FailedBatch) -> None:
         """Log failures that cannot be retrieved any more. May be called in any thread."""
-        if self._callback is None:
+        if self._on_delivery_error is None:
             self._log(failed)
 
     async def reported(self) -> None:
@@ -174,10 +185,10 @@ class Failures:
         self._report_slice()
         if self._reports and not self._scheduled:
             self._scheduled = True
-            self._turns.soon(self._report)
+            self._callbacks.soon(self._report)
 
     def _report_slice(self) -> None:
-        assert self._callback is not None
+        assert self._on_delivery_error is not None
         until = self._clock.monotonic() + SLICE_S
         while self._reports and self._clock.monotonic() < until:
             batch, index = self._reports.popleft()
@@ -185,7 +196,7 @@ class Failures:
                 self._reports.appendleft((batch, index + 1))
             delivery = Delivery(batch, index, batch.timestamp_of(index))
             try:
-                self._callback(delivery)
+                self._on_delivery_error(delivery)
             except Exception as error:
                 context = {"message": "on_delivery_error raised", "exception": error}
                 self._loop.call_exception_handler(context)

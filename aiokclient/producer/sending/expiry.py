@@ -62,7 +62,7 @@ class Expiry:
 
     def _set(self, when: float) -> None:
         self._due = when
-        self._timer = self._accumulator.turns.at(when, self._ring)
+        self._timer = self._accumulator.callbacks.at(when, self._ring)
 
     def _ring(self) -> None:
         self._timer = None

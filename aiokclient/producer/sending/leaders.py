@@ -168,7 +168,7 @@ class Routing:
         had_absent = bool(topic.absent)
         dropped = topic.drop_partitions(count, self._clock.monotonic())
         if dropped and not had_absent:
-            self._accumulator.turns.later(ABSENT_S, self._look_for_absent, topic)
+            self._accumulator.callbacks.later(ABSENT_S, self._look_for_absent, topic)
         for queue in dropped:
             self._accumulator.set_unsendable(queue, True)
             self._accumulator.on_open()
@@ -179,7 +179,7 @@ class Routing:
             return
         if any(queue.oldest() is not None for queue in topic.absent.values()):
             self._ask_for(topic.name)
-        self._accumulator.turns.later(ABSENT_S, self._look_for_absent, topic)
+        self._accumulator.callbacks.later(ABSENT_S, self._look_for_absent, topic)
 
     def _lead(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
         sender = self._sender_of(partition.leader) if partition.leader >= 0 else None
@@ -207,7 +207,7 @@ class Routing:
             self._move(topic, batch)
             if self._clock.monotonic() >= until:
                 topic.status.begin_moving()
-                self._accumulator.turns.soon(self._designate, topic)
+                self._accumulator.callbacks.soon(self._designate, topic)
                 return
         topic.become_known()
 
@@ -265,5 +265,5 @@ class Routing:
         return single
 
     def _no_such(self, topic: str, partition: int | None, count: int) -> KafkaError:
-        place = TopicPartition(topic, -1 if partition is None else partition)
-        return no_such_partition(place, count)
+        missing = TopicPartition(topic, -1 if partition is None else partition)
+        return no_such_partition(missing, count)

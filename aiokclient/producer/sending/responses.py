@@ -111,9 +111,13 @@ class Responses:
         if event is SequenceEvent.WRITTEN:
             self._duplicate(batch)
             return
-        place = batch.queue.topic_partition
+        partition = batch.queue.topic_partition
         error = error_for(
-            part.error_code, part.error_message, api="Produce", broker=broker, topic_partition=place
+            part.error_code,
+            part.error_message,
+            api="Produce",
+            broker=broker,
+            topic_partition=partition,
         )
         assert error is not None
         if event is not None:
@@ -224,7 +228,7 @@ class Responses:
 
     def _log_refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
         # The error's own text gives advice for programs that cannot send the batch again.
-        place, foreign = batch.queue.topic_partition, event is SequenceEvent.FOREIGN
+        partition, foreign = batch.queue.topic_partition, event is SequenceEvent.FOREIGN
         if foreign:
             why = "its log does not have this producer's last batch"
             goes_on = "with a new producer id"
@@ -232,18 +236,18 @@ class Responses:
             why, goes_on = "an earlier one was not written", "in order"
         self._log.write(
             logging.WARNING if foreign else logging.INFO,
-            (place, event),
+            (partition, event),
             "Broker %s did not accept a batch of %d records for %s (%s): %s. The producer sends it "
             "again %s.",
             error.broker,
             batch.count,
-            place,
+            partition,
             error.name,
             why,
             goes_on,
             extra={
                 "event": "producer_unknown" if foreign else "batch_refused",
-                "topic": place.topic,
+                "topic": partition.topic,
                 "error": error.name,
             },
         )
@@ -252,7 +256,7 @@ class Responses:
         if queue.blocked:
             return
         queue.block()
-        self._accumulator.turns.later(delay_s, queue.unblock)
+        self._accumulator.callbacks.later(delay_s, queue.unblock)
 
     def _count(self, error: KafkaError) -> None:
         name = error.name or type(error).__name__
@@ -284,7 +288,7 @@ class Responses:
             self._replace(batch, self._builders(batch, limit))
             return
         then = partial(self._split_done, sent)
-        self._accumulator.turns.in_thread(self._builders, batch, limit, then=then)
+        self._accumulator.callbacks.in_thread(self._builders, batch, limit, then=then)
 
     def _split_done(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch

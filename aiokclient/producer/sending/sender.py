@@ -76,7 +76,7 @@ class Sender:
         self._supervisor = supervisor
         self._clock = cluster.clock
         self._accumulator = accumulator
-        self._turns = accumulator.turns
+        self._callbacks = accumulator.callbacks
         self._responses = responses
         self._ids = ids
         self._acks = config.acks
@@ -131,10 +131,10 @@ class Sender:
             return
         self._ready[queue] = None
         if at_once and not self.in_flight and self._connection is not None:
-            self._turns.run(self.pump)
+            self._callbacks.run(self.pump)
         elif not self._scheduled:
             self._scheduled = True
-            self._turns.soon(self.pump)
+            self._callbacks.soon(self.pump)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -174,7 +174,7 @@ class Sender:
             if now > until:
                 if not self._scheduled:
                     self._scheduled = True
-                    self._turns.soon(self.pump)
+                    self._callbacks.soon(self.pump)
                 return
 
     def _collate(self) -> list[QueuedBatch]:
@@ -204,7 +204,7 @@ class Sender:
         batch = queue.next(not self.in_flight, self._limit)
         if batch is not None and batch.in_log is InLog.UNKNOWABLE:
             # Not within this call: the program, which learns of it, may send more.
-            self._turns.soon(self._responses.unknowable, batch)
+            self._callbacks.soon(self._responses.unknowable, batch)
             return None
         if batch is None:
             waiting = queue.open
@@ -224,14 +224,14 @@ class Sender:
             batch.enter_request(now, by_name=by_name)
         connection.call(
             request.message,
-            self._turns.bound(self._answered, request),
+            self._callbacks.bound(self._answered, request),
             timeout_s=self._timeout_ms / 1000,
             version=request.version,
             expect_response=self._acks != 0,
             now=now,
         )
         if self._watch is None:
-            self._watch = self._turns.later(SILENCE_S, self._listen)
+            self._watch = self._callbacks.later(SILENCE_S, self._listen)
 
     # Answers
 
@@ -286,7 +286,7 @@ class Sender:
         if quiet >= SILENCE_S:
             self._set_silent(True)
             quiet = 0.0
-        self._watch = self._turns.later(max(SILENCE_S - quiet, TICK_S), self._listen)
+        self._watch = self._callbacks.later(max(SILENCE_S - quiet, TICK_S), self._listen)
 
     def _set_silent(self, silent: bool) -> None:
         if self.silent is not silent:
@@ -316,7 +316,7 @@ class Sender:
     async def _keep_connecting(self) -> None:
         retry = Retry(math.inf, self._backoff, self._clock)
         while self.queues and not self._closed:
-            lasting = self._turns.later(SILENCE_S, self._set_reachable, False)
+            lasting = self._callbacks.later(SILENCE_S, self._set_reachable, False)
             try:
                 connection = await self._cluster.connect(self.node_id, Purpose.PRODUCE)
                 # Raises here rather than in the middle of `pump`.
@@ -333,7 +333,7 @@ class Sender:
             else:
                 self._connection = connection
                 self._by_name = connection.version_of(ProduceRequest) < IDS_FROM
-                self._ignore_loss = connection.on_close(self._turns.guard(self._lost))
+                self._ignore_loss = connection.on_close(self._callbacks.guard(self._lost))
                 self._set_reachable(True)
                 return
             finally:
