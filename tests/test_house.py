@@ -37,32 +37,9 @@ CYCLES: dict[str, tuple[str, set[str]]] = {
         "A message class registers itself with its API, which lists message classes.",
         {"api", "schema"},
     ),
-    "aiokclient.testing.broker.": (
-        "To be broken: the broker, what it calls, and the groups know each other by type.",
-        {
-            "broker",
-            "call",
-            "connection",
-            "handlers",
-            "sessions",
-            "state",
-            "views",
-            "groups.classic",
-            "groups.classic_wire",
-            "groups.consumer_classic",
-            "groups.consumer_group",
-            "groups.consumer_heartbeat",
-            "groups.coordinator",
-            "groups.group",
-            "groups.members",
-            "groups.migration",
-            "groups.rebalancing",
-            "groups.timers",
-        },
-    ),
-    "aiokclient.testing.simulation.": (
-        "To be broken: a network makes its wires, which ask it for faults.",
-        {"network", "wires"},
+    "aiokclient.testing.broker.groups.": (
+        "A group of KIP-848 and its parts: heartbeats, classic members, the change of its kind.",
+        {"consumer_classic", "consumer_group", "consumer_heartbeat", "migration"},
     ),
 }
 """Modules of a package that import each other, with the reason for it."""

@@ -19,7 +19,9 @@ from aiokclient.clock import Clock, SystemClock
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker.broker import Broker
 from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, groups_of
 from aiokclient.testing.broker.groups.group import GroupView
+from aiokclient.testing.broker.handlers import announced
 from aiokclient.testing.broker.listener import Listener, TcpListener
 from aiokclient.testing.broker.requests import ReceivedRequest
 from aiokclient.testing.broker.state import ClusterState
@@ -94,18 +96,21 @@ class EmbeddedCluster:
         if racks and len(racks) != brokers:
             raise ValueError(f"{len(racks)} racks are given for {brokers} brokers")
         self._runner = Runner()
-        self._state = ClusterState(random.Random(seed), self._runner.post)
+        self._state = ClusterState(
+            random.Random(seed), self._runner.post, announced(), GroupCoordinator
+        )
+        self._brokers: dict[int, Broker] = {}
         self._state.clock = clock or SystemClock()
         self._state.groups.resync = resync
         self._state.groups.persist = persist_groups
         self._sockets = TcpListener()
         self._listener = listener or self._sockets
         self._listen_host = host
-        self._faults = FaultControls(self._state, self._runner)
-        self._nodes = BrokerControls(self._state, self._runner, self._listener, host)
-        self._leaders = LeaderControls(self._state, self._runner)
-        self._data = DataControls(self._state, self._runner)
-        self._groups = GroupControls(self._state, self._runner)
+        self._faults = FaultControls(self._state, self._brokers, self._runner)
+        self._nodes = BrokerControls(self._state, self._brokers, self._runner, self._listener, host)
+        self._leaders = LeaderControls(self._state, self._brokers, self._runner)
+        self._data = DataControls(self._state, self._brokers, self._runner)
+        self._groups = GroupControls(self._state, self._brokers, self._runner)
         self._used = False
         defaults = {
             "auto.create.topics.enable": str(auto_create_topics).lower(),
@@ -116,13 +121,14 @@ class EmbeddedCluster:
             defaults["log.retention.bytes"] = str(retention_bytes)
         self._state.static_configs.change(defaults)
         for index in range(brokers):
-            self._state.brokers[index + 1] = Broker(
+            broker = self._brokers[index + 1] = Broker(
                 self._state,
                 index + 1,
                 advertised_host or host,
                 port + index if port else 0,
                 racks[index] if racks else None,
             )
+            self._state.brokers[broker.node_id] = broker
         if isinstance(topics, str):
             topics = (topics,)
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
@@ -209,7 +215,7 @@ class EmbeddedCluster:
     async def _open(self) -> None:
         state = self._state
         state.loop = self._runner.loop
-        for broker in state.brokers.values():
+        for broker in self._brokers.values():
             broker.listen(self._listener, self._listen_host)
             await broker.serve()
         for name, partitions in self._topics.items():
@@ -220,7 +226,7 @@ class EmbeddedCluster:
 
     def _shut(self) -> None:
         self._state.groups.close()
-        for broker in self._state.brokers.values():
+        for broker in self._brokers.values():
             broker.shut()
         self._sockets.close()
 
@@ -289,7 +295,7 @@ class EmbeddedCluster:
         return self._runner.call(
             lambda: sum(
                 each.connections
-                for each in self._state.brokers.values()
+                for each in self._brokers.values()
                 if broker in (None, each.node_id)
             )
         )
@@ -322,14 +328,14 @@ class EmbeddedCluster:
     def _take_back(self) -> None:
         state = self._state
         state.faults.clear()
-        state.groups.release_all()
+        groups_of(state).release_all()
         state.unlimited_versions()
         state.held.clear()
         state.requests.clear()
         for partition in state.partitions():
             for node in partition.replicas:
                 partition.release(node)
-        for broker in state.brokers.values():
+        for broker in self._brokers.values():
             broker.resume()
 
     # -- what a test may do; each control is documented where it is -------------------------

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from aiokclient.protocol.framing import ClientPipeline
+from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.broker.connection import BrokerProtocol
 
 
@@ -33,6 +34,12 @@ class FakeTransport(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
+
+
+def connection_of(cluster: EmbeddedCluster, node_id: int = 1) -> BrokerProtocol:
+    """Return a new connection to a broker, without a transport."""
+    broker = cluster._brokers[node_id]
+    return BrokerProtocol(broker, cluster._state, broker)
 
 
 def frame(request: Any, version: int | None = None, correlation_ids: int = 1) -> bytes:

@@ -1,45 +1,35 @@
-"""One broker: its place in the cluster, its connections, what it announces."""
+"""One broker: where it listens, and its connections."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokclient.testing.broker.configs import BROKER_OPTIONS, Configs, ConfigSource
 from aiokclient.testing.broker.connection import BrokerProtocol
-from aiokclient.testing.broker.sessions import FetchSessions
+from aiokclient.testing.broker.node import Node
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.listener import Listener, Listening
     from aiokclient.testing.broker.state import ClusterState
 
 
-class Broker:
-    """A broker listens or is down; paused it takes connections and answers nothing.
-
-    `host` and `port` are what clients are told (KIP-103's advertised listener); the port stays
-    the same from the first start on.
-    """
+class Broker(Node):
+    """A broker that listens or is down."""
 
     def __init__(
         self, cluster: ClusterState, node_id: int, host: str, port: int, rack: str | None
     ) -> None:
-        self.cluster = cluster
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
-        self.paused = False
-        self.configs = Configs(BROKER_OPTIONS, ConfigSource.DYNAMIC_BROKER, cluster.configs)
-        self.sessions = FetchSessions(self)
+        super().__init__(
+            node_id,
+            host,
+            port,
+            rack,
+            defaults=cluster.configs,
+            rng=cluster.rng,
+            time=lambda: cluster.loop.time(),
+        )
+        self._cluster = cluster
         self._listening: Listening | None = None
         self._connections: dict[BrokerProtocol, None] = {}
-
-    def __repr__(self) -> str:
-        return f"<broker {self.node_id} at {self.host}:{self.port}>"
-
-    @property
-    def alive(self) -> bool:
-        return self._listening is not None
 
     @property
     def connections(self) -> int:
@@ -49,6 +39,7 @@ class Broker:
         """Be there at `host`, to `serve`; raises OSError when the port is not to be had."""
         self._listening = listener.listen(host, self.port, self._accept)
         self.port = self._listening.port
+        self.alive = True
 
     async def serve(self) -> None:
         """Take connections, unless it was killed meanwhile."""
@@ -60,8 +51,9 @@ class Broker:
         if self._listening is not None:
             self._listening.close()
             self._listening = None
+        self.alive = False
         self.disconnect()
-        self.sessions = FetchSessions(self)
+        self.sessions.evict()
         self.paused = False
 
     def disconnect(self) -> None:
@@ -78,7 +70,7 @@ class Broker:
             connection.pump()
 
     def _accept(self) -> BrokerProtocol:
-        return BrokerProtocol(self)
+        return BrokerProtocol(self, self._cluster, self)
 
     def connected(self, connection: BrokerProtocol) -> None:
         self._connections[connection] = None

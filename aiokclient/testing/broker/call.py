@@ -6,16 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Generator, Hashable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from aiokclient.testing.broker.faults import Refusal
 
 if TYPE_CHECKING:
     from aiokclient.protocol import ApiKey
     from aiokclient.protocol.schema import Response
-    from aiokclient.testing.broker.broker import Broker
-    from aiokclient.testing.broker.connection import BrokerProtocol
     from aiokclient.testing.broker.faults import Fault
+    from aiokclient.testing.broker.node import Node
+    from aiokclient.testing.broker.sasl import Authentication
     from aiokclient.testing.broker.state import ClusterState
 
 T = TypeVar("T")
@@ -91,6 +91,21 @@ class _Slices(Generic[T]):
         return part
 
 
+class Owner(Protocol):
+    """The connection of a request."""
+
+    authentication: Authentication
+
+    @property
+    def client_host(self) -> str: ...
+
+    def abort(self) -> None: ...
+
+    def close_after_response(self) -> None: ...
+
+    def authenticated(self) -> None: ...
+
+
 class Call:
     """A request, who received it, and which faults apply to it."""
 
@@ -100,6 +115,7 @@ class Call:
         "api",
         "broker",
         "client_id",
+        "cluster",
         "handled",
         "owner",
         "request",
@@ -110,14 +126,16 @@ class Call:
 
     def __init__(
         self,
-        broker: Broker,
+        cluster: ClusterState,
+        broker: Node,
         api: ApiKey,
         version: int,
         request: Any,
         client_id: str | None,
-        owner: BrokerProtocol,
+        owner: Owner,
         faults: list[Fault],
     ) -> None:
+        self.cluster = cluster
         self.broker = broker
         self.api = api
         self.version = version
@@ -133,10 +151,6 @@ class Call:
         """Whether the handler has yielded to the event loop between two slices."""
         self.times: Counter[Any] = _NOTHING
         """The number of times that each part comes in the request, after `count`."""
-
-    @property
-    def cluster(self) -> ClusterState:
-        return self.broker.cluster
 
     def refused(self, topic: str | None = None, partition: int | None = None) -> int:
         """The error code with which a test wants this (part of the) request refused, or 0.

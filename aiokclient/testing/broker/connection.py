@@ -27,7 +27,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiokclient import threads
 from aiokclient.errors import KafkaError
@@ -42,7 +42,8 @@ from aiokclient.testing.disposal import discard_messages
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
     from aiokclient.protocol.schema import Response
-    from aiokclient.testing.broker.broker import Broker
+    from aiokclient.testing.broker.node import Node
+    from aiokclient.testing.broker.state import ClusterState
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +66,14 @@ _INLINE_PRODUCE_BYTES = 1 << 20
 _framing = ServerFraming()
 
 
+class Registry(Protocol):
+    """Where the connections of a broker are registered."""
+
+    def connected(self, connection: BrokerProtocol, /) -> None: ...
+
+    def disconnected(self, connection: BrokerProtocol, /) -> None: ...
+
+
 class BrokerProtocol(asyncio.BufferedProtocol):
     """One accepted connection."""
 
@@ -72,12 +81,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "__weakref__",
         "_busy",
         "_closes",
+        "_cluster",
         "_current",
         "_frames",
         "_handling",
         "_parked",
         "_queued",
         "_reading",
+        "_registry",
         "_spent",
         "_timer",
         "_transport",
@@ -88,9 +99,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "broker",
     )
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Node, cluster: ClusterState, registry: Registry) -> None:
         self.broker = broker
-        self.authentication = Authentication(broker.cluster.mechanisms)
+        self._registry = registry
+        self._cluster = cluster
+        self.authentication = Authentication(cluster.mechanisms)
         known = self.authentication.step is Step.DONE
         self._frames = FrameReader(_MAX_FRAME if known else _MAX_UNKNOWN_FRAME, kept=0)
         self._closes = False
@@ -113,7 +126,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self.broker.connected(self)
+        self._registry.connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()
@@ -137,7 +150,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._transport = None
         self._withheld = None
         self._give_up()
-        self.broker.disconnected(self)
+        self._registry.disconnected(self)
 
     def _give_up(self) -> None:
         """Forget the requests that wait, and the one being handled."""
@@ -207,7 +220,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             step()
         except Exception as error:
             _log.exception("%r failed on a request", self.broker)
-            self.broker.cluster.bug = self.broker.cluster.bug or error
+            self._cluster.bug = self._cluster.bug or error
             self.abort()
 
     def _may_take(self) -> bool:
@@ -227,7 +240,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._park(threads.run(_decoded, frame), partial(self._decoded, frame))
 
     def _decoded(self, frame: Buffer, received: ReceivedRequest | KafkaError) -> None:
-        cluster = self.broker.cluster
+        cluster = self._cluster
         if isinstance(received, KafkaError):
             # As Kafka: whoever sends what cannot be read, or was not announced, is cut off.
             _log.debug("%r closes a connection: %s", self.broker, received)
@@ -249,13 +262,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def _allowed(self, received: ReceivedRequest) -> bool:
         """Return whether a client may send this before, or after, its authentication."""
-        api = self.broker.cluster.api_of(received.header.request_api_key)
+        api = self._cluster.api_of(received.header.request_api_key)
         return self.authentication.allows(api)
 
     def _handle(self, received: ReceivedRequest, faults: list[Fault]) -> None:
         header = received.header
-        api = self.broker.cluster.api_of(header.request_api_key)
+        api = self._cluster.api_of(header.request_api_key)
         call = Call(
+            self._cluster,
             self.broker,
             api,
             header.request_api_version,
@@ -286,7 +300,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._handling = handling
             then = partial(self._go_on, handling, call, received, faults)
             if awaited is None:
-                self._timer = self.broker.cluster.loop.call_soon(self._next, then)
+                self._timer = self._cluster.loop.call_soon(self._next, then)
             else:
                 self._park(awaited, lambda _: then())
             return
@@ -326,7 +340,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         large: bool,
     ) -> None:
         """The request took effect: answer it, unless a fault has other plans."""
-        self.broker.cluster.changed()
+        self._cluster.changed()
         if not faults:
             self._answer(response, received, faults, large)
             return
@@ -388,14 +402,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """Free large messages, once nothing else in this class refers to them."""
         if self._spent:
             spent, self._spent = self._spent, []
-            self.broker.cluster.loop.call_soon(discard_messages, spent)
+            self._cluster.loop.call_soon(discard_messages, spent)
 
     def _dropped(self, faults: list[Fault], when: str) -> bool:
         for fault in faults:
             if isinstance(fault, Drop) and fault.when == when:
                 fault.use()
                 self.abort()
-                self.broker.cluster.changed()
+                self._cluster.changed()
                 return True
         return False
 
@@ -405,7 +419,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             then()
             return
 
-        loop = self.broker.cluster.loop
+        loop = self._cluster.loop
         self._timer = loop.call_later(seconds, self._next, then)
 
     def _next(self, step: Callable[[], None]) -> None:

@@ -13,8 +13,9 @@ session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from aiokclient.testing.broker.codes import Code
@@ -24,8 +25,9 @@ from aiokclient.untracked import MANY, untrack
 if TYPE_CHECKING:
     from aiokclient.protocol.messages import FetchRequest
     from aiokclient.protocol.messages.fetch import PartitionData
-    from aiokclient.testing.broker.broker import Broker
-    from aiokclient.testing.broker.call import Call
+    from aiokclient.testing.broker.configs import Configs
+
+T = TypeVar("T")
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
@@ -83,6 +85,15 @@ class FetchedPartition:
         )
 
 
+class FetchCall(Protocol):
+    """A Fetch request, and how its handler iterates over the parts of it."""
+
+    request: Any
+    version: int
+
+    def each(self, items: Iterable[T]) -> AsyncIterator[T]: ...
+
+
 class FetchSession:
     """The partitions of one client on one broker; id 0 lasts for one request only."""
 
@@ -95,7 +106,7 @@ class FetchSession:
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
         self.used_at = now
 
-    async def update(self, call: Call) -> None:
+    async def update(self, call: FetchCall) -> None:
         """Add, change and forget partitions as a request says."""
         request: FetchRequest = call.request
         async for topic in call.each(request.topics):
@@ -136,8 +147,10 @@ class FetchContext(NamedTuple):
 class FetchSessions:
     """The sessions that one broker keeps."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, configs: Configs, rng: random.Random, time: Callable[[], float]) -> None:
+        self._configs = configs
+        self._rng = rng
+        self._time = time
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
@@ -151,10 +164,10 @@ class FetchSessions:
         """Forget a session."""
         self._sessions.pop(session.id, None)
 
-    async def context(self, call: Call) -> FetchContext:
+    async def context(self, call: FetchCall) -> FetchContext:
         """Return the session that a request is for, brought up to date with it."""
         request: FetchRequest = call.request
-        now = self._broker.cluster.loop.time()
+        now = self._time()
         by_id = call.version >= 13
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             # A client that begins anew, or goes without a session, gives the old one up.
@@ -184,7 +197,7 @@ class FetchSessions:
         return FetchContext(kept, incremental=True)
 
     def _admit(self, session: FetchSession) -> int:
-        slots = self._broker.configs.number("max.incremental.fetch.session.cache.slots")
+        slots = self._configs.number("max.incremental.fetch.session.cache.slots")
         partitions = sum(len(each.partitions) for each in self._sessions.values())
         if partitions + len(session.partitions) > _MOST_PARTITIONS:
             return NO_SESSION
@@ -192,7 +205,7 @@ class FetchSessions:
             return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
-            session_id = self._broker.cluster.rng.randrange(1, 1 << 31)
+            session_id = self._rng.randrange(1, 1 << 31)
         session.epoch = 1
         self._sessions[session_id] = session
         return session_id

@@ -12,11 +12,10 @@ import base64
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from aiokclient.protocol import ApiKey
-from aiokclient.testing.broker.broker import Broker
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.codes import Refused as Refused
 from aiokclient.testing.broker.configs import (
@@ -27,8 +26,7 @@ from aiokclient.testing.broker.configs import (
     ConfigSource,
 )
 from aiokclient.testing.broker.faults import Faults
-from aiokclient.testing.broker.groups.coordinator import GroupCoordinator
-from aiokclient.testing.broker.handlers import announced
+from aiokclient.testing.broker.node import Node
 from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.topics import Partition, Topic
 from aiokclient.testing.broker.views import ClusterView, HeldCluster
@@ -47,20 +45,49 @@ MOST_PARTITIONS = 10_000
 """So many can be made at a time, in Kafka too."""
 
 
+class Groups(Protocol):
+    """The groups of a cluster, as the rest of it knows them."""
+
+    persist: bool
+    resync: bool
+
+    def settle(self) -> None:
+        """Take each group to its coordinator, after brokers or coordinators changed."""
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget the offsets of a topic."""
+
+    def configs_of(self, group_id: str, *, keep: bool) -> Configs:
+        """Return the configs of a group, which need not exist; with `keep`, to be changed."""
+        ...
+
+    def close(self) -> None:
+        """End all timers."""
+
+
 class ClusterState:
     """Everything the brokers know. `loop` and `clock` are set when the cluster starts."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
 
-    def __init__(self, rng: random.Random, post: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        post: Callable[[Callable[[], None]], None],
+        announced: Mapping[ApiKey, tuple[int, int]],
+        new_groups: Callable[[ClusterState], Groups],
+    ) -> None:
+        """`post` calls a function in the loop of the cluster, from any thread."""
         self.rng = rng
+        self._announced = announced
+        self._new_groups = new_groups
         self.cluster_id = self._new_cluster_id()
         self.static_configs = Configs(BROKER_OPTIONS, ConfigSource.STATIC_BROKER)
         self.configs = Configs(
             BROKER_OPTIONS, ConfigSource.DYNAMIC_DEFAULT_BROKER, self.static_configs
         )
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, Node] = {}
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}
         self.topology = 0
@@ -68,7 +95,7 @@ class ClusterState:
         self.faults = Faults(post)
         self.requests = RequestLog()
         self.watch = Watch()
-        self.groups = GroupCoordinator(self)
+        self.groups = new_groups(self)
         self.mechanisms: tuple[str, ...] = ()
         """The SASL mechanisms of the brokers' listeners; without any they authenticate nobody."""
         self.session_lifetime_ms = 0
@@ -87,7 +114,7 @@ class ClusterState:
             self.delete_topic(topic)
         resync, persist = self.groups.resync, self.groups.persist
         self.groups.close()
-        self.groups = GroupCoordinator(self)
+        self.groups = self._new_groups(self)
         self.groups.resync, self.groups.persist = resync, persist
         self.held.clear()
         self._coordinators.clear()
@@ -113,7 +140,7 @@ class ClusterState:
     # -- brokers ---------------------------------------------------------------------------
 
     @property
-    def alive(self) -> dict[int, Broker]:
+    def alive(self) -> dict[int, Node]:
         return {node: broker for node, broker in self.brokers.items() if broker.alive}
 
     @property
@@ -121,7 +148,7 @@ class ClusterState:
         """The id of the broker that is named as the controller; -1 while none lives."""
         return min(self.alive, default=-1)
 
-    def joined(self, broker: Broker) -> None:
+    def joined(self, broker: Node) -> None:
         """A broker is up: it catches up with its leaders and leads where nobody else could."""
         for partition in self.partitions():
             if broker.node_id in partition.replicas:
@@ -147,7 +174,7 @@ class ClusterState:
             else:
                 partition.left(node_id)
 
-    def coordinator_of(self, key: str) -> Broker | None:
+    def coordinator_of(self, key: str) -> Node | None:
         """The broker that coordinates a group, a transactional id or a share partition."""
         alive = self.alive
         if not alive:
@@ -175,7 +202,7 @@ class ClusterState:
 
     def versions(self, node_id: int) -> dict[ApiKey, tuple[int, int]]:
         """The APIs that a broker announces and takes, with their versions."""
-        spans = {api: self._span(api, node_id) for api in announced()}
+        spans = {api: self._span(api, node_id) for api in self._announced}
         return {api: span for api, span in spans.items() if span is not None}
 
     def _span(self, api: ApiKey, node_id: int) -> tuple[int, int] | None:
@@ -184,7 +211,7 @@ class ClusterState:
             for key in ((api, node_id), (api, None)):
                 if key in limits:
                     return limits[key]
-        return announced().get(api)
+        return self._announced.get(api)
 
     def limit_versions(
         self, limits: Mapping[ApiKey, tuple[int, int] | None], node_id: int | None
@@ -199,7 +226,7 @@ class ClusterState:
     def api_of(self, key: int) -> ApiKey:
         return ApiKey(key)
 
-    def accepts(self, broker: Broker, received: framing.ReceivedRequest) -> bool:
+    def accepts(self, broker: Node, received: framing.ReceivedRequest) -> bool:
         """Whether a broker takes such a request; ApiVersions it answers in any version."""
         header = received.header
         if header.request_api_key == ApiKey.API_VERSIONS:
@@ -299,7 +326,7 @@ class ClusterState:
 
     # -- what tests look at ----------------------------------------------------------------
 
-    def received(self, broker: Broker, received: framing.ReceivedRequest, frame: Buffer) -> None:
+    def received(self, broker: Node, received: framing.ReceivedRequest, frame: Buffer) -> None:
         """Keep a request for tests to look at."""
         self.requests.add(
             received.header, received.request, frame, broker.node_id, self.loop.time()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
-
-if TYPE_CHECKING:
-    from aiokclient.testing.broker.state import ClusterState
 
 
 class BrokerView(Protocol):
@@ -98,7 +95,7 @@ class HeldCluster(NamedTuple):
     topics_by_id: Mapping[UUID, HeldTopic]
 
 
-def held(cluster: ClusterState) -> HeldCluster:
+def held(cluster: ClusterView) -> HeldCluster:
     """Return the cluster as it is now."""
     topics = {
         topic.name: HeldTopic(

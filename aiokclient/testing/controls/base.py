@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -31,14 +31,15 @@ def control(part: str, method: Callable[Concatenate[C, P], R]) -> Callable[Conca
 class Controls:
     """Controls that run in the cluster's event loop and name brokers, topics and partitions."""
 
-    def __init__(self, state: ClusterState, runner: Runner) -> None:
+    def __init__(self, state: ClusterState, brokers: Mapping[int, Broker], runner: Runner) -> None:
         self._state = state
+        self._brokers = brokers
         self._runner = runner
 
     def broker(self, node_id: int) -> Broker:
-        broker = self._state.brokers.get(node_id)
+        broker = self._brokers.get(node_id)
         if broker is None:
-            raise ValueError(f"there is no broker {node_id}; there are {list(self._state.brokers)}")
+            raise ValueError(f"there is no broker {node_id}; there are {list(self._brokers)}")
         return broker
 
     def topic(self, name: str) -> Topic:

@@ -17,9 +17,14 @@ class BrokerControls(Controls):
     """Controls that stop, start and pause brokers, wipe the cluster, and hold metadata."""
 
     def __init__(
-        self, state: ClusterState, runner: Runner, listener: Listener, listen_host: str
+        self,
+        state: ClusterState,
+        brokers: Mapping[int, Broker],
+        runner: Runner,
+        listener: Listener,
+        listen_host: str,
     ) -> None:
-        super().__init__(state, runner)
+        super().__init__(state, brokers, runner)
         self._listener = listener
         self._listen_host = listen_host
 
@@ -75,7 +80,7 @@ class BrokerControls(Controls):
         configs stay. Then `topics` are created, before any client is answered. The new cluster has
         another id, unless `same_id` is set, and gives the same producer ids as the old one did.
         """
-        brokers = list(self._state.brokers.values())
+        brokers = list(self._brokers.values())
 
         def wipe() -> None:
             for broker in brokers:

@@ -126,7 +126,7 @@ class FaultControls(Controls):
         """Cut all connections of a broker, or of all; new ones are taken at once."""
 
         def cut() -> None:
-            for each in self._state.brokers.values():
+            for each in self._brokers.values():
                 if broker in (None, each.node_id):
                     each.disconnect()
 
@@ -136,14 +136,14 @@ class FaultControls(Controls):
         """Forget the fetch sessions of a broker, or of all."""
 
         def evict() -> None:
-            for each in self._state.brokers.values():
+            for each in self._brokers.values():
                 if broker in (None, each.node_id):
                     each.sessions.evict()
 
         self._runner.call(evict)
 
     def _add(self, fault: F) -> F:
-        _require(fault, list(self._state.brokers))
+        _require(fault, list(self._brokers))
         self._runner.call(lambda: self._state.faults.add(fault))
         return fault
 

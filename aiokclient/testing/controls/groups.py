@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import Group, GroupView
 from aiokclient.testing.controls.base import Controls
 from aiokclient.types import OffsetAndMetadata, TopicPartition
@@ -26,7 +27,7 @@ class GroupControls(Controls):
         """The committed offsets of a group; empty for one that is not there."""
 
         def committed() -> dict[TopicPartition, OffsetAndMetadata]:
-            found = self._state.groups.find(group)
+            found = groups_of(self._state).find(group)
             return {} if found is None else found.offsets.view()
 
         return self._runner.call(committed)
@@ -35,7 +36,7 @@ class GroupControls(Controls):
     def groups(self) -> dict[str, GroupView]:
         """All groups by their ids, as they are now."""
         return self._runner.call(
-            lambda: {group.group_id: group.view() for group in self._state.groups}
+            lambda: {group.group_id: group.view() for group in groups_of(self._state)}
         )
 
     def rebalance(self, group: str) -> None:
@@ -54,15 +55,15 @@ class GroupControls(Controls):
         Whoever waits is told NOT_COORDINATOR, what comes COORDINATOR_LOAD_IN_PROGRESS, but for
         heartbeats, which are answered as if all were well. Sessions begin anew at the end.
         """
-        self._runner.call(lambda: self._state.groups.hold(group))
+        self._runner.call(lambda: groups_of(self._state).hold(group))
         try:
             yield
         finally:
-            self._runner.post(lambda: self._state.groups.release(group))
+            self._runner.post(lambda: groups_of(self._state).release(group))
 
     def _group(self, group_id: str) -> Group:
-        found = self._state.groups.find(group_id)
+        found = groups_of(self._state).find(group_id)
         if found is None:
-            names = [each.group_id for each in self._state.groups]
+            names = [each.group_id for each in groups_of(self._state)]
             raise ValueError(f"there is no group {group_id!r}; there are {names}")
         return found

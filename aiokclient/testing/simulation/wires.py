@@ -11,10 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from aiokclient.testing.simulation.network import VirtualNetwork
+from typing import Any, Final, Protocol
 
 __all__ = ["Connection", "VirtualTransport", "Wire"]
 
@@ -22,10 +19,41 @@ IN_FLIGHT: Final = 256 * 1024
 """Bytes that the simulated system takes off a writer before they have arrived."""
 
 
+class Conditions(Protocol):
+    """What a network decides about its connections, and keeps of them."""
+
+    def latency(self, connection: Connection, /) -> float:
+        """Return the seconds until a write arrives."""
+        ...
+
+    def byte_to_cut(self, length: int, /) -> int | None:
+        """Return the byte of a write at which the connection is reset, if it is."""
+        ...
+
+    def piece(self, available: int, /) -> int:
+        """Return how many of the bytes that have arrived the next read returns."""
+        ...
+
+    def parted(self, connection: Connection, /) -> bool:
+        """Return whether a partition of the network separates the ends."""
+        ...
+
+    def taken(self, connection: Connection, wire: Wire, data: memoryview, /) -> memoryview:
+        """Return what is sent when an end writes `data`."""
+        ...
+
+    def forget(self, connection: Connection, /) -> None:
+        """Note that both ends are closed."""
+
+    def name_of(self, connection: Connection, server: bool, /) -> tuple[str, int]:
+        """Return the address of an end."""
+        ...
+
+
 class Connection:
     """A connection: its two wires, the place (a name) of either end, how many ends are left."""
 
-    def __init__(self, network: VirtualNetwork, client: str, server: str, number: int) -> None:
+    def __init__(self, network: Conditions, client: str, server: str, number: int) -> None:
         self.network, self.client, self.server, self.number = network, client, server, number
         self.requests, self.responses = Wire(self), Wire(self)
         self.ends = 2

@@ -7,7 +7,7 @@ import socket
 import tracemalloc
 
 import pytest
-from broker_connection import FakeTransport, feed, frame
+from broker_connection import FakeTransport, connection_of, feed, frame
 
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.messages import sync_group
@@ -15,7 +15,6 @@ from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProd
 from aiokclient.record.batch import Compression
 from aiokclient.record.header import seal_crc
 from aiokclient.testing import EmbeddedCluster
-from aiokclient.testing.broker.connection import BrokerProtocol
 
 MIB = 1 << 20
 KEPT = 32 * MIB
@@ -111,8 +110,8 @@ def produce_frames(wire_batch, count):
 
 async def test_reading_stops_when_queued_frames_take_four_mib(wire_to):
     async with EmbeddedCluster(topics=["orders"]) as cluster:
-        wire, broker = wire_to(cluster), cluster._state.brokers[1]
-        protocol, transport = BrokerProtocol(broker), FakeTransport()
+        wire = wire_to(cluster)
+        protocol, transport = connection_of(cluster), FakeTransport()
         protocol.connection_made(transport)
         cluster.pause(1)
         frames = produce_frames(wire.batch(bytes(900_000)), 60)
@@ -129,7 +128,7 @@ async def test_reading_stops_while_a_large_request_waits_for_replicas(wire_to):
     configs = {"message.max.bytes": 100 * MIB}
     async with EmbeddedCluster(2, topics=["orders"], configs=configs) as cluster:
         wire, leader = wire_to(cluster), cluster._state.brokers[cluster.leader("orders")]
-        protocol, transport = BrokerProtocol(leader), FakeTransport()
+        protocol, transport = connection_of(cluster, leader.node_id), FakeTransport()
         protocol.connection_made(transport)
         with cluster.hold_replication("orders"):
             frames = produce_frames(wire.batch(bytes(10 * MIB)), 2)

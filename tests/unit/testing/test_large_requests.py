@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from broker_connection import FakeTransport, feed, frame
+from broker_connection import FakeTransport, connection_of, feed, frame
 from loop_time import LIMIT_S, held_times
 
 from aiokclient import _native
@@ -19,7 +19,6 @@ from aiokclient.protocol.messages import (
 )
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from aiokclient.testing import EmbeddedCluster
-from aiokclient.testing.broker.connection import BrokerProtocol
 from aiokclient.testing.broker.handlers import describe_configs as describe
 from aiokclient.testing.broker.log import PartitionLog
 
@@ -82,8 +81,7 @@ def _metadata():
 async def test_others_are_answered_while_a_large_request_is_handled(make):
     request, version = make()
     async with EmbeddedCluster(topics={"orders": 3}) as cluster:
-        broker = cluster._state.brokers[1]
-        large, other = BrokerProtocol(broker), BrokerProtocol(broker)
+        large, other = connection_of(cluster), connection_of(cluster)
         for each in (large, other):
             each.connection_made(FakeTransport())
         feed(large, frame(request, version))
@@ -112,8 +110,7 @@ async def test_others_are_answered_while_a_waiting_fetch_is_read_again(monkeypat
         return read(log, *args, **options)
 
     async with EmbeddedCluster(topics={"wide": count}) as cluster:
-        broker = cluster._state.brokers[1]
-        large, other = BrokerProtocol(broker), BrokerProtocol(broker)
+        large, other = connection_of(cluster), connection_of(cluster)
         for each in (large, other):
             each.connection_made(FakeTransport())
         partitions = [
@@ -149,7 +146,10 @@ async def test_a_large_fetch_is_freed_without_holding_the_loop(end):
     sent = frame(messages.FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics), 12)
     del partitions, topics
     async with EmbeddedCluster(topics=["orders"]) as cluster:
-        protocol, transport = BrokerProtocol(cluster._state.brokers[1]), FakeTransport()
+        protocol, transport = (
+            connection_of(cluster),
+            FakeTransport(),
+        )
         protocol.connection_made(transport)
         feed(protocol, sent)
         # The collector looks through what the native modules do not hide from it.
@@ -195,7 +195,7 @@ def test_a_fetch_waits_and_is_answered_when_it_has_many_partitions(cluster, wire
 
 async def test_a_cluster_ends_while_a_large_request_is_handled():
     async with EmbeddedCluster(topics=["orders"]) as cluster:
-        large = BrokerProtocol(cluster._state.brokers[1])
+        large = connection_of(cluster)
         large.connection_made(FakeTransport())
         feed(large, frame(*_commit()))
         for _ in range(1_000_000):

@@ -11,7 +11,7 @@ All of it is persistent, in Kafka and here: a coordinator that takes over starts
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -61,8 +61,16 @@ class ConsumerGroup(Group):
 
     kind = GroupType.CONSUMER
 
-    def __init__(self, cluster: ClusterState, group_id: str, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        group_id: str,
+        downgraded: Callable[[ConsumerGroup], Group],
+        epoch: int = 0,
+    ) -> None:
+        """`downgraded` puts a classic group with the same members in the place of this one."""
         super().__init__(cluster, group_id)
+        self._downgraded = downgraded
         self.epoch = epoch
         self.target_epoch = epoch
         self.members: dict[str, Member] = {}
@@ -198,7 +206,7 @@ class ConsumerGroup(Group):
 
     def maybe_downgrade(self) -> Group | None:
         """Become a classic group, if all members speak the classic protocol."""
-        return self.cluster.groups.downgraded(self) if classic_only(self) else None
+        return self._downgraded(self) if classic_only(self) else None
 
     # -- topics and targets ----------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.migration import downgrade, upgrade
 
 if TYPE_CHECKING:
-    from aiokclient.testing.broker.broker import Broker
     from aiokclient.testing.broker.call import Call
+    from aiokclient.testing.broker.node import Node
     from aiokclient.testing.broker.state import ClusterState
 
 
@@ -76,7 +76,7 @@ class GroupCoordinator:
     def find(self, group_id: str) -> Group | None:
         return self._groups.get(group_id)
 
-    def on(self, broker: Broker) -> list[Group]:
+    def on(self, broker: Node) -> list[Group]:
         """The groups that a broker has loaded."""
         self.settle()
         return [group for group in self if group.node == broker.node_id]
@@ -90,7 +90,7 @@ class GroupCoordinator:
                 self._configs[group_id] = configs
         return configs
 
-    def is_loading(self, broker: Broker) -> bool:
+    def is_loading(self, broker: Node) -> bool:
         """Whether there are groups of this broker that it has not read yet."""
         return any(self._cluster.coordinator_of(each) is broker for each in self._held)
 
@@ -111,7 +111,7 @@ class GroupCoordinator:
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):
             return known
-        group = ConsumerGroup(self._cluster, group_id)
+        group = ConsumerGroup(self._cluster, group_id, self.downgraded)
         if isinstance(known, ClassicGroup) and not known.is_empty:
             upgrade(known, group)
         self.put(group)
@@ -193,6 +193,13 @@ class GroupCoordinator:
             if group.node is not None:
                 group.unload()
                 group.node = None
+
+
+def groups_of(cluster: ClusterState) -> GroupCoordinator:
+    """Return the groups of a cluster."""
+    groups = cluster.groups
+    assert isinstance(groups, GroupCoordinator)
+    return groups
 
 
 def _items(request: Any) -> int:

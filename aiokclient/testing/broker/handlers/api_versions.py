@@ -27,6 +27,7 @@ from aiokclient.protocol.messages.api_versions import (
 )
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 
 RESYNC = "group.resync"
 _LEVEL_0 = 4
@@ -76,7 +77,7 @@ def _features(call: Call) -> list[Feature]:
     features = list(_KAFKA)
     if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions(call.broker.node_id):
         features = [each for each in features if each.name != "group.version"]
-    if call.cluster.groups.resync:
+    if groups_of(call.cluster).resync:
         features.append(_RESYNC)
     return features
 

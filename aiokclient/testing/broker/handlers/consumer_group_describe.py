@@ -25,6 +25,7 @@ from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, brief
 from aiokclient.testing.broker.groups import consumer_member
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.operations import ON_GROUPS
 from aiokclient.testing.broker.state import ClusterState
 
@@ -39,10 +40,10 @@ async def handle(call: Call) -> Answer:
 
 
 def _described(call: Call, group_id: str) -> DescribedGroup:
-    code = call.cluster.groups.check(call, group_id)
+    code = groups_of(call.cluster).check(call, group_id)
     if code:
         return DescribedGroup(error_code=code, group_id=group_id)
-    group = call.cluster.groups.find(group_id)
+    group = groups_of(call.cluster).find(group_id)
     if not isinstance(group, ConsumerGroup):
         return DescribedGroup(
             error_code=Code.GROUP_ID_NOT_FOUND,

@@ -21,12 +21,13 @@ from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.broker.groups.consumer_heartbeat import check_request
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.state import Refused
 
 
 def handle(call: Call) -> Reply:
     request: ConsumerGroupHeartbeatRequest = call.request
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     code = groups.check(call, request.group_id, named=False)
     if code:
         return ConsumerGroupHeartbeatResponse(error_code=code)
@@ -41,7 +42,7 @@ def handle(call: Call) -> Reply:
 
 
 def _group(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     if request.member_epoch == 0:
         return groups.consumer(request.group_id)
     group = groups.find(request.group_id)

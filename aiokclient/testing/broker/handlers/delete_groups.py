@@ -9,6 +9,7 @@ from aiokclient.protocol.messages import DeleteGroupsRequest, DeleteGroupsRespon
 from aiokclient.protocol.messages.delete_groups import DeletableGroupResult
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 
 
 async def handle(call: Call) -> Answer:
@@ -22,7 +23,7 @@ async def handle(call: Call) -> Answer:
 
 
 def _delete(call: Call, group_id: str) -> int:
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     code = groups.check(call, group_id, named=False)
     if code:
         return code

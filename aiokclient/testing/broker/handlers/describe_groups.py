@@ -10,6 +10,7 @@ from aiokclient.protocol.messages import DescribeGroupsRequest, DescribeGroupsRe
 from aiokclient.protocol.messages.describe_groups import DescribedGroup
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, brief
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.operations import ON_GROUPS
 
 _NOT_FOUND = 6
@@ -23,7 +24,7 @@ async def handle(call: Call) -> Answer:
 
 
 def _describe(call: Call, group_id: str) -> DescribedGroup:
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     code = groups.check(call, group_id, named=False)
     if code:
         return DescribedGroup(error_code=code, group_id=group_id)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from aiokclient.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 
 
 def handle(call: Call) -> Reply:
     request: HeartbeatRequest = call.request
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     if code := call.refused():
         return HeartbeatResponse(error_code=code)
     code = groups.check(call, request.group_id)

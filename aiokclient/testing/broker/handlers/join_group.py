@@ -18,13 +18,14 @@ from __future__ import annotations
 from aiokclient.protocol.messages import JoinGroupRequest, JoinGroupResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import GroupType
 from aiokclient.testing.broker.groups.members import in_version
 
 
 def handle(call: Call) -> Reply:
     request: JoinGroupRequest = call.request
-    groups, configs = call.cluster.groups, call.cluster.configs
+    groups, configs = groups_of(call.cluster), call.cluster.configs
     code = groups.check(call, request.group_id)
     shortest = configs.number("group.min.session.timeout.ms")
     longest = configs.number("group.max.session.timeout.ms")

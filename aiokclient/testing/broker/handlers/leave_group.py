@@ -10,6 +10,7 @@ from __future__ import annotations
 from aiokclient.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import left_unknown
 
 _SEVERAL = 3
@@ -17,7 +18,7 @@ _SEVERAL = 3
 
 def handle(call: Call) -> Reply:
     request: LeaveGroupRequest = call.request
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     code = groups.check(call, request.group_id)
     if code:
         return LeaveGroupResponse(error_code=code)

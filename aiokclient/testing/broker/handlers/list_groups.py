@@ -11,12 +11,13 @@ from aiokclient.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.list_groups import ListedGroup
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 
 
 async def handle(call: Call) -> Answer:
     request: ListGroupsRequest = call.request
     code = call.refused()
-    if not code and call.cluster.groups.is_loading(call.broker):
+    if not code and groups_of(call.cluster).is_loading(call.broker):
         code = Code.COORDINATOR_LOAD_IN_PROGRESS
     if code:
         return ListGroupsResponse(error_code=code)
@@ -30,7 +31,7 @@ async def handle(call: Call) -> Answer:
                 group_state=group.state,
                 group_type=group.kind.value,
             )
-            async for group in call.each(call.cluster.groups.on(call.broker))
+            async for group in call.each(groups_of(call.cluster).on(call.broker))
             if (not states or group.state.lower() in states)
             and (not types or group.kind.value.lower() in types)
         ]

@@ -21,6 +21,7 @@ from aiokclient.protocol.messages.offset_commit import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed
 from aiokclient.types import TopicPartition
@@ -41,7 +42,7 @@ async def handle(call: Call) -> Answer:
 
 def _group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]:
     """The group that takes the commit, or why none does."""
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     epoch = request.generation_id_or_member_epoch
     code = groups.reachable(call, request.group_id, named=False)
     if code:

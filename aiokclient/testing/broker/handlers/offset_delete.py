@@ -14,13 +14,14 @@ from aiokclient.protocol.messages.offset_delete import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.types import TopicPartition
 
 
 async def handle(call: Call) -> Answer:
     request: OffsetDeleteRequest = call.request
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     code = groups.check(call, request.group_id)
     group = groups.find(request.group_id)
     if not code:

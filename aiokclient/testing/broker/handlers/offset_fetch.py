@@ -25,6 +25,7 @@ from aiokclient.protocol.messages.offset_fetch import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed, GroupOffsets
 from aiokclient.types import TopicPartition
@@ -91,7 +92,7 @@ async def _single(
 
 
 async def _group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     answer = OffsetFetchResponseGroup(group_id=asked.group_id)
     code = call.refused()
     if not code or code in _OF_A_PARTITION:

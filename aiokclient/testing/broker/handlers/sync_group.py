@@ -13,13 +13,14 @@ from __future__ import annotations
 from aiokclient.protocol.messages import SyncGroupRequest, SyncGroupResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.groups.coordinator import groups_of
 
 _NAMES_PROTOCOL = 5
 
 
 def handle(call: Call) -> Reply:
     request: SyncGroupRequest = call.request
-    groups = call.cluster.groups
+    groups = groups_of(call.cluster)
     code = groups.check(call, request.group_id)
     unnamed = request.protocol_type is None or request.protocol_name is None
     if not code and call.version >= _NAMES_PROTOCOL and unnamed:

@@ -1,0 +1,41 @@
+"""A broker as the others and the handlers know it: its id, its address, its configs, its state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from aiokclient.testing.broker.configs import BROKER_OPTIONS, Configs, ConfigSource
+from aiokclient.testing.broker.sessions import FetchSessions
+
+
+class Node:
+    """What the cluster keeps of one broker.
+
+    `host` and `port` are what clients are told (KIP-103's advertised listener); the port stays
+    the same from the first start on. A node that is paused takes connections and answers nothing.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        host: str,
+        port: int,
+        rack: str | None,
+        *,
+        defaults: Configs,
+        rng: random.Random,
+        time: Callable[[], float],
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
+        self.alive = False
+        """Whether the broker listens."""
+        self.paused = False
+        self.configs = Configs(BROKER_OPTIONS, ConfigSource.DYNAMIC_BROKER, defaults)
+        self.sessions = FetchSessions(self.configs, rng, time)
+
+    def __repr__(self) -> str:
+        return f"<broker {self.node_id} at {self.host}:{self.port}>"
