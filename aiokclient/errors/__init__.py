@@ -1,11 +1,11 @@
-"""All errors, by category. Every class of the tree is importable from here.
+"""All errors, by category. Every class of the tree can be imported from here.
 
-A client retries what is retriable by itself, until the deadline of the call. What reaches the
-program says by its category what is left to do (KIP-1050):
+A client retries after a retriable error, until the deadline of the call. The category of an error
+that reaches the program says what the program can do about it (KIP-1050):
 
     KafkaError
     ├── RetriableError                    the same call may succeed later
-    │   ├── RefreshRetriableError         ... after metadata or coordinator were looked up anew
+    │   ├── RefreshRetriableError         ... after a lookup of metadata or coordinator
     │   │   ├── InvalidMetadataError      3 5 6 9 13 56 72 74 80 83 84 100 103
     │   │   │   └── NetworkError (13)
     │   │   │       └── DisconnectedError
@@ -16,9 +16,9 @@ program says by its category what is left to do (KIP-1050):
     │   ├── BufferExhaustedError
     │   └──                               2 14 19 20 41 51 70 71 75 78 88 89 106 122 123 133
     ├── AbortableError                    abort the transaction, then go on: 120
-    ├── ApplicationRecoverableError       close the client, make a new one: 22 25 47 49 82 90
+    ├── ApplicationRecoverableError       close the client, create a new one: 22 25 47 49 82 90
     │   └── UnknownCodeError              any code that is not in this tree
-    ├── InvalidConfigurationError         mend something outside the program
+    ├── InvalidConfigurationError         fix something outside the program
     │   ├── AuthorizationError            29 30 31 53 65
     │   ├── AuthenticationError           33 34 58
     │   ├── ConnectionSetupError
@@ -30,13 +30,13 @@ program says by its category what is left to do (KIP-1050):
     ├── OutOfOrderSequenceError (45)
     │   └── UnknownProducerIdError (59)
     ├──                                   all other codes: no category
-    ├── CommitFailedError                 the partitions are not this consumer's
+    ├── CommitFailedError                 the consumer does not own the partitions
     ├── ConfigError                       also a ValueError
     ├── SerializationError
     │   └── RecordError
     │       └── CorruptBatchError, DecompressionLimitError
     ├── ProtocolError, AssignmentFailedError, NotWriterError
-    └── UsageError                        also a RuntimeError: the program has a mistake
+    └── UsageError                        also a RuntimeError: a mistake in the program
         └── ClosedError, IllegalStateError, WrongThreadError, WrongLoopError, ConcurrentReadError
 
     DeliveryErrors                        an ExceptionGroup of any of them
@@ -58,8 +58,8 @@ from aiokclient.errors import (
     recoverable,
     refresh_retriable,
     retriable,
-    uncategorised,
-    uncategorised_admin,
+    uncategorized,
+    uncategorized_admin,
 )
 from aiokclient.errors.abortable import *
 from aiokclient.errors.base import *
@@ -70,8 +70,8 @@ from aiokclient.errors.recoverable import *
 from aiokclient.errors.recoverable import UnknownCodeError
 from aiokclient.errors.refresh_retriable import *
 from aiokclient.errors.retriable import *
-from aiokclient.errors.uncategorised import *
-from aiokclient.errors.uncategorised_admin import *
+from aiokclient.errors.uncategorized import *
+from aiokclient.errors.uncategorized_admin import *
 from aiokclient.types import TopicPartition
 
 __all__ = ["ERRORS_BY_CODE", "error_for"]
@@ -82,12 +82,12 @@ __all__ += local.__all__
 __all__ += recoverable.__all__
 __all__ += refresh_retriable.__all__
 __all__ += retriable.__all__
-__all__ += uncategorised.__all__
-__all__ += uncategorised_admin.__all__
+__all__ += uncategorized.__all__
+__all__ += uncategorized_admin.__all__
 __all__.sort()
 
 ERRORS_BY_CODE: Mapping[int, type[KafkaError]] = MappingProxyType(registered)
-"""Every code that Kafka defines but 0, which is success."""
+"""The class for each code that Kafka defines, except 0, which is success."""
 
 
 def error_for(
@@ -99,10 +99,10 @@ def error_for(
     topic_partition: TopicPartition | None = None,
     resource: str | None = None,
 ) -> KafkaError | None:
-    """Return the error that a broker's code stands for, or None for 0 (success).
+    """Return the error that a broker's code stands for; None for 0, which is success.
 
-    `message` is what the broker said beyond the code. A code that this library does not know
-    gives an `UnknownCodeError`, which keeps the number.
+    `message` is the text that the broker sent with the code. For a code that this library does not
+    know, the error is an `UnknownCodeError` with that code.
     """
     if code == 0:
         return None

@@ -1,4 +1,4 @@
-"""Errors after which a transaction has to be aborted and nothing more."""
+"""Errors after which it suffices to abort the transaction."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["TransactionAbortableError"]
 
 
 class TransactionAbortableError(AbortableError, code=120, name="TRANSACTION_ABORTABLE"):
-    what = "The broker cannot go on with this transaction."
-    hint = "Abort it and run it again; the producer itself stays usable (KIP-890)."
+    what = "The broker cannot continue this transaction."
+    hint = "Abort the transaction and run it again. The producer stays usable (KIP-890)."

@@ -1,4 +1,4 @@
-"""The root, the categories, and how an error's text is composed."""
+"""The base class, the categories, and the composition of an error's text."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ registered: dict[int, type[KafkaError]] = {}
 
 
 class KafkaError(Exception):
-    """The root of all errors of this library.
+    """The base class of all errors of this library.
 
-    An error text answers three questions: what happened (`what`, and `message` with the details
-    of this occurrence), where (`api`, `broker`, `topic_partition`, `resource`), and what to do
-    (`hint`). The places may be filled in after the error was made.
+    The text of an error answers three questions: what happened (`what`, and `message` with the
+    details), where (`api`, `broker`, `topic_partition`, `resource`), and what to do (`hint`). The
+    attributes that say where may be set after the error was created.
     """
 
     code: int | None = None
-    """Kafka's number; None for an error that no broker sends."""
+    """Kafka's error code; None for an error that no broker sends."""
     name: str | None = None
-    """Kafka's name of the code, for example `NOT_LEADER_OR_FOLLOWER`."""
+    """Kafka's name for the code, for example `NOT_LEADER_OR_FOLLOWER`."""
     what: str = ""
-    """What the class of error means, in a sentence."""
+    """What the error means, as one sentence."""
     hint: str = ""
-    """What to do about it."""
+    """What to do about the error."""
     retriable: bool = False
-    """The same call may succeed later. The client retries by itself until its deadline."""
+    """Whether the same call may succeed later. The client retries on its own until the deadline."""
     fatal: bool = False
-    """The producer or consumer that raised it is of no more use: close it and make a new one."""
+    """Whether the client that raised the error must be closed and replaced."""
 
     def __init_subclass__(
         cls, *, code: int | None = None, name: str | None = None, **kwargs: Any
@@ -93,7 +93,7 @@ class KafkaError(Exception):
     def _place(self) -> str:
         place = f" in {self.api}" if self.api else ""
         if isinstance(self.broker, int) and self.broker < 0:
-            place += " to a bootstrap server"  # Which has no id that anyone else knows.
+            place += " to a bootstrap server"  # The id of a bootstrap server is internal.
         elif self.broker is not None:
             place += f" to broker {self.broker}"
         about: object = self.topic_partition
@@ -104,7 +104,7 @@ class KafkaError(Exception):
         return f"{place} for {about}" if about is not None else place
 
     def with_partition(self, topic_partition: TopicPartition) -> Self:
-        """Return a copy that names another partition: several may have failed of the same."""
+        """Return a copy that names another partition, for a cause that several partitions share."""
         copied = copy.copy(self)
         copied.topic_partition = topic_partition
         copied.__cause__, copied.__context__ = self.__cause__, self.__context__
@@ -121,47 +121,50 @@ def _sentence(text: str) -> str:
 
 
 def _rebuild(cls: type[KafkaError], args: tuple[Any, ...]) -> KafkaError:
-    # Past __init__, whose arguments differ from class to class; the state follows as a dict.
+    # Without __init__, whose arguments differ from class to class; the state follows as a dict.
     error = cls.__new__(cls)
     error.args = args
     return error
 
 
 class RetriableError(KafkaError):
-    """The same request may succeed a little later."""
+    """An error after which the same request may succeed later."""
 
     retriable = True
 
 
 class RefreshRetriableError(RetriableError):
-    """The same request may succeed once metadata or the coordinator has been looked up anew."""
+    """An error after which the same request may succeed once the client has new metadata.
+
+    The client looks up the metadata or the coordinator before it retries.
+    """
 
 
 class InvalidMetadataError(RefreshRetriableError):
-    """The client's picture of the cluster is out of date."""
+    """An error that shows that the client's metadata is out of date."""
 
 
 class AbortableError(KafkaError):
-    """The transaction has to be aborted; its producer can begin the next one."""
+    """An error after which the transaction must be aborted. The producer can then start another."""
 
 
 class ApplicationRecoverableError(KafkaError):
-    """The client that raised it cannot go on; close it, make a new one, and restore the state."""
+    """An error after which the client must be closed and replaced, and its state restored."""
 
     fatal = True
 
 
 class InvalidConfigurationError(KafkaError):
-    """Something outside the program is to be mended: a permission, a credential, a setting."""
+    """An error whose cause is outside the program: a permission, a credential, or a setting."""
 
 
 class AuthorizationError(InvalidConfigurationError):
-    """The principal is known but lacks a permission."""
+    """An error raised when the authenticated user lacks a permission."""
 
 
 class AuthenticationError(InvalidConfigurationError):
-    """The broker does not accept who the client says it is."""
+    """An error raised when the broker does not accept the client's credentials."""
 
 
 class InvalidOffsetError(KafkaError):
-    """A partition has no record at the position that was asked for."""
+    """An error raised when a partition has no record at the requested position."""

@@ -1,4 +1,4 @@
-"""Errors that this library raises by itself; no broker sends them."""
+"""Errors of this library, which no broker sends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokclient.errors.base import (
 from aiokclient.errors.configuration import InvalidTopicError
 from aiokclient.errors.refresh_retriable import NetworkError
 from aiokclient.errors.retriable import KafkaTimeoutError
-from aiokclient.errors.uncategorised import OffsetOutOfRangeError
+from aiokclient.errors.uncategorized import OffsetOutOfRangeError
 from aiokclient.types import Headers, TopicPartition
 
 __all__ = [
@@ -50,30 +50,31 @@ NAMED = 20
 
 
 class DeliveryTimeoutError(KafkaTimeoutError):
-    """A record was not acknowledged within `delivery_timeout_ms`; it may be written or not."""
+    """An error raised when a record was not acknowledged within `delivery_timeout_ms`."""
 
-    what = "The record was not acknowledged in time."
+    what = "The record was not acknowledged within delivery_timeout_ms."
     hint = (
-        "Whether it was written is unknown unless the text above says so. Check that the "
-        "partition has a leader and that its broker answers."
+        "Unless the text above says so, the record may have been written or not. Check that the "
+        "partition has a leader, and that its broker responds."
     )
 
 
 class ApiTimeoutError(KafkaTimeoutError):
-    """A call, or one request of it, did not end within its timeout."""
+    """An error raised when a call, or one of its requests, exceeds its timeout."""
 
-    what = "The call did not end in time."
-    hint = "The error that it met last, if any, is this error's cause."
+    what = "The call did not finish before its timeout."
+    hint = "The last error of an attempt, if any, is the cause of this error."
 
 
 class BootstrapError(KafkaTimeoutError):
-    """No broker could be reached in time; `attempts` are the addresses and what came of each.
+    """An error raised when no broker could be reached in time.
 
-    `needed` says what was needed; without it, any of the bootstrap servers.
+    `attempts` has each address and its outcome. `needed` replaces the first sentence of the text
+    when something other than a bootstrap server could not be reached.
     """
 
-    what = "None of the bootstrap servers could be reached."
-    hint = "Check bootstrap_servers, the network, and that a broker runs there."
+    what = "No bootstrap server could be reached."
+    hint = "Check bootstrap_servers and the network, and that the brokers are running."
 
     def __init__(
         self,
@@ -96,31 +97,31 @@ class BootstrapError(KafkaTimeoutError):
 
 
 class DisconnectedError(NetworkError):
-    """The connection to the broker is gone; whether it handled the request is unknown."""
+    """An error raised when a connection is lost. The broker may have processed the request."""
 
 
 class ConnectionSetupError(InvalidConfigurationError):
-    """What listens there does not speak the protocol that this client was told to speak."""
+    """An error raised when a connection cannot be set up with the configured protocol."""
 
 
 class BufferExhaustedError(RetriableError):
-    """No room for the record; nothing of it is kept."""
+    """An error raised when there is no room for a record. The record is not sent."""
 
-    what = "buffer_memory and the parking beyond it are full."
+    what = "buffer_memory and the overflow queue are full."
     hint = "Await producer.drain() between sends, or use send_all(), which waits for room."
 
 
 class ConfigError(KafkaError, ValueError):
-    """An option is unknown, or its value is not allowed; `problems` has a text for each."""
+    """An error raised for unknown or invalid options; `problems` has a text for each."""
 
     problems: tuple[str, ...] = ()
 
 
 class CommitFailedError(KafkaError):
-    """Offsets were not committed: their partitions are not, or no longer, this consumer's.
+    """An error raised when the consumer does not own the partitions of a commit.
 
-    `partitions` lists the partitions. If a broker refused the commit, its error is `__cause__`.
-    `what` and `hint` replace the text where the group has not taken the partitions away.
+    `partitions` lists the partitions. If a broker rejected the commit, its error is `__cause__`.
+    `what` and `hint` replace the text when the group did not revoke the partitions.
     """
 
     what = "The commit failed: this consumer no longer owns the partitions."
@@ -158,17 +159,20 @@ class CommitFailedError(KafkaError):
 
 
 class SerializationError(KafkaError):
-    """A serializer or deserializer failed; its own exception is the cause."""
+    """An error raised when a serializer or deserializer fails; its exception is the cause."""
 
 
 class RecordError(SerializationError):
-    """A record could not be deserialized. The consumer has moved past it.
+    """An error raised when a record could not be deserialized. The consumer has moved past it.
 
-    `topic_partition` and `offset` say which, `raw_key`, `raw_value` and `headers` are its bytes.
+    `topic_partition` and `offset` identify the record; `raw_key`, `raw_value`, and `headers` are
+    its bytes.
     """
 
     what = "A record could not be deserialized."
-    hint = "It counts as handed out: ask again to go on after it, or seek to it to try again."
+    hint = (
+        "The record counts as delivered. Read again to continue after it, or seek to it to retry."
+    )
 
     def __init__(
         self,
@@ -193,7 +197,7 @@ class RecordError(SerializationError):
 
 
 class UnreadableBatchError(RecordError):
-    """A whole batch cannot be read; raised until sought past."""
+    """An error raised when a whole batch is unreadable, until the consumer seeks past it."""
 
     def __init__(
         self,
@@ -211,34 +215,41 @@ class UnreadableBatchError(RecordError):
 
 
 class CorruptBatchError(UnreadableBatchError):
-    """A batch fails its checksum or cannot be decompressed, twice; raised until sought past."""
+    """An error raised when a batch is corrupt, even after a second fetch.
 
-    what = "A record batch is damaged; fetching it again gave the same."
-    hint = "Seek past last_offset to go on without it; suspect the disk of the partition's leader."
+    It is raised until the consumer seeks past the batch.
+    """
+
+    what = "A record batch is corrupt, and fetching it again did not help."
+    hint = "Seek past last_offset to continue without it. Check the disk of the partition's leader."
 
 
 class DecompressionLimitError(UnreadableBatchError):
-    """A batch is over `max_decompressed_batch_bytes`; raised until sought past."""
+    """An error raised when a batch exceeds `max_decompressed_batch_bytes`.
 
-    what = "A record batch holds more than max_decompressed_batch_bytes when decompressed."
+    It is raised until the consumer seeks past the batch.
+    """
+
+    what = "A record batch is larger than max_decompressed_batch_bytes when decompressed."
     hint = "Raise max_decompressed_batch_bytes, or seek past last_offset to continue without it."
 
 
 class NoOffsetError(InvalidOffsetError):
-    """There is no position to start from, and `auto_offset_reset` is "none"."""
+    """An error raised when there is no initial offset and `auto_offset_reset` is "none"."""
 
     what = "The partition has no committed offset, and auto_offset_reset is 'none'."
-    hint = "Seek to where reading should start, or set auto_offset_reset."
+    hint = "Seek to an initial offset, or set auto_offset_reset."
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """The log was cut back behind the consumer's position, by an unclean election (KIP-320).
+    """An error raised when the log was truncated below the consumer's position (KIP-320).
 
-    `offset` is the position, `diverging_offset` the first one that differs, None if unknown.
+    An unclean leader election does that. `offset` is the position; `diverging_offset` is the first
+    offset that differs, or None if it is unknown.
     """
 
-    what = "Records that this consumer has read are no longer in the log."
-    hint = "Other records may take their offsets: seek to diverging_offset to read those."
+    what = "The log was truncated below the position: records that were read are no longer in it."
+    hint = "Other records may have taken their offsets. Seek to diverging_offset to read those."
 
     def __init__(
         self,
@@ -254,58 +265,58 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class ProtocolError(KafkaError):
-    """Bytes that are not what Kafka's protocol allows; the connection they came by is closed."""
+    """An error raised for bytes that violate Kafka's protocol. Their connection is closed."""
 
 
 class AssignmentFailedError(KafkaError):
-    """The group's leader could not compute an assignment."""
+    """An error raised when the leader of a group could not compute an assignment."""
 
 
 class NotWriterError(KafkaError):
-    """This process is no longer the single writer."""
+    """An error raised when the process is no longer the single writer."""
 
 
 class UsageError(KafkaError, RuntimeError):
-    """The program called something that it must not, here or now."""
+    """An error raised for a mistake in the program: a call that is not allowed here or now."""
 
 
 class ClosedError(UsageError):
-    """The client is closed, or was closed before this could end."""
+    """An error raised when the client is closed, or was closed during the call."""
 
 
 class IllegalStateError(UsageError):
-    """The call does not fit what the client is doing."""
+    """An error raised when the state of the client does not allow the call."""
 
 
 class ArgumentTypeError(IllegalStateError, TypeError):
-    """An argument has a type that the call does not take."""
+    """An error raised when an argument has the wrong type."""
 
 
 class TopicTypeError(InvalidTopicError, TypeError):
-    """The name of a topic is not a str."""
+    """An error raised when the name of a topic is not a str."""
 
 
 class RecordTypeError(SerializationError, TypeError):
-    """A part of a record has a type that cannot be sent."""
+    """An error raised when a part of a record has a type that cannot be sent."""
 
 
 class WrongThreadError(UsageError):
-    """Called from another thread than that of the client's event loop."""
+    """An error raised for a call from a thread other than that of the client's event loop."""
 
 
 class WrongLoopError(UsageError):
-    """Called from another event loop than the one that the client was started in."""
+    """An error raised for a call from an event loop other than the client's."""
 
 
 class ConcurrentReadError(UsageError):
-    """A second reader of one consumer."""
+    """An error raised when a second task reads from a consumer."""
 
     what = "Another task is reading from this consumer."
-    hint = "Read in one task and hand the records on, or give each task a consumer of its own."
+    hint = "Read in one task and pass the records on, or use one consumer per task."
 
 
 class DeliveryErrors(ExceptionGroup[Exception]):
-    """Failed deliveries that nobody retrieved: the first of them, and how many in all (`count`)."""
+    """Failed deliveries whose errors were not retrieved: the first of them, and their `count`."""
 
     count: int
 

@@ -1,4 +1,4 @@
-"""Errors after which the client that met them has to be replaced (KIP-1050)."""
+"""Errors after which the client must be replaced (KIP-1050)."""
 
 from __future__ import annotations
 
@@ -17,59 +17,62 @@ __all__ = [
 
 
 class IllegalGenerationError(ApplicationRecoverableError, code=22, name="ILLEGAL_GENERATION"):
-    what = "The group has rebalanced since; this generation of it is over."
+    what = "The group has rebalanced, and this generation of the group has ended."
     hint = (
-        "The partitions may have another owner: do not commit for them. If it happens often, "
-        "handling takes longer than max_poll_interval_ms."
+        "The partitions may have another owner: do not commit offsets for them. If the error is "
+        "frequent, processing takes longer than max_poll_interval_ms."
     )
 
 
 class UnknownMemberIdError(ApplicationRecoverableError, code=25, name="UNKNOWN_MEMBER_ID"):
-    what = "The coordinator has removed this member from its group."
+    what = "The coordinator has removed this member from the group."
     hint = (
-        "It sent no heartbeat for session_timeout_ms, or handled records for longer than "
-        "max_poll_interval_ms: look for what blocked the event loop, or raise the limit."
+        "The member sent no heartbeat within session_timeout_ms, or processed records for longer "
+        "than max_poll_interval_ms. Find what blocked the event loop, or raise the limit."
     )
 
 
 class InvalidProducerEpochError(
     ApplicationRecoverableError, code=47, name="INVALID_PRODUCER_EPOCH"
 ):
-    what = "A newer producer with this id has taken over, or the transaction timed out."
+    what = "A newer producer with the same id has replaced this one, or the transaction timed out."
     hint = (
-        "Close this producer and make a new one. Check that no two processes use the same "
-        "transactional.id and that transactions end within transaction_timeout_ms."
+        "Close this producer and create a new one. Check that no two processes use the same "
+        "transactional id, and that transactions end within transaction_timeout_ms."
     )
 
 
 class InvalidPidMappingError(
     ApplicationRecoverableError, code=49, name="INVALID_PRODUCER_ID_MAPPING"
 ):
-    what = "The coordinator has forgotten this transactional id or given it another producer id."
+    what = "The coordinator has expired this transactional id, or given it another producer id."
     hint = (
-        "Close this producer and make a new one. Unused ids are forgotten after the brokers' "
+        "Close this producer and create a new one. Brokers expire an id that is unused for "
         "transactional.id.expiration.ms (a week)."
     )
 
 
 class FencedInstanceIdError(ApplicationRecoverableError, code=82, name="FENCED_INSTANCE_ID"):
-    what = "Another member has joined with the same group.instance.id."
-    hint = "Give every process a group_instance_id of its own, and stop the second one."
+    what = "Another member has joined the group with the same group_instance_id."
+    hint = "Give each process its own group_instance_id, and stop the duplicate."
 
 
 class ProducerFencedError(ApplicationRecoverableError, code=90, name="PRODUCER_FENCED"):
-    what = "A newer producer with the same transactional.id has taken over."
+    what = "A newer producer with the same transactional id has replaced this one."
     hint = (
-        "Let the newer one work and end this process, or give each its own transactional.id; "
-        "what this one had not committed is aborted."
+        "End this process, or give each process its own transactional id. Whatever this producer "
+        "had not committed was aborted."
     )
 
 
 class UnknownCodeError(ApplicationRecoverableError):
-    """A code that this version of the library does not know; `code` is the broker's number."""
+    """An error whose code this version of the library does not know; `code` is that code."""
 
-    what = "The broker answered with a code that this version of aiokclient does not know."
-    hint = "Look the number up in the documentation of the broker's version; upgrade aiokclient."
+    what = "The broker returned an error code that this version of aiokclient does not know."
+    hint = (
+        "Look up the code in the documentation of the broker's Kafka version, or upgrade "
+        "aiokclient."
+    )
 
     def __init__(
         self,

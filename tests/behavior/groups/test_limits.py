@@ -180,7 +180,7 @@ class TestInstanceIds:
             first = member(world, diary, group_instance_id="a")
             await first.start()
             async with member(world, group_instance_id="a") as second:
-                with pytest.raises(FencedInstanceIdError, match="Give every process"):
+                with pytest.raises(FencedInstanceIdError, match="Give each process"):
                     await until_it_raises(first)
                 assert first.state is State.FAILED
                 with pytest.raises(FencedInstanceIdError):

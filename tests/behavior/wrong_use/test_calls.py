@@ -193,7 +193,7 @@ async def test_a_second_reader(
 ) -> None:
     reading = asyncio.create_task(first(consumer))
     await asyncio.sleep(0)
-    with pytest.raises(ConcurrentReadError, match="give each task a consumer of its own"):
+    with pytest.raises(ConcurrentReadError, match="use one consumer per task"):
         await second(consumer)
     reading.cancel()
     await asyncio.wait([reading])

@@ -110,15 +110,15 @@ def test_text() -> None:
         (errors.RecordError(topic_partition=ORDERS_3, offset=5), "orders-3 offset 5: A record"),
         (
             errors.CorruptBatchError(topic_partition=ORDERS_3, offset=5, last_offset=9),
-            "orders-3 offsets 5 to 9: A record batch is damaged",
+            "orders-3 offsets 5 to 9: A record batch is corrupt",
         ),
         (
             errors.DecompressionLimitError(topic_partition=ORDERS_3, offset=5, last_offset=9),
-            "orders-3 offsets 5 to 9: A record batch holds more than max_decompressed_batch_bytes",
+            "orders-3 offsets 5 to 9: A record batch is larger than max_decompressed_batch_bytes",
         ),
         (
             errors.BootstrapError(attempts=[("a:1", "refused"), ("b:2", "unknown name")]),
-            "None of the bootstrap servers could be reached. a:1: refused; b:2: unknown name.",
+            "No bootstrap server could be reached. a:1: refused; b:2: unknown name.",
         ),
     ],
 )
@@ -202,5 +202,5 @@ def test_one_file_for_each_category() -> None:
     files = {path.stem for path in Path(errors.__file__).parent.glob("*.py")}
     assert files == {
         *("__init__", "base", "retriable", "refresh_retriable", "abortable", "recoverable"),
-        *("configuration", "uncategorised", "uncategorised_admin", "local"),
+        *("configuration", "uncategorized", "uncategorized_admin", "local"),
     }

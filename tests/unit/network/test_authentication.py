@@ -134,7 +134,7 @@ async def test_a_client_with_wrong_credentials_does_not_start(cluster: EmbeddedC
         security=security,
         default_api_timeout_ms=3_000,
     )
-    with pytest.raises((BootstrapError, SaslAuthenticationError), match="refused the credentials"):
+    with pytest.raises((BootstrapError, SaslAuthenticationError), match="rejected the credentials"):
         await client.start()
     await client.close()
 
