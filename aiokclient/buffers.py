@@ -1,8 +1,8 @@
-"""Memory for large frames and columns, used again once nobody holds what was in it.
+"""Memory for large frames and columns, which is used again once nothing refers to it.
 
-They come one after the other, each a little different in size, and each lives until the program has
-done with the last record of it. Fresh memory for all of them would be cleared, or faulted in page
-by page, for more than it costs to decode small records.
+Frames and columns have similar sizes, and each lives until the program drops the last record in it.
+To allocate each anew would cost more than to decode small records, because the system clears the
+memory page by page.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["BufferPool"]
 
 @twin("ground")
 class BufferPool:
-    """Gives memory, and keeps at most `limit` bytes of what comes back.
+    """A pool of memory, which keeps at most `limit` bytes for later use.
 
-    What `take` returns is a memoryview; its memory comes back when neither that one exists any more
-    nor anything else that refers to the same memory. Here, in Python, nothing is kept: a bytearray
-    cannot tell when its last view is gone.
+    `take` returns a memoryview. Its memory comes back to the pool when nothing refers to it any
+    more. This version in Python keeps nothing, because a bytearray does not know when its last view
+    is gone.
     """
 
     __slots__ = ("kept", "limit")
@@ -26,11 +26,11 @@ class BufferPool:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.kept = 0
-        """Bytes that wait to be used again."""
+        """Bytes that are kept for later use."""
 
     def take(self, size: int) -> memoryview:
-        """Memory of so many bytes, of any content."""
+        """Return `size` bytes of memory with arbitrary content."""
         return memoryview(bytearray(size))
 
     def clear(self) -> None:
-        """Release what is kept."""
+        """Free the memory that is kept."""

@@ -1,9 +1,8 @@
-"""Data that the garbage collector does not look through.
+"""Hiding data from the garbage collector.
 
-A collector that meets millions of objects stops the whole process for seconds, whichever thread
-made them. What is decoded from a large response, or kept of it, refers to nothing that could refer
-back to it, so that counting references is enough to free it. The functions here do nothing where
-the native modules are not in use.
+The collector stops the whole process for seconds when it visits millions of objects. The data of
+a large response is in no reference cycle, so that counting references is enough to free it.
+Without the native modules, the functions here do nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from aiokclient._native import twin
 __all__ = ["MANY", "free_slowly", "structs_are", "untrack", "untrack_whole"]
 
 MANY = 1_000
-"""An array of so many structs is kept from the collector."""
+"""Structs in an array from which on it is hidden from the collector."""
 
 PART = 256
 
 
 @twin("ground")
 def structs_are(kind: type) -> None:
-    """Have instances of a class, the base of all structs in messages, count as data."""
+    """Set the base class of all structs in messages, whose instances count as data."""
 
 
 @twin("ground")
@@ -34,11 +33,11 @@ def untrack(item: object) -> None:
 def untrack_whole(item: object) -> None:
     """Hide an object with all lists, tuples, ids and messages in it from the garbage collector.
 
-    What is hidden already hides what is in it.
+    Objects inside one that is hidden already are not visited again.
     """
 
 
 def free_slowly(items: list[Any]) -> None:
-    """Empty a list, letting other threads run meanwhile."""
+    """Empty a list in steps, so that other threads can run in between."""
     while items:
         del items[-PART:]

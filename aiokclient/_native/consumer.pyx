@@ -87,12 +87,12 @@ cdef class RecordCursor:
         return aiok_anext(<PyObject *>self)
 
     def interrupt(self):
-        """Has the next record come from `_advance`. From any thread."""
+        """Take the next record from `_advance`. Any thread may call this."""
         self.state.until = 0
         self._until_s = float("-inf")
 
     def expose(self, records, double seconds):
-        """Hand out these records, for so many seconds, before `_advance` is called again."""
+        """Return these records, for up to `seconds`, before `_advance` is called again."""
         found = iter(records)
         cdef PyObject *old = self.state.records
         _incref(<PyObject *>found)
@@ -104,11 +104,11 @@ cdef class RecordCursor:
             self.state.until = aiok_coarse_time() + <int64_t>(seconds * 1e9)
 
     async def _advance(self):
-        """The next record, if none is at hand or it is time to give way. For subclasses."""
+        """Return the next record when none is left or it is time to yield. For subclasses."""
         raise StopAsyncIteration
 
     cdef PyObject *take(self) except? NULL:
-        """The next record at hand by an exact clock, owned by the caller, or NULL."""
+        """Return the next exposed record by an exact clock, or NULL. The caller owns it."""
         if not self.state.exact or self.state.records == NULL:
             return NULL
         if <double>self._time() >= self._until_s:
@@ -117,7 +117,7 @@ cdef class RecordCursor:
 
 
 cdef class Awaitable:
-    """What `anext(cursor)` returns."""
+    """The awaitable that `anext(cursor)` returns."""
 
     cdef AiokAwaitableState state
     cdef object coroutine
@@ -135,7 +135,7 @@ cdef class Awaitable:
         return self.send(None)
 
     def send(self, value):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         cdef PyObject *result = NULL
         cdef PySendResult state = aiok_send(<PyObject *>self, <PyObject *>value, &result)
         answer = <object>result
@@ -145,7 +145,7 @@ cdef class Awaitable:
         return answer
 
     def throw(self, *error):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         coroutine = self.coroutine
         if coroutine is None:
             self.let_go()
@@ -157,14 +157,14 @@ cdef class Awaitable:
             raise
 
     def close(self):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         coroutine = self.coroutine
         self.let_go()
         if coroutine is not None:
             coroutine.close()
 
     cdef int let_go(self) except -1:
-        """It has its answer, or will never have one."""
+        """Drop the coroutine and the cursor when the await has ended."""
         self.state.driven = False
         self.coroutine = None
         _clear(self.state.cursor)
@@ -176,7 +176,7 @@ def nothing():
 
 
 cdef PySendResult send(PyObject *awaitable, PyObject *value, PyObject **result) except? PYGEN_ERROR:
-    """An answer, an exception, or what the coroutine waits for, where none is at hand."""
+    """Return a record, raise, or return what the coroutine waits for if no record is exposed."""
     cdef Awaitable self = <Awaitable>awaitable
     cdef RecordCursor cursor
     if self.state.cursor == NULL:

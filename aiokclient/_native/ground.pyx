@@ -5,7 +5,14 @@ from types import GenericAlias
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 
-__all__ = ["BufferPool", "ConsumerRecord", "structs_are", "untrack", "untrack_whole", "untracked_tuple"]
+__all__ = [
+    "BufferPool",
+    "ConsumerRecord",
+    "structs_are",
+    "untrack",
+    "untrack_whole",
+    "untracked_tuple",
+]
 
 include "ground_records.pxi"
 include "ground_metadata.pxi"

@@ -1,4 +1,4 @@
-"""The native twin of `buffers`: memory that is not cleared before it is filled, and used again."""
+"""The native twin of `buffers`. Memory is not cleared before it is used again."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint8_t, uintptr_t
@@ -33,7 +33,7 @@ cdef class BufferPool:
         self.clear()
 
     def take(self, Py_ssize_t size):
-        """Memory of so many bytes, of any content."""
+        """Return `size` bytes of memory with arbitrary content."""
         if size < 0:
             raise ValueError(f"{size} bytes cannot be")
         cdef Block block = Block.__new__(Block)
@@ -43,7 +43,7 @@ cdef class BufferPool:
         return memoryview(block)
 
     cpdef int clear(self) except -1:
-        """Gives back what is kept."""
+        """Free the memory that is kept."""
         while self._count:
             free(self._drop(0))
         return 0
@@ -51,7 +51,7 @@ cdef class BufferPool:
     cdef int _find(self, Block block, Py_ssize_t size) except -1:
         cdef int best = -1, i
         for i in range(self._count):
-            # It may stay for long, so it gets no memory of more than twice its size.
+            # It may live long, so it gets at most twice the memory that it needs.
             if size + ALIGNMENT <= self._rooms[i] and self._rooms[i] // 2 <= size + PAGE:
                 if best < 0 or self._rooms[i] < self._rooms[best]:
                     best = i
@@ -68,7 +68,7 @@ cdef class BufferPool:
         return 0
 
     cdef void *_drop(self, int which) noexcept:
-        """Takes one out of what is kept, the rest of which stays in the order of its coming."""
+        """Take out one kept piece; the others stay in their order."""
         cdef void *at = self._at[which]
         cdef int i
         self.kept -= self._rooms[which]
@@ -78,7 +78,7 @@ cdef class BufferPool:
         return at
 
     cdef void _give(self, void *at, Py_ssize_t room) noexcept:
-        """Keeps it, rather than what came before."""
+        """Keep a piece of memory, and free older ones for it."""
         if room > self.limit or room < SMALL:
             free(at)
             return
@@ -92,7 +92,7 @@ cdef class BufferPool:
 @cython.no_gc
 @cython.final
 cdef class Block:
-    """What `take` gives a view of. Each view has a reference to it: at its end none is left."""
+    """The memory of a view. Every view refers to it, so it ends after the last one."""
 
     cdef void *at
     cdef Py_ssize_t size
@@ -110,12 +110,12 @@ cdef class Block:
 
 
 cdef inline uint8_t *aligned(void *at) noexcept:
-    """Where the bytes begin: Arrow asks for a multiple of 64."""
+    """Return the first address that is a multiple of 64, as Arrow requires."""
     return <uint8_t *>((<uintptr_t>at + ALIGNMENT - 1) & ~<uintptr_t>(ALIGNMENT - 1))
 
 
 cdef Py_ssize_t rounded(Py_ssize_t size) noexcept:
-    """At most an eighth more: what differs a little in size fits into the same memory."""
+    """Round a size up by an eighth at most, so that similar sizes fit into the same memory."""
     cdef Py_ssize_t step = PAGE // 4
     while step < size >> 4:
         step <<= 1

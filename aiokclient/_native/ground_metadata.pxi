@@ -15,7 +15,7 @@ def _make(cls, iterable):
 
 
 def untracked_tuple(kind):
-    """RecordMetadata with the methods of `kind`, which is the one in Python."""
+    """Return a native class with the methods of `kind`, the class in Python."""
     made = aiok_plain_tuple_type()
     for name, content in vars(kind).items():
         if name not in ("__new__", "__slots__", "_make"):

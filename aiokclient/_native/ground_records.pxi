@@ -22,14 +22,14 @@ cdef extern from "record_types.h":
 @cython.no_gc
 @cython.final
 cdef class Place:
-    """What records of one batch share. It never changes once a record has it."""
+    """The fields that all records of a batch share. It never changes."""
 
 
 cdef Place _last = None
 
 
 cdef Place place_of(object topic, object partition, object timestamp_type, object leader_epoch):
-    """A place like this, the last one again if it is the same."""
+    """Return an object with these fields, the previous one if they are the same."""
     global _last
     cdef Place place = _last
     if (
@@ -171,7 +171,7 @@ A record as read. Made for every record, hence slots and positional arguments.""
 
 
 cdef class Tracked(ConsumerRecord):
-    """What the constructor makes: a record that the garbage collector knows."""
+    """A record that the garbage collector tracks; the constructor makes it."""
 
 
 cdef Place _place(ConsumerRecord record):

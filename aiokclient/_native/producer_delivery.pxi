@@ -52,13 +52,13 @@ cdef class Delivery:
 
     @property
     def origin(self):
-        """The batch that the record was sent in, its index there, and its timestamp."""
+        """The batch with which the record was sent, its index there, and its timestamp."""
         if self._batch is None:
             raise AttributeError("the delivery was made without its batch")
         return self._batch, self._index, self._timestamp
 
     def located(self):
-        """The batch that the record is in now, and its index there."""
+        """Return the batch in which the record is now, and its index there."""
         cdef Py_ssize_t index = self._index
         batch = locate(self._batch, &index)
         return batch, index
@@ -70,13 +70,13 @@ cdef class Delivery:
 
     @property
     def partition(self):
-        """The partition; None while it is not chosen, the topic being unknown yet."""
+        """The partition, or None while the topic is unknown and no partition is chosen."""
         cdef Py_ssize_t index = self._index
         return locate(self._batch, &index).partition_of(index)
 
     @property
     def offset(self):
-        """The record's offset; -1 when no broker told it (`acks=0`) and when it failed.
+        """The record's offset; -1 if the broker returned none (`acks=0`) or the record failed.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -86,7 +86,7 @@ cdef class Delivery:
 
     @property
     def timestamp(self):
-        """Milliseconds since the epoch: the record's, or the broker's with LogAppendTime.
+        """The record's timestamp in milliseconds since the epoch; the broker's with LogAppendTime.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -95,7 +95,7 @@ cdef class Delivery:
         return batch.append_time if batch.append_time >= 0 else self._timestamp
 
     def done(self):
-        """Whether the record has its outcome, delivered or failed."""
+        """Return whether the record was delivered or has failed."""
         cdef Py_ssize_t index = self._index
         return locate(self._batch, &index).done
 
@@ -104,7 +104,7 @@ cdef class Delivery:
         return False
 
     def result(self):
-        """Where the record is. Raises what kept it from being delivered, which retrieves it.
+        """Return the metadata of the record, or raise its failure, which counts as retrieved then.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -113,7 +113,7 @@ cdef class Delivery:
         return owned(outcome(batch, index, self._timestamp))
 
     def exception(self):
-        """What kept the record from being delivered, or None; this retrieves it.
+        """Return the failure of the record or None. A failure counts as retrieved then.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -121,7 +121,7 @@ cdef class Delivery:
         return finished(self, &index).retrieve(index)
 
     def add_done_callback(self, callback, *, context=None):
-        """Have the loop call `callback(delivery)` once it is done, soon if it is already.
+        """Call `callback(delivery)` from the event loop when it is done.
 
         Callbacks and the tasks that await the delivery run in the order in which they were added,
         as those of an asyncio.Future. A callback alone does not retrieve a failure. Raises
@@ -133,9 +133,9 @@ cdef class Delivery:
         locate(self._batch, &index).call_when_done(self, index, callback, context)
 
     def remove_done_callback(self, callback):
-        """Remove a callback wherever it was added, and return how often that was.
+        """Remove all occurrences of a callback, and return how many there were.
 
-        A callback of a delivery that is done is not removed any more.
+        Callbacks of a delivery that is done are not removed.
         """
         cdef Py_ssize_t index = self._index
         return locate(self._batch, &index).drop_callback(index, callback)
@@ -183,7 +183,7 @@ cdef DeliveryBatch finished(Delivery delivery, Py_ssize_t *index):
 
 
 cdef PyObject *outcome(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL:
-    """The metadata of a record that is done, owned by the caller; raises what it failed of."""
+    """Return the metadata of a record that is done, or raise its failure."""
     if batch.error is not None:
         raise batch.retrieve(index).with_traceback(None)
     return metadata(batch, index, timestamp)
@@ -193,7 +193,7 @@ cdef PyObject *outcome(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp)
 @cython.final
 @cython.freelist(16)
 cdef class Ended:
-    """What `await` drives for a delivery that is done: it only answers."""
+    """The awaitable of a delivery that is done, which returns at once."""
 
     cdef DeliveryBatch batch
     cdef Py_ssize_t index
@@ -209,16 +209,16 @@ cdef class Ended:
         raise StopIteration(self.answer())
 
     def send(self, value):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         raise StopIteration(self.answer())
 
     def throw(self, *error):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         self.batch = None
         nothing().throw(*error)
 
     def close(self):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         self.batch = None
 
     cdef object answer(self):
@@ -257,7 +257,7 @@ cdef PyObject *ended_next(PyObject *awaited) except? NULL:
 # Without a freelist: what comes from one would not be finalized again.
 @cython.final
 cdef class Waiting(Waiter):
-    """What `await` drives for a delivery that has no outcome yet: a task waits by it."""
+    """The awaitable of a delivery without an outcome, for which a task waits."""
 
     def __await__(self):
         return self
@@ -269,25 +269,25 @@ cdef class Waiting(Waiter):
         return self.send(None)
 
     def send(self, value):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         cdef PyObject *result = NULL
         if waiting_send(<PyObject *>self, <PyObject *>value, &result) == PYGEN_RETURN:
             raise StopIteration(owned(result))
         return owned(result)
 
     def throw(self, *error):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         self.close()
         nothing().throw(*error)
 
     def close(self):
-        """As of a coroutine."""
+        """Behave as the method of a coroutine."""
         self.delivery = None
         self.leave()
 
 
 cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
-    """The batch with the outcome, or None: it has to be waited for first."""
+    """Return the batch with the outcome, or None if the task must wait for it."""
     cdef Delivery delivery = <Delivery>self.delivery
     cdef DeliveryBatch batch
     if delivery is None:

@@ -1,4 +1,4 @@
-"""The native twin of what many deliveries take: `DeliveryRuns`, and the loops of `gather`."""
+"""The native twin of `producer._pure.deliveries`: `DeliveryRuns`, and the loops of `gather`."""
 
 from aiokclient.producer._pure.delivery import Run as RunTuple
 
@@ -80,7 +80,7 @@ cdef class DeliveryRuns:
 
     @property
     def runs(self):
-        """What the sequence is made of."""
+        """The runs of deliveries in the sequence."""
         cdef Py_ssize_t i, start = 0
         found = []
         for i in range(self._count):

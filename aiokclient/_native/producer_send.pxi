@@ -1,6 +1,6 @@
-"""The native twin of `producer._pure.send`, whose interface this is.
+"""The native twin of `producer._pure.send`, with the same interface.
 
-What is not the common case is left to `sends.Sends` in Python, before anything has changed.
+All but the common case is left to `producer.send` in Python, before anything has changed.
 """
 
 from aiokclient.types import ProducerRecord
@@ -112,7 +112,7 @@ room."""
 
     @property
     def full(self):
-        """The record sent last is parked: time to await `drain()`."""
+        """Whether the record sent last is in the overflow queue, which `drain()` empties."""
         cdef Py_ssize_t index
         cdef Delivery last = self._last
         if last is None:
@@ -221,7 +221,7 @@ cdef Delivery put(
 
 
 cdef Py_ssize_t pack_small(object headers, Part *packed, Py_ssize_t *bound):
-    """Write headers as they stand in a record: how many; -1 where Python has to look.
+    """Encode headers, and return their number, or -1 if Python must handle them.
 
     `bound` grows by what they are taken to need, which is `routing.record_size`'s bound.
     """
@@ -400,7 +400,7 @@ cdef bint same_topic(TopicState place, object record) except -1:
 
 
 cdef bint time_of(object record, int64_t *time) except -1:
-    """Whether its timestamp is none, or a fit one, which goes to `time`."""
+    """Return whether its timestamp is None or valid. A valid one is stored in `time`."""
     cdef int overflow = 0
     timestamp = <object>PyTuple_GET_ITEM(record, 4)
     if timestamp is None:

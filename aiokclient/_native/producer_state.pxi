@@ -31,19 +31,19 @@ cdef class DeliveryBatch(Owner):
         self._hooks = hooks
 
     def succeed(self, int64_t base_offset, int64_t append_time=-1):
-        """The broker has the batch; a base offset of -1 means that it did not say where."""
+        """Complete the batch. A base offset of -1 means that the broker returned none."""
         self.base_offset = base_offset
         self.append_time = append_time
         self._settle()
 
     def fail(self, error):
-        """None of the records that are still here will be delivered."""
+        """Fail the records that are still in this batch."""
         self.error = error
         self.unretrieved = self.count - self.moved
         self._settle()
 
     def forward(self, Py_ssize_t count, DeliveryBatch batch not None, Py_ssize_t index):
-        """The next `count` records that are still here are now in `batch`, from `index` on."""
+        """Move the next `count` records to `batch`, where they begin at `index`."""
         start = self.moved
         self.moved = start + count
         if self._forwards is None:
@@ -56,19 +56,19 @@ cdef class DeliveryBatch(Owner):
         self._forwards.append(FORWARD(start, self.moved, batch, index))
 
     def emptied(self):
-        """All records have moved: nothing more happens here."""
+        """Mark the batch as done after all of its records have moved."""
         self._settle()
 
     def partition_of(self, Py_ssize_t index):
-        """The partition of one of its records, if it is chosen."""
+        """Return the partition of a record, or None if it is not chosen yet."""
         return self.partition
 
     def timestamp_of(self, Py_ssize_t index):
-        """The timestamp that one of its records was sent with; -1 where that is not kept."""
+        """Return the timestamp with which a record was sent, or -1 if it is not kept."""
         return -1
 
     def metadata(self, Py_ssize_t index, int64_t timestamp):
-        """Where a written record is; `timestamp` is the one it was sent with."""
+        """Return the metadata of a written record that was sent with `timestamp`."""
         return owned(metadata(self, index, timestamp))
 
     def wake(self):
@@ -119,16 +119,16 @@ cdef class DeliveryBatch(Owner):
 
     @property
     def targets(self):
-        """The batches that records of this one have moved to."""
+        """The batches to which records of this one have moved."""
         return [] if self._forwards is None else [forward.batch for forward in self._forwards]
 
     def locate(self, Py_ssize_t index):
-        """Where the record is now."""
+        """Return the batch in which the record is now, and its index there."""
         batch = locate(self, &index)
         return batch, index
 
     def demand(self):
-        """Somebody waits: the batch need not linger."""
+        """Have the batch sent without lingering, because a task waits for it."""
         if not self.demanded:
             self.demanded = True
             if not self.done:
@@ -158,7 +158,7 @@ cdef class DeliveryBatch(Owner):
 
     @property
     def _waiters(self):
-        """The tasks that wait, in their order."""
+        """The waiting tasks, in order."""
         cdef PyObject *at = self.line.first
         found = []
         while at != NULL:
@@ -178,7 +178,7 @@ cdef class DeliveryBatch(Owner):
         return self.calls > 0
 
     async def changed(self):
-        """Until there is something new to look at. Cancelling leaves nothing behind."""
+        """Wait for a change. A cancellation leaves no waiter."""
         waiter = self.wait()
         try:
             await waiter
@@ -224,7 +224,7 @@ cdef class DeliveryBatch(Owner):
         return len(found)
 
     def retrieve(self, Py_ssize_t index):
-        """The error of a record, marked as seen by the user; None when it was delivered."""
+        """Return the error of a record, or None, and mark it as seen by the application."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
                 self._retrieved = bytearray(self.count)
@@ -235,7 +235,7 @@ cdef class DeliveryBatch(Owner):
         return self.error
 
     def retrieve_run(self, Py_ssize_t index, Py_ssize_t count):
-        """The same for a run of records."""
+        """Return the same for several records."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
                 self._retrieved = bytearray(self.count)
@@ -247,7 +247,7 @@ cdef class DeliveryBatch(Owner):
         return self.error
 
     def is_retrieved(self, Py_ssize_t index):
-        """Whether the user has seen the failure of this record."""
+        """Return whether the application has seen the failure of this record."""
         return self._retrieved is not None and bool(self._retrieved[index])
 
 
@@ -306,7 +306,7 @@ cdef class BatchState(DeliveryBatch):
         self.stamps = []
 
     def use(self, RecordBatchBuilder builder not None):
-        """Append to this builder from now on."""
+        """Set the builder to which records are appended."""
         self.builder = builder
 
     def add(self, timestamp, key, value, headers):
@@ -314,24 +314,24 @@ cdef class BatchState(DeliveryBatch):
         return self.builder.append(timestamp, key, value, headers)
 
     def partition_of(self, Py_ssize_t index):
-        """The partition of a record: the batch's, or the one that the user chose."""
+        """Return the partition of a record: the batch's, or the one that the application chose."""
         if self.explicit is None or index >= len(self.explicit):
             return self.partition
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
 
     def note(self, Py_ssize_t index, int64_t timestamp):
-        """The records from this one on have another timestamp."""
+        """Note that the timestamp changes at this record."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
 
     def timestamp_of(self, Py_ssize_t index):
-        """The timestamp that one of its records was sent with."""
+        """Return the timestamp with which a record was sent."""
         cdef Py_ssize_t at = bisect_right(self.stamps, index, key=_index) - 1
         return self.stamps[at][1] if at >= 0 else -1
 
     def room(self):
-        """Look again how much of what is reserved is left."""
+        """Compute how many of the reserved bytes are left."""
         self.left = self.reserved - self.builder.size
         return self.left
 

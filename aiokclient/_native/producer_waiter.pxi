@@ -1,4 +1,4 @@
-"""Waiters of a batch: the tasks and callbacks that its outcome wakes, in the order of their adding.
+"""Waiters of a batch: the tasks and callbacks that its outcome wakes, in order.
 
 A future has the loop call back for each task that awaits it, one entry in the loop's queue for
 each. All that wait for a batch go on at the same moment, so one entry is enough for all of them.
@@ -22,7 +22,7 @@ cdef double slice_s = SLICE_S
 
 
 cdef class Owner:
-    """What tasks and callbacks wait for; a base of the batch."""
+    """The base class of a batch, for which tasks and callbacks wait."""
 
     def __dealloc__(self):
         cdef PyObject *at = self.line.first
@@ -84,7 +84,7 @@ cdef class Owner:
 
 
 cdef class Waiter:
-    """Done once it is woken or cancelled. One task awaits it."""
+    """A future for one task, done once it is woken or cancelled."""
 
     def __dealloc__(self):
         self.leave()
@@ -114,26 +114,26 @@ cdef class Waiter:
         self.owner = None
 
     def get_loop(self):
-        """The loop that it belongs to."""
+        """Return its event loop."""
         return self._loop
 
     def done(self):
-        """Whether it was woken or cancelled."""
+        """Return whether it was woken or cancelled."""
         return self.stage > WAITING
 
     def cancelled(self):
-        """Whether it was cancelled."""
+        """Return whether it was cancelled."""
         return self.stage == CANCELLED
 
     def result(self):
-        """None; raises CancelledError when it was cancelled."""
+        """Return None. Raises CancelledError if it was cancelled."""
         if self.stage == CANCELLED:
             raise CancelledError() if self._message is None else CancelledError(self._message)
         if self.stage <= WAITING:
             raise InvalidStateError("it was not woken yet")
 
     def add_done_callback(self, callback, *, context=None):
-        """Have the loop call `callback(waiter)`: what a task wants to know."""
+        """Have the loop call `callback(waiter)`; a task passes its wakeup."""
         if self.stage == OVER or self.stage == CANCELLED:
             self._loop.call_soon(callback, self, context=context)
         elif self._callback is not None:
@@ -142,7 +142,7 @@ cdef class Waiter:
             self._callback, self._context = callback, context
 
     def cancel(self, msg=None):
-        """Wake it with CancelledError; False if it is done."""
+        """Wake it with CancelledError. Return False if it is done already."""
         if self.stage != WAITING:
             return False
         self.stage = CANCELLED
@@ -168,7 +168,7 @@ cdef Waiter callback_of(object delivery, object callback, object context):
 
 
 def resume(loop, list waiters, Owner owner):
-    """Run callbacks and have tasks go on, in order, and yield to the loop after a slice of time."""
+    """Run callbacks and resume tasks in order. Yield to the loop after a slice of time."""
     cdef Waiter waiter
     cdef Py_ssize_t at = 0, count = len(waiters)
     cdef double until = monotonic() + slice_s
@@ -198,7 +198,7 @@ def resume(loop, list waiters, Owner owner):
 
 
 cdef int call(object loop, object callback, object context, object argument) except -1:
-    """As a loop calls back."""
+    """Call a callback as an event loop does."""
     try:
         if context is None:
             callback(argument)

@@ -78,7 +78,7 @@ cdef enum:
 @cython.final
 @cython.no_gc
 cdef class Block:
-    """Memory of one purpose, taken from a pool, handed out in aligned pieces."""
+    """Memory from a pool, which is split into aligned pieces."""
 
     cdef object view
     cdef uint8_t *at
@@ -92,7 +92,7 @@ cdef class Block:
         PyBuffer_Release(&view)
 
     cdef uint8_t *piece(self, Py_ssize_t size) noexcept:
-        """The next piece: as many bytes as `pieces` has counted for it."""
+        """Return the next piece, of as many bytes as `pieces` has counted for it."""
         cdef uint8_t *at = self.at + self.used
         self.used += pieces(size)
         return at
@@ -113,7 +113,7 @@ cdef object too_large():
 @cython.final
 @cython.no_gc
 cdef class Columns:
-    """What becomes the columns, of records that are added batch by batch.
+    """Memory of the columns, to which records are added batch by batch.
 
     `largest` is how many bytes one column may hold. `pool` gives memory as a `BufferPool` does.
     `rows` and `size` are guesses of how many records there will be, and of how many bytes; beyond
@@ -147,13 +147,13 @@ cdef class Columns:
 
     @property
     def count(self):
-        """How many rows there are."""
+        """The number of rows."""
         return self._to.rows
 
     # -- the table at the end
 
     def table(self, take, schema, int32_t partition, topics, uintptr_t ends, uintptr_t text):
-        """All of it by `take(address, schema)`, which imports from the C data interface.
+        """Return the table by `take(address, schema)`, which imports from the C data interface.
 
         `topics` is the column of topics and stays as long as the table; `ends` and `text` are
         where its buffers are.
@@ -172,7 +172,7 @@ cdef class Columns:
             aiok_drop(made)
 
     cdef int _mend_header_keys(self) except -1:
-        """What is not UTF-8 becomes so, as in the headers of a record."""
+        """Replace what is not UTF-8, as in the headers of a record."""
         cdef AiokBinary *column = &self._to.header_keys
         cdef Py_ssize_t i, start = 0, size = 0
         cdef list names = []
@@ -195,9 +195,10 @@ cdef class Columns:
     # -- records
 
     def add(self, RecordBatch batch not None, start_offset, bint check_crcs, limit):
-        """The records of a batch from `start_offset` on; how many rows there are then.
+        """Add the records of a batch from `start_offset` on, and return the number of rows.
 
-        Raises as its `rows` does."""
+        Raises as its `rows` does.
+        """
         if check_crcs and not batch.check_crc():
             raise corrupt(batch, "its checksum is wrong")
         try:
@@ -280,7 +281,7 @@ cdef class Columns:
     # -- room
 
     cdef Block _more(self, AiokBinary *column, Block old, int64_t size, Py_ssize_t batch):
-        """A block for so many bytes more at least, and for all of the batch if it is the first."""
+        """Return a block for `size` more bytes, and for all of the batch if it is the first."""
         cdef int64_t least = column.size + size, wanted
         cdef uint8_t *at
         cdef Block block
@@ -299,7 +300,7 @@ cdef class Columns:
         return block
 
     cdef int _more_headers(self, int32_t count) except -1:
-        """Room for the headers of a record, whose count has been checked."""
+        """Make room for the headers of a record, whose number was checked."""
         cdef AiokColumns *to = &self._to
         cdef int64_t size = to.header_bytes, least = to.header_keys.count + count
         if least > self._largest:

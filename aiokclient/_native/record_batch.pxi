@@ -1,6 +1,7 @@
-"""Reading batches, the native twin of `record._pure.batch`: same interface, same errors.
+"""The native twin of `record._pure.batch`, with the same interface and the same errors.
 
-v0 and v1 messages, which brokers have not written by default since 2017, are read in Python.
+Messages of formats v0 and v1, which brokers have not written by default since 2017, are read in
+Python.
 """
 
 from aiokclient.record._legacy import LegacyBatch
@@ -47,7 +48,7 @@ cdef class RecordBatch:
     """
 
     def __init__(self, buffer):
-        """Read the header of the one batch in `buffer`; CorruptRecordError if it cannot be one."""
+        """Read the header of the batch in `buffer`. Raises CorruptRecordError if it is none."""
         cdef Py_buffer view
         self._source = self._buffer = bytes_view(buffer)
         self._start = 0
@@ -60,14 +61,14 @@ cdef class RecordBatch:
 
     @property
     def buffer(self):
-        """The batch and nothing else."""
+        """The bytes of this batch only."""
         if self._buffer is None:
             self._buffer = self._source[self._start : self._start + self.size]
         return self._buffer
 
     @property
     def next_offset(self):
-        """The offset behind the batch: where reading goes on."""
+        """The offset after the batch, from which reading continues."""
         return self.last_offset + 1
 
     @property
@@ -79,7 +80,7 @@ cdef class RecordBatch:
 
     @property
     def compression(self):
-        """The codec. CorruptRecordError if there is none of its number."""
+        """The codec. Raises CorruptRecordError if its number is unknown."""
         codec = self._attributes & CODEC_MASK
         if codec >= len(CODECS):
             raise corrupt(self, f"there is no compression codec {codec}")
@@ -87,12 +88,12 @@ cdef class RecordBatch:
 
     @property
     def is_compressed(self):
-        """Whether the records are compressed, by whatever codec."""
+        """Whether the records are compressed."""
         return (self._attributes & CODEC_MASK) != 0
 
     @property
     def timestamp_type(self):
-        """Who set the timestamps. With LOG_APPEND_TIME all records have `max_timestamp`."""
+        """The source of the timestamps. With LOG_APPEND_TIME all records have `max_timestamp`."""
         return APPEND if self._attributes & LOG_APPEND_TIME else CREATE
 
     @property
@@ -102,7 +103,7 @@ cdef class RecordBatch:
 
     @property
     def is_control(self):
-        """Whether the records are for the clients themselves, such as the end of a transaction."""
+        """Whether this is a control batch, such as the end of a transaction."""
         return (self._attributes & CONTROL) != 0
 
     @property
@@ -111,7 +112,7 @@ cdef class RecordBatch:
         return self.check_crc()
 
     cpdef bint check_crc(self) except -1:
-        """Whether the checksum in the header is that of the bytes; computed once."""
+        """Return whether the checksum in the header matches the bytes. It is computed once."""
         cdef Py_ssize_t start = self._start + ATTRIBUTES_AT, end = self._start + self.size
         if self._intact is None:
             if self.size <= FEW and CRC_HERE:
@@ -121,10 +122,10 @@ cdef class RecordBatch:
         return self._intact
 
     def validate(self):
-        """Check all that a broker checks of a batch that a producer sends.
+        """Check what a broker checks in a batch that a producer sends.
 
-        CorruptRecordError unless the checksum is right, every record can be read, and the offsets
-        have no gaps (which those of a compacted log may have, so this is not for reading).
+        Raises CorruptRecordError if the checksum is wrong, a record cannot be read, or the offsets
+        have gaps. Batches of a compacted log may have gaps, so this is not for consumers.
         """
         if self.count != self.last_offset - self.base_offset + 1:
             raise corrupt(self, f"{self.count} records do not fill its range of offsets")
@@ -140,12 +141,12 @@ cdef class RecordBatch:
         bint check_crcs=True,
         limit=UNLIMITED,
     ):
-        """The records from `start_offset` on, those of a control batch as well.
+        """Return the records from `start_offset` on, including those of a control batch.
 
-        Keys and values are bytes; with `copy=False` they are read-only memoryviews that keep in
-        memory what the batch is a part of, or its decompressed bytes. CorruptRecordError if the
-        checksum is wrong (unless `check_crcs` is False), if the records cannot be decompressed
-        into `limit` bytes or cannot be decoded.
+        Keys and values are bytes. With `copy=False` they are read-only memoryviews, which keep the
+        whole response or the decompressed bytes in memory. Raises CorruptRecordError if the
+        checksum is wrong (unless `check_crcs` is False), or if the records cannot be decoded or
+        have more than `limit` bytes without compression.
         """
         kind = RECORDS if copy else VIEWS
         return read(self, kind, topic, partition, start_offset, check_crcs, limit)
@@ -153,9 +154,10 @@ cdef class RecordBatch:
     def part_records(
         self, topic, partition, content, int32_t count, int64_t expected, start_offset, bint copy
     ):
-        """The `count` records that make up `content`, a part of this batch's records.
+        """Return the `count` records in `content`, which is a part of this batch's records.
 
-        `expected` is the least offset delta that the first may have. Otherwise `records`.
+        `expected` is the least offset delta that the first one may have. The rest is as in
+        `records`.
         """
         cdef Head head
         fill_part(&head, self, start_offset, count, expected)
@@ -165,20 +167,20 @@ cdef class RecordBatch:
         return part(self, RECORDS if copy else VIEWS, content, &head, place, topic, partition)
 
     def part_rows(self, content, int32_t count, int64_t expected, start_offset):
-        """The same as rows."""
+        """Return the same records as rows."""
         cdef Head head
         fill_part(&head, self, start_offset, count, expected)
         return part(self, ROWS, content, &head, None, "", 0)
 
     def rows(self, start_offset=0, *, bint check_crcs=True, limit=UNLIMITED):
-        """The records as (offset, timestamp, key, value, headers) tuples; otherwise `records`."""
+        """Return the records as tuples (offset, timestamp, key, value, headers); see `records`."""
         return read(self, ROWS, "", 0, start_offset, check_crcs, limit)
 
     def control_type(self):
-        """What the first record of a control batch says; see `ControlType` for those known.
+        """Return the type of the first record of a control batch; see `ControlType`.
 
-        CorruptRecordError if this is no control batch or the record cannot be read. The checksum
-        is not looked at: that is for the caller to ask, as for the header's fields.
+        Raises CorruptRecordError if this is no control batch or the record cannot be read. The
+        caller checks the checksum.
         """
         rows = self.rows(check_crcs=False) if self.is_control else []
         keys = [key for _, _, key, _, _ in rows]
@@ -199,7 +201,7 @@ cdef uint32_t crc_of_few(object source, Py_ssize_t start, Py_ssize_t end) except
 
 
 cdef object bytes_view(object buffer):
-    """A memoryview of single bytes."""
+    """Return a memoryview of single bytes."""
     view = memoryview(buffer)
     if view.itemsize != 1 or view.ndim != 1:
         view = view.cast("B")
@@ -314,14 +316,14 @@ cdef object named(object topic, object partition):
 
 
 cdef int64_t saturated(object number) except? -1:
-    """A number as near to it as 64 bits get."""
+    """Return the nearest integer of 64 bits."""
     if number > INT64_MAX:
         return INT64_MAX
     return INT64_MIN if number < INT64_MIN else number
 
 
 cdef object content(RecordBatch batch, object limit, Py_ssize_t *start, Py_ssize_t *size):
-    """What holds the records, decompressed, and where in it they are."""
+    """Return a buffer with the decompressed records, and their position in it."""
     start[0], size[0] = batch._start + HEADER_SIZE, batch.size - HEADER_SIZE
     codec = batch._attributes & CODEC_MASK
     if not codec:
@@ -396,7 +398,7 @@ def span(content, Py_ssize_t start, Py_ssize_t most, Py_ssize_t size):
 
 
 def walk(buffer, *, bint strict=False):
-    """The batches in `buffer`; see `batch.walk`."""
+    """Return the batches in `buffer`; see `record.batch`."""
     cdef Py_buffer view
     cdef Py_ssize_t position = 0
     cdef list batches = []
@@ -415,7 +417,7 @@ def walk(buffer, *, bint strict=False):
 cdef Py_ssize_t walk_over(
     object source, const uint8_t *data, Py_ssize_t size, list batches, bint strict
 ) except -1:
-    """Collects whole batches; where they end."""
+    """Collect whole batches, and return the position after the last one."""
     cdef Py_ssize_t position = 0
     cdef int64_t end
     cdef RecordBatch batch

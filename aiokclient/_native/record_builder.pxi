@@ -1,8 +1,8 @@
 """Writing a v2 batch, the native twin of `record._pure.builder`: same interface, same bytes.
 
 Records go straight into a bytearray, which is as large at first as the batch is likely to be, and
-doubles when it is full. Nobody else sees it before the batch is sealed. What a record takes is
-computed before anything is written, so that the limit holds exactly and a record that is refused
+doubles when it is full. No other object refers to it before the batch is sealed. The size of a
+record is computed before anything is written, so that the limit holds exactly and a refused record
 leaves no trace.
 """
 

@@ -22,7 +22,7 @@ cdef int begin(AiokCursor *cursor, const uint8_t *data, Py_ssize_t size, Head *h
 
 
 cdef int refuse(int failed, AiokFields *fields, Head *head) except -1:
-    """Says why `aiok_next` has failed."""
+    """Raise the error for a failure of `aiok_next`."""
     offset = int(head.base_offset) + fields.offset_delta
     if failed == AIOK_PAST_END:
         raise CorruptRecordError("the records reach past the end of the batch")
@@ -125,7 +125,7 @@ cdef inline tuple headers_of(AiokFields *fields, AiokCursor *cursor):
 
 
 cdef list decode_rows(const uint8_t *data, Py_ssize_t size, Head *head):
-    """Tuples of offset, timestamp, key, value, headers."""
+    """Return tuples (offset, timestamp, key, value, headers)."""
     cdef AiokCursor cursor
     cdef AiokFields fields
     cdef int failed
@@ -151,12 +151,12 @@ cdef list decode_rows(const uint8_t *data, Py_ssize_t size, Head *head):
 
 
 cdef list decode_parts(const uint8_t *data, Py_ssize_t size, Head *head):
-    """Tuples of timestamp, key, value, headers: what a builder was given."""
+    """Return tuples (timestamp, key, value, headers), the arguments of `append`."""
     return [row[1:] for row in decode_rows(data, size, head)]
 
 
 cdef int check(const uint8_t *data, Py_ssize_t size, Head *head) except -1:
-    """Reads all records and makes nothing of them."""
+    """Check that all records can be read."""
     cdef AiokCursor cursor
     cdef AiokFields fields
     cdef int failed

@@ -1,4 +1,4 @@
-"""The wire without IO: messages, their codecs, frames.
+"""The protocol without IO: messages, their codecs, and frames.
 
     from aiokclient.protocol import ApiKey, messages
 

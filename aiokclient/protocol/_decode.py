@@ -1,4 +1,4 @@
-"""Writes the source of decoders; ``codec`` says what a decoder is."""
+"""Writing the source code of decoders; ``codec`` defines what a decoder is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INTEGERS = {code: integer_readers(code) for code in INTEGER_SIZES}
 
 
 def holds_records(cls: Any) -> bool:
-    """Whether a field of a struct, or of one inside of it, is of the kind records."""
+    """Return whether a struct, or one in it, has a field of records."""
     return any(
         field.kind == "records" or (is_struct(field.element) and holds_records(field.element))
         for field in cls._fields
@@ -27,7 +27,7 @@ def holds_records(cls: Any) -> bool:
 
 
 def smallest_size(element: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes that an element of an array takes."""
+    """Return the least size of an element of an array in bytes."""
     if isinstance(element, Scalar):
         if element.code:
             return element.size
@@ -49,7 +49,7 @@ def smallest_size(element: Any, version: int, flexible: bool) -> int:
 
 class DecoderSource(Source):
     sifted: Field | None = None
-    """An array of structs of which only those are kept that a function `keep` says to."""
+    """An array of structs, filtered by a function `keep`."""
 
     def __init__(self, cls: Any, version: int) -> None:
         super().__init__(cls, version)
@@ -149,7 +149,7 @@ class DecoderSource(Source):
             self.line(f"{place} = {self.struct(field.element, path)}")
 
     def length(self, kind: str, flexible: bool) -> str:
-        """Read a length or a count into a new variable; -1 is null."""
+        """Read a length or a count into a new variable. Null is -1."""
         length = self.fresh("n")
         self.pending.append(("B" if flexible else LENGTHS[kind], length))
         self.flush()
@@ -251,7 +251,7 @@ class DecoderSource(Source):
             self.line(f"{place} = {items}")
 
     def many(self, items: str, count: str) -> str:
-        """Note whether an array is so large that the collector is not to look through it."""
+        """Write the code that notes whether an array is hidden from the collector."""
         many = self.fresh("many")
         self.line(f"{many} = {count} >= MANY")
         with self.block(f"if {many}:"):
@@ -264,7 +264,7 @@ class DecoderSource(Source):
             self.line(f"untrack_whole({item})")
 
     def check(self, count: str, size: int, path: str) -> None:
-        """Refuse a count that cannot be before anything is made."""
+        """Write the code that refuses an impossible count before anything is allocated."""
         needed = count if size == 1 else f"{count} * {size}"
         with self.block(f"if {count} < 0 or {needed} > end - pos:"):
             self.line(f"bad_length({path!r}, {count}, buf, pos)")

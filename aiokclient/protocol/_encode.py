@@ -1,4 +1,4 @@
-"""Writes the source of encoders; ``codec`` says what an encoder is."""
+"""Writing the source code of encoders; ``codec`` defines what an encoder is."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class EncoderSource(Source):
             self.line(f"not_in_version('{path}.{field.name}', {self.version})")
 
     def differs(self, field: Field, value: str) -> str:
-        """An expression: whether a field holds something else than its default."""
+        """Return an expression for whether a field differs from its default."""
         default = field.new_default()
         if default is None:
             return f"{value} is not None"

@@ -1,4 +1,4 @@
-"""Finds the value for which a message could not be encoded, to name it in the error."""
+"""Finding the value that could not be encoded, which the error names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python source in the making: what the makers of decoders and encoders share."""
+"""Source code that is generated, for decoders and encoders."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ INTEGER_SIZES: Final = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 
 def is_struct(element: Any) -> bool:
-    """Whether what an array or a field holds is a struct, not a scalar."""
+    """Return whether the elements of an array or a field are structs, not scalars."""
     return not isinstance(element, Scalar)
 
 
 class Source:
-    """The lines of a function in the making, and the objects that they name.
+    """The source lines of a function, and the objects that they refer to.
 
     pending: fields of fixed size that wait to be read or written together
     """
@@ -49,12 +49,12 @@ class Source:
         self.depth -= 1
 
     def fresh(self, letter: str) -> str:
-        """A variable that nothing else uses."""
+        """Return a new variable name."""
         self.numbers += 1
         return f"{letter}{self.numbers}"
 
     def constant(self, prefix: str, value: Any) -> str:
-        """A name for an object; the same object keeps its name."""
+        """Return a name for an object, the same one each time."""
         for name, known in self.names.items():
             if known is value and name.startswith(prefix):
                 return name
@@ -63,13 +63,13 @@ class Source:
         return name
 
     def literal(self, value: Any) -> str:
-        """An immutable default, written out or named."""
+        """Return an expression for an immutable default."""
         if value is None or isinstance(value, (bool, int, float, str, bytes)):
             return repr(value)
         return self.constant("default", value)
 
     def layout(self) -> tuple[str, struct.Struct]:
-        """The struct of what is pending, under a name that tells its format."""
+        """Return the name of the `Struct` for the pending fields."""
         layout = ">" + "".join(code for code, _ in self.pending)
         return "_" + layout[1:].replace("?", "t"), struct.Struct(layout)
 

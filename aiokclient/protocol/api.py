@@ -1,4 +1,4 @@
-"""The APIs of a broker: their keys, their messages, the version to speak."""
+"""The APIs of a broker: their keys, their messages, and the version in use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """The number that a request's header begins with."""
+    """The API key, with which the header of a request begins."""
 
     PRODUCE = 0
     FETCH = 1
@@ -96,7 +96,7 @@ class ApiKey(IntEnum):
 
 
 def request_class(key: int) -> type[Request[Any]]:
-    """The request of an API; its module is imported when first asked for.
+    """Return the request class of an API, whose module is imported at first use.
 
     Raises UnsupportedVersionError for a key that this library does not know.
     """
@@ -105,7 +105,7 @@ def request_class(key: int) -> type[Request[Any]]:
 
 
 def response_class(key: int) -> type[Response]:
-    """The response of an API; raises as request_class does."""
+    """Return the response class of an API. Raises as `request_class` does."""
     cls: type[Response] = _message(key, "Response")
     return cls
 
@@ -120,7 +120,7 @@ def _message(key: int, kind: str) -> Any:
 
 
 def negotiate(request: type[Request[Any]], broker_range: tuple[int, int] | None) -> int:
-    """The latest version of a request that both sides have.
+    """Return the latest version of a request that both sides support.
 
     broker_range: the first and last version that the broker announced; None
         where it did not announce the API at all

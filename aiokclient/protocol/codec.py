@@ -1,4 +1,4 @@
-"""Compiles the encoder and the decoder of a message in one version.
+"""Compiling the encoder and the decoder of a message for one version.
 
 A message is declared once; here its fields become the source of a Python
 function, which is compiled when that version is first used. The function has

@@ -1,4 +1,4 @@
-"""The words in which messages are declared.
+"""Field specifiers, by which messages are declared.
 
 A specifier such as ``int32`` or ``string`` is called in the body of a message
 class and leaves a ``Field`` there, which the metaclass in ``schema`` collects.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
 
     class Records:
-        """What a ``records`` attribute takes and gives.
+        """The types of a ``records`` attribute.
 
         It takes the bytes of record batches, in one buffer or in a sequence of
         segments; a decoded message gives a view into the frame.
@@ -119,25 +119,25 @@ class Field:
         self.secret = secret
 
     def present_in(self, version: int) -> bool:
-        """Whether the field exists in a version."""
+        """Return whether the field exists in a version."""
         return _within(self.versions, version)
 
     def nullable_in(self, version: int) -> bool:
-        """Whether the field may be None in a version."""
+        """Return whether the field may be None in a version."""
         return _within(self.null, version)
 
     def tagged_in(self, version: int) -> bool:
-        """Whether the field is a tagged field of a version."""
+        """Return whether the field is a tagged field of a version."""
         return _within(self.tagged, version)
 
     def flexible_in(self, version: int, message_flexible: bool) -> bool:
-        """Whether the field has a compact length in a version."""
+        """Return whether the field has a compact length in a version."""
         if self.flexible is None:
             return message_flexible
         return _within(self.flexible, version)
 
     def new_default(self) -> Any:
-        """The value of the field where nothing else was given; fresh if mutable."""
+        """Return the default value of the field, a new object if it is mutable."""
         if self.default is not UNSET:
             return self.default
         if self.kind == "array":
@@ -148,7 +148,7 @@ class Field:
 
     @property
     def shows(self) -> bool:
-        """Whether its value may be shown: neither it nor a field of its structs is secret.
+        """Return whether its value may be shown: neither it nor a field of its structs is secret.
 
         Records are an application's data, which is nobody else's business.
         """

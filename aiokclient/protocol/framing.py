@@ -31,18 +31,18 @@ _HEADER_START = Layout(">hhi")
 _REQUEST_START = Layout(">ihhi")
 _SCRATCH = 64 * 1024
 _SPARE = 8
-"""Scratch buffers that are kept while no reader uses them."""
+"""How many scratch buffers are kept while no reader uses them."""
 _REMAINDER = 512
-"""Bytes of an incomplete frame that a reader copies out of a scratch buffer to return it."""
+"""The most bytes of an incomplete frame that are copied to release a scratch buffer."""
 _KEPT = 64 * 1024 * 1024
-"""Bytes of memory of large frames that a reader keeps for the next ones."""
+"""The most bytes of memory that a reader keeps for further large frames."""
 _LULL = 16
-"""So many readings without a large frame, and what was kept is given back."""
+"""Reads without a large frame after which that memory is freed."""
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
 
 class FrameReader:
-    """Cuts what comes from a stream into frames.
+    """A splitter of a byte stream into frames.
 
     It fits asyncio's BufferedProtocol: ``get_buffer()`` gives a place to write
     to, ``received(n)`` takes note of n bytes there and returns the frames that
@@ -71,11 +71,11 @@ class FrameReader:
 
     @property
     def in_large_frame(self) -> bool:
-        """Whether part of a large frame has come."""
+        """Whether part of a large frame was received."""
         return self._frame is not None
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes may be written; never empty."""
+        """Return memory for the next bytes, at least one."""
         if self._frame is not None:
             return self._frame[self._frame_filled :]
         scratch = self._scratch
@@ -88,7 +88,7 @@ class FrameReader:
         return scratch[self._filled :]
 
     def received(self, count: int) -> list[Buffer]:
-        """The frames that ``count`` further bytes complete, without their lengths.
+        """Return the frames that ``count`` further bytes complete, without their lengths.
 
         Raises ProtocolError for a length that is negative or above max_frame,
         before any memory is taken for it; the connection is of no use then.
@@ -127,7 +127,7 @@ class FrameReader:
         return frames
 
     def _end_reading(self, scratch: memoryview, start: int, filled: int) -> None:
-        """Keep what is left from `start` on for the next reading."""
+        """Keep the bytes from `start` on for the next read."""
         rest = filled - start
         if rest <= _REMAINDER:
             if rest:
@@ -153,7 +153,7 @@ _spare: list[memoryview] = []
 
 
 def frame_length(buffer: Buffer, position: int, max_frame: int) -> int:
-    """The length that stands at a position; ProtocolError if it is hostile."""
+    """Return the length at a position. Raises ProtocolError if it is not allowed."""
     length: int = _LENGTH.unpack_from(buffer, position)[0]
     if not 0 <= length <= max_frame:
         raise ProtocolError(f"a frame of {length} bytes is announced; {max_frame} are allowed")
@@ -198,7 +198,7 @@ class _Heads:
 
 
 def _after_header(frame: Buffer, header_version: int) -> int:
-    """Where the body of a response begins."""
+    """Return the position at which the body of a response begins."""
     if header_version == 0:
         return _PREFIX
     if header_version == 1 and len(frame) > _PREFIX and frame[_PREFIX] == 0:
@@ -214,7 +214,7 @@ class InFlight(NamedTuple):
     version: int
 
     def decode(self, frame: Buffer) -> Any:
-        """Read its response; ProtocolError for anything malformed. It may run in any thread.
+        """Read its response. Raises ProtocolError if it is malformed. Any thread may call this.
 
         Bytes behind the response are ignored, as Kafka's own client does: some brokers leave some.
         """
@@ -223,7 +223,7 @@ class InFlight(NamedTuple):
 
 
 class ClientPipeline:
-    """The client's end: numbers requests, matches and decodes responses.
+    """The client's side: assigns correlation ids, and matches and decodes responses.
 
     client_id: goes into every header
     """
@@ -235,13 +235,13 @@ class ClientPipeline:
         self._next = 0
 
     def __len__(self) -> int:
-        """How many requests wait for a response."""
+        """The number of requests in flight."""
         return len(self._in_flight)
 
     def send(
         self, request: Request[Any], version: int, *, expect_response: bool = True
     ) -> tuple[int, list[Buffer]]:
-        """Number and encode a request; its correlation id and the segments of its frame.
+        """Encode a request, and return its correlation id and the segments of its frame.
 
         expect_response: False for a produce request with acks=0
         Raises what encoding raises; nothing is in flight then.
@@ -264,7 +264,7 @@ class ClientPipeline:
         return asked.correlation_id, asked.request, asked.decode(frame)
 
     def match(self, frame: Buffer) -> InFlight:
-        """The oldest request in flight, which a frame answers; it is not in flight any more.
+        """Remove and return the oldest request in flight, to which a frame is the response.
 
         Raises ProtocolError for a number that was not the next.
         """
@@ -280,7 +280,7 @@ class ClientPipeline:
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as the broker got it.
+    """A request that the broker received.
 
     request: None where the API or its version is not known
     """
@@ -290,10 +290,10 @@ class ReceivedRequest(NamedTuple):
 
 
 class ServerFraming:
-    """The broker's end: decodes requests, encodes responses."""
+    """The broker's side: decodes requests and encodes responses."""
 
     def decode_request(self, frame: Buffer) -> ReceivedRequest:
-        """Read header and request; ProtocolError for anything malformed.
+        """Read header and request. Raises ProtocolError if they are malformed.
 
         Of a request that is not known only the header is read, as far as every
         version has it. What stands behind a request is ignored, as Kafka's brokers do.
@@ -316,7 +316,7 @@ class ServerFraming:
     def encode_response(
         self, received: ReceivedRequest, response: Response, *, version: int | None = None
     ) -> list[Buffer]:
-        """The segments of the frame that answers a request.
+        """Return the segments of the frame with the response to a request.
 
         version: that of the request unless given; 0 for an ApiVersions request
             of a version that is not known

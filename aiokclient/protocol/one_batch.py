@@ -1,4 +1,4 @@
-"""Produce requests with one batch, which are most of them, without an object for each part.
+"""Produce requests with one batch (which most are), without an object for each part.
 
 All but the batch is the same in each request for a partition, and all but two numbers in each
 response that says "written". So a `Template` holds both as bytes, made by the codecs; a response
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 __all__ = ["OneBatchRequest", "Template", "Written"]
 
 COPIED = 16 * 1024
-"""Batches below so many bytes are copied into the frame."""
+"""The size in bytes below which batches are copied into the frame."""
 NULL_AND_TAGS = 4
-"""Bytes at the end of a request without records: the length of null, in flexible versions one byte
-and as many for the tags of partition, topic and request, otherwise an int32."""
+"""The size of the end of a request without records: an int32 for null records, or in flexible
+versions one byte for them and one for the tags of each of partition, topic and request."""
 NUMBERS = Layout(">qq")
 LENGTH = Layout(">i")
 
 
 class Written(NamedTuple):
-    """What a response says when all is well."""
+    """The fields of a response without an error."""
 
     base_offset: int
     append_time: int
 
 
 class Template:
-    """What all requests for one partition have in common, and their responses."""
+    """The common parts of all produce requests for one partition, and of their responses."""
 
     __slots__ = (
         "answer_head",

@@ -1,4 +1,4 @@
-"""The smallest pieces of the wire, as the compiled codecs call them.
+"""Primitive types on the wire, which the compiled codecs call.
 
 Everything that reads checks against the bytes that remain before it makes
 anything, and raises ProtocolError. The usual case of a length, one byte, is
@@ -24,7 +24,7 @@ _SMALL = 17
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 32 bits; the value and what comes after it."""
+    """Return an unsigned varint of at most 32 bits, and the position after it."""
     value = buffer[position]
     position += 1
     if value < 0x80:
@@ -33,7 +33,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """Read on after a first byte that has its highest bit set."""
+    """Read the rest of a varint after a first byte with the highest bit set."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -56,7 +56,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 @lru_cache(maxsize=1024)
 def uuid_from(data: bytes) -> UUID:
-    """The UUID of 16 bytes. Topic ids come again and again, so some are remembered."""
+    """Return the UUID of 16 bytes. Topic ids are repeated, so some are cached."""
     return UUID(bytes=data)
 
 
@@ -127,7 +127,7 @@ def write_tags(
 
 
 def records_size(value: Buffer | Sequence[Buffer]) -> int:
-    """How many bytes a buffer or a sequence of segments has."""
+    """Return the number of bytes of a buffer or a sequence of segments."""
     if isinstance(value, (list, tuple)):
         return sum(map(records_size, value))
     if isinstance(value, memoryview):
@@ -150,7 +150,7 @@ def integers(buffer: Buffer, position: int, count: int, code: str) -> list[int]:
 
 
 def bad_length(label: str, length: int, buffer: Buffer, position: int) -> NoReturn:
-    """Refuse a length or count that cannot be."""
+    """Refuse an impossible length or count."""
     what = "null" if length == -1 else str(length)
     raise ProtocolError(
         f"{label}: length {what} at byte {position}, where {len(buffer) - position} bytes remain"
@@ -158,7 +158,7 @@ def bad_length(label: str, length: int, buffer: Buffer, position: int) -> NoRetu
 
 
 def bad_tag_size(label: str, tag: int, stop: int, position: int) -> NoReturn:
-    """Refuse a tagged field whose value ends elsewhere than announced."""
+    """Refuse a tagged field whose value does not have the stated size."""
     raise ProtocolError(f"{label}: tagged field {tag} ends at byte {position}, not at {stop}")
 
 

@@ -83,7 +83,7 @@ _MISSING: Any = object()
 
 
 class Route(Enum):
-    """Which broker a request has to be sent to."""
+    """The kind of broker to which a request is sent."""
 
     ANY = "any broker"
     LEADER = "the leader of its partitions"
@@ -94,7 +94,7 @@ class Route(Enum):
 
 
 class _Tagged:
-    """Holds the tagged fields that are not declared; outside of what the metaclass sees."""
+    """A base class for tagged fields that are not declared."""
 
     __slots__ = ("_tags",)
 
@@ -102,7 +102,7 @@ class _Tagged:
 
     @property
     def unknown_tags(self) -> dict[int, bytes]:
-        """Tagged fields that this library does not know, by tag; kept and sent on."""
+        """Unknown tagged fields by tag, which are kept when the message is encoded."""
         if self._tags is None:
             self._tags = {}
         return self._tags
@@ -114,7 +114,7 @@ class _Tagged:
 
 @dataclass_transform(kw_only_default=True)
 class _StructMeta(type):
-    """Collects the fields of a class body and makes slots of them."""
+    """A metaclass that turns the fields of a class body into slots."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
@@ -134,7 +134,7 @@ class _StructMeta(type):
 
 
 class Struct(_Tagged, metaclass=_StructMeta):
-    """A group of fields inside of a message; a message is one too."""
+    """A group of fields in a message, or a message."""
 
     _fields: ClassVar[tuple[Field, ...]]
 
@@ -208,7 +208,7 @@ structs_are(Struct)
 
 
 class Message(Struct):
-    """What stands on its own on the wire.
+    """A message: a struct that is encoded by itself.
 
     min_version, max_version: the versions to offer
     max_known_version: the last version that can be encoded; above max_version
@@ -248,11 +248,11 @@ class Message(Struct):
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Whether a version has compact lengths and tagged fields (KIP-482)."""
+        """Return whether a version has compact lengths and tagged fields (KIP-482)."""
         return cls.flexible_from is not None and version >= cls.flexible_from
 
     def encode(self, version: int) -> list[Buffer]:
-        """The message on the wire, as segments; records are segments of their own.
+        """Return the encoded message as segments. Records are separate segments.
 
         Raises UnsupportedVersionError for a version that the message does not
         have or that has no field for a value that is set, ProtocolError for a
@@ -265,7 +265,7 @@ class Message(Struct):
         return segments
 
     def encode_into(self, version: int, out: bytearray, segments: list[Buffer]) -> bytearray:
-        """Append the message to ``out`` and return the buffer to go on with.
+        """Append the message to ``out``, and return the buffer for what follows.
 
         Where records come, ``out`` and they are appended to ``segments``, and a
         new buffer is begun.
@@ -291,7 +291,7 @@ class Message(Struct):
 
     @classmethod
     def decode_from(cls, data: Buffer, position: int, version: int) -> tuple[Self, int]:
-        """Read a message that begins at a position; also the position after it."""
+        """Return the message that begins at a position, and the position after it."""
         decoder = cls._decoders.get(version)
         if decoder is None:
             cls._require(version)
@@ -303,7 +303,7 @@ class Message(Struct):
 
     @classmethod
     def has_records(cls) -> bool:
-        """Whether it may hold records, which are views into what it is decoded from."""
+        """Return whether it may have records, which are views of the encoded bytes."""
         if cls._reads_views is None:
             cls._reads_views = codec.holds_records(cls)
         return cls._reads_views
@@ -318,7 +318,7 @@ class Message(Struct):
 
 
 class Response(Message):
-    """What a broker answers to a request; declared with ``request=``."""
+    """The response of a broker, declared with ``request=``."""
 
     api_key: ClassVar[ApiKey]
     request_class: ClassVar[type[Request[Any]]]
@@ -336,7 +336,7 @@ class Response(Message):
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """The version of the response header that comes before this message."""
+        """Return the version of the response header before this message."""
         flexible_from = cls.flexible_from  # As `is_flexible`, without another call.
         return 1 if flexible_from is not None and version >= flexible_from else 0
 
@@ -345,7 +345,7 @@ R = TypeVar("R", bound=Response, covariant=True)
 
 
 class Request(Message, Generic[R]):
-    """What a client asks a broker; declared with the class of its response."""
+    """A request to a broker, declared with the class of its response."""
 
     api_key: ClassVar[ApiKey]
     route: ClassVar[Route]
@@ -361,10 +361,10 @@ class Request(Message, Generic[R]):
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """The version of the request header that comes before this message."""
+        """Return the version of the request header before this message."""
         flexible_from = cls.flexible_from
         return 2 if flexible_from is not None and version >= flexible_from else 1
 
     def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
-        """Read the response that begins at a position; also the position after it."""
+        """Return the response that begins at a position, and the position after it."""
         return self.response_class.decode_from(frame, position, version)

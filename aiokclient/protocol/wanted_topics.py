@@ -1,4 +1,4 @@
-"""Metadata requests whose responses keep only the topics that are wanted.
+"""Metadata requests whose responses keep only some topics.
 
 A cluster may have a million topics, and a broker may name them all to a client that asked for one.
 Objects for all of them would cost gigabytes and stop the whole process while the garbage collector
@@ -28,7 +28,7 @@ __all__ = ["WantedTopicsRequest"]
 
 
 class WantedTopicsRequest(MetadataRequest):
-    """A request for some topics, or with None for all, of which those are kept that `wants` names.
+    """A request for some topics, or None for all, of which `wants` selects those that are kept.
 
     `wants(name)` is called in the thread that decodes the response; without it all that was asked
     for is kept. Topics without a name are kept.
@@ -54,7 +54,7 @@ class WantedTopicsRequest(MetadataRequest):
         self._keep = _keeping(wants) if wants is not None else None
 
     def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
-        """Read the response that begins at a position; also the position after it."""
+        """Return the response that begins at a position, and the position after it."""
         if self._keep is None:
             return super().read_response(frame, position, version)
         data = frame if type(frame) is bytes else bytes(frame)

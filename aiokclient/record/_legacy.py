@@ -1,4 +1,4 @@
-"""Reading the formats v0 and v1, in which every message stands alone or wraps a compressed set.
+"""The formats v0 and v1, in which a message is one record or contains a compressed set of them.
 
 A message is a checksum (CRC-32 of all that follows), magic, attributes, in v1 a timestamp, then key
 and value with 32-bit lengths. A compressed message has a message set as its value. In v0 the inner
@@ -42,10 +42,11 @@ class _Message(NamedTuple):
 
 
 class LegacyBatch(RecordBatch):
-    """One v0 or v1 message of the outer set, with the attributes of a batch.
+    """A v0 or v1 message of the outer set, with the attributes of a batch.
 
-    Where it is compressed, only its records tell where it begins: until then `base_offset` is that
-    of the last record, and `count` is -1. It has no producer id, epoch or sequence.
+    If it is compressed, its first offset is known only from its records: until they are read,
+    `base_offset` is the offset of the last record, and `count` is -1. It has no producer id,
+    epoch, or sequence.
     """
 
     __slots__ = ("_message",)

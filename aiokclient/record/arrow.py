@@ -1,4 +1,4 @@
-"""Records as Arrow columns. pyarrow is imported when the first function here is called."""
+"""Records as Arrow columns. The first call of a function here imports pyarrow."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ if TYPE_CHECKING:
 __all__ = ["TableBuilder", "append_arrow", "arrow_schema", "empty_arrow", "to_arrow"]
 
 LARGEST_COLUMN = (1 << 31) - 1
-"""Bytes of all keys or values in one column: its offsets have 32 bits."""
+"""The most bytes of all keys or values in one column, whose offsets have 32 bits."""
 
 APPENDED = 1024
-"""Values that become objects at a time where they have to."""
+"""Values that are converted to objects at a time, if the builder is not native."""
 
 REPEATED = 1 << 20
-"""Bytes of a column of topics that is worth keeping for the next table."""
+"""The most bytes of a column of topics that is kept for the next table."""
 
 
 def arrow_schema() -> pa.Schema:
-    """The columns of `to_arrow`: those of a ConsumerRecord but the leader epoch.
+    """Return the schema of `to_arrow`: the fields of a ConsumerRecord without the leader epoch.
 
-    `timestamp` is in milliseconds, UTC; null where a record has none. `timestamp_type` is 0 for the
-    producer's time and 1 for the broker's. Raises ImportError, naming what to install, without
-    pyarrow.
+    `timestamp` is in milliseconds, UTC, and null for a record without one. `timestamp_type` is 0
+    for the producer's time and 1 for the broker's. Raises ImportError if pyarrow is not installed.
     """
     return _schema()
 
 
 def empty_arrow() -> pa.RecordBatch:
-    """A record batch of no rows."""
+    """Return a record batch without rows."""
     schema = arrow_schema()
     arrays = [_array([], field.type) for field in schema]
     return _pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
@@ -53,12 +52,12 @@ def to_arrow(
     limit: int = DEFAULT_LIMIT,
     pool: BufferPool | None = None,
 ) -> pa.RecordBatch:
-    """All records of `batches` from `start_offset` on as one Arrow record batch.
+    """Return all records of `batches` from `start_offset` on as one Arrow record batch.
 
-    Control batches are left out. Keys and values are copied out of the batches. `limit` is for the
-    records of one batch, in bytes, as in `RecordBatch.records`. Memory comes from `pool`, if there
-    is one. Raises CorruptRecordError as `records` does, and ValueError if keys or values come to
-    2 GiB, which one Arrow column does not hold.
+    Control batches are left out. Keys and values are copied. `limit` is in bytes and for each
+    batch, as in `RecordBatch.records`. Memory comes from `pool`, if one is given. Raises
+    CorruptRecordError as `records` does, and ValueError if the keys or the values have 2 GiB or
+    more, which an Arrow column cannot hold.
     """
     kept = [batch for batch in batches if not batch.is_control]
     rows = sum(min(batch.count, batch.size) for batch in kept)
@@ -73,11 +72,11 @@ def to_arrow(
 
 
 class TableBuilder:
-    """One Arrow record batch, to which the records of batches, or parts of them, are added.
+    """An Arrow record batch that is built from record batches or parts of them.
 
-    `native` allows for native code, which does not read formats v0 and v1. `rows` and `size` are
-    guesses of how many records there will be, and of how many bytes; no column grows beyond
-    `most` bytes ahead of its records.
+    `native` allows native code, which does not read formats v0 and v1. `rows` and `size` are the
+    expected numbers of records and bytes. Beyond `most` bytes, a column grows only as its records
+    require.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class TableBuilder:
         self._kinds += [int(batch.timestamp_type)] * len(rows)
 
     def table(self) -> pa.RecordBatch:
-        """Return what was added. Raises ValueError if a column came to 2 GiB."""
+        """Return what was added. Raises ValueError if a column has 2 GiB or more."""
         count = self.count
         if not count:
             return empty_arrow()
@@ -146,9 +145,9 @@ class TableBuilder:
 
 
 def _repeated(topic: str, count: int) -> tuple[pa.Array, int, int]:
-    """A column of topics, at least as long, and where its offsets and its characters are.
+    """Return a column of topics, at least `count` long, and the addresses of its buffers.
 
-    It may serve for other tables, too.
+    Other tables may use the same column.
     """
     length = max(1024, 1 << (count - 1).bit_length())
     if length * (len(topic) + 4) > REPEATED:
@@ -169,10 +168,10 @@ _kept = lru_cache(maxsize=8)(_topics)
 def append_arrow(
     builder: RecordBatchBuilder, timestamp: int, values: pa.Array, start: int = 0
 ) -> int:
-    """Add values without keys from an array of bytes or strings while they fit; how many.
+    """Add values without keys from an array while they fit, and return their number.
 
-    As `RecordBatchBuilder.append_values`, and with the native one without an object for any value.
-    Raises TypeError for an array of anything else.
+    The native builder makes no object for a value. Raises TypeError unless the array has bytes or
+    strings.
     """
     types = _pyarrow().types
     kind = values.type

@@ -1,7 +1,7 @@
-"""Control batches: records that brokers write for clients, one to a batch.
+"""Control batches, which brokers write for clients. Each has one record.
 
-The key is a version and a type, two 16-bit integers. The end of a transaction has as its value a
-version and the epoch of the coordinator that decided (KIP-98).
+The key is a version and a type, two 16-bit integers. At the end of a transaction, the value is a
+version and the epoch of the transaction coordinator (KIP-98).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def control_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """A batch of one control record at `base_offset`; `timestamp` is in milliseconds."""
+    """Return a batch with one control record at `base_offset`; `timestamp` is in milliseconds."""
     builder = RecordBatchBuilder(limit=HEADER_SIZE)
     builder.append(timestamp, _KEY.pack(0, kind), value)
     batch = bytearray(builder.seal(producer_id, producer_epoch, -1, transactional=transactional))
@@ -66,7 +66,7 @@ def end_transaction_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The marker that ends the transaction of a producer in one partition."""
+    """Return the marker that ends the transaction of a producer in one partition."""
     return control_batch(
         ControlType.COMMIT if committed else ControlType.ABORT,
         _END_TRANSACTION.pack(0, coordinator_epoch),

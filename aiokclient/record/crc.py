@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli), the checksum of v2 record batches.
 
-The `crc32c` package computes it in hardware. Without that package the table below serves: it gives
-the same values at a few megabytes a second.
+The `crc32c` package computes it in hardware. Without that package, the table below is used, which
+handles a few megabytes a second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _table() -> tuple[int, ...]:
 
 
 def _crc32c(data: Buffer, value: int = 0) -> int:
-    """The checksum of `data`, continuing from `value`, the checksum of what came before it."""
+    """Return the checksum of `data` after data whose checksum is `value`."""
     table = _table()
     crc = value ^ 0xFFFFFFFF
     for byte in bytes(data):
@@ -40,10 +40,10 @@ def _crc32c(data: Buffer, value: int = 0) -> int:
 
 
 def _from_package() -> Callable[..., int]:
-    """Return the function of the package crc32c.
+    """Return the function of the package.
 
-    Its module is loaded alone: with the package come a command line and the reader of package
-    metadata, which take a quarter of the time of importing all of this.
+    Only its extension module is loaded: the package also imports a command line and the reader of
+    package metadata, which take a quarter of the import time of this library.
     """
     package = PathFinder.find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations

@@ -1,6 +1,6 @@
-"""The 61 bytes before the records of a v2 batch, and how a log rewrites them.
+"""The header of a v2 batch (61 bytes), and how a broker rewrites it.
 
-The checksum covers everything from the attributes on. What comes before it (base offset, length,
+The checksum covers everything from the attributes on. The fields before it (base offset, length,
 leader epoch, magic) can be changed without computing it again.
 """
 
@@ -33,7 +33,7 @@ max timestamp, producer id, producer epoch, base sequence, record count."""
 
 HEADER_SIZE = HEADER.size
 LOG_OVERHEAD = 12
-"""Base offset and length: the length counts what follows them."""
+"""The size of base offset and length; the length counts the bytes after it."""
 
 MAGIC_AT = 16
 CRC_AT = 17
@@ -58,7 +58,7 @@ def seal_crc(batch: bytearray) -> None:
 
 
 def with_offset(batch: Buffer, base_offset: int, leader_epoch: int) -> bytes:
-    """A copy of a v2 batch at another place in the log; its checksum stays valid."""
+    """Return a copy of a v2 batch at another offset. Its checksum stays valid."""
     copy = _copy(batch)
     _INT64.pack_into(copy, 0, base_offset)
     _INT32.pack_into(copy, LOG_OVERHEAD, leader_epoch)
@@ -66,9 +66,9 @@ def with_offset(batch: Buffer, base_offset: int, leader_epoch: int) -> bytes:
 
 
 def with_append_time(batch: Buffer, timestamp: int) -> bytes:
-    """A copy of a v2 batch all of whose records carry the broker's time, in milliseconds.
+    """Return a copy of a v2 batch whose records have the broker's time, in milliseconds.
 
-    The records themselves stay as they are; the attributes and the max timestamp say it.
+    Only the attributes and the max timestamp change, not the records.
     """
     copy = _copy(batch)
     (attributes,) = _INT16.unpack_from(copy, ATTRIBUTES_AT)

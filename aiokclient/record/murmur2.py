@@ -15,7 +15,7 @@ _SEED = 0x9747B28C
 
 @twin("record")
 def murmur2(data: bytes | bytearray | memoryview) -> int:
-    """The hash of `data` as a signed 32-bit integer, as Java's `Utils.murmur2` returns it."""
+    """Return the hash of `data` as a signed 32-bit integer, as Java's `Utils.murmur2` does."""
     length = len(data)
     words = length >> 2
     h = _SEED ^ length
@@ -31,5 +31,5 @@ def murmur2(data: bytes | bytearray | memoryview) -> int:
 
 
 def to_positive(number: int) -> int:
-    """`number` without its sign bit: how Kafka makes a hash an index, not the absolute value."""
+    """Return `number` without its sign bit, from which Kafka computes the partition of a hash."""
     return number & 0x7FFFFFFF

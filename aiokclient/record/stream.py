@@ -1,7 +1,7 @@
-"""Reading the records of a large batch in pieces, so that memory follows what is read.
+"""Reading a large batch in pieces, so that not all of its records are in memory at once.
 
-The content is decompressed piece by piece, as far as the codec allows it, and cut between records.
-Batches of formats v0 and v1 cannot be read in this way: they are small.
+The content is decompressed piece by piece, as far as the codec allows, and split between records.
+Batches of formats v0 and v1 cannot be read in pieces; they are small.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aiokclient.types import ConsumerRecord
 __all__ = ["Piece", "RecordStream"]
 
 MOST_RECORDS = 65_536
-"""Records of one piece, for small ones take much more memory than their bytes."""
+"""The most records in a piece: small records take much more memory than their bytes."""
 
 
 class Piece:
-    """Whole records: the bytes, how many there are, and the least offset delta of the first."""
+    """The bytes of some records, their number, and the least offset delta of the first."""
 
     __slots__ = ("content", "count", "expected")
 
@@ -33,10 +33,10 @@ class Piece:
 
 
 class RecordStream:
-    """The records of one batch, piece by piece. For one thread at a time.
+    """The records of one batch, piece by piece. Only one thread may use it at a time.
 
-    Everything raises CorruptRecordError for a damaged batch, possibly after some pieces, and
-    ContentLimitError, before the first piece, for one with more than `limit` bytes of content.
+    All methods raise CorruptRecordError for a damaged batch, possibly after some pieces, and
+    ContentLimitError before the first piece if there are more than `limit` bytes of content.
     """
 
     def __init__(self, batch: RecordBatch, *, check_crcs: bool, limit: int) -> None:
@@ -75,8 +75,8 @@ class RecordStream:
     def take(self, size: int, *, first: bool = True) -> Piece | None:
         """Return the next records, at most `size` bytes of them.
 
-        With `first`, a record that is larger than that comes alone; otherwise the answer is None.
-        It is None, too, when there are no more.
+        With `first`, a record that is larger is returned alone; without it, None is returned. None
+        also means that there are no more records.
         """
         if not self._opened:
             self._open()

@@ -8,13 +8,13 @@ from aiokclient.record.crc import Buffer
 __all__ = ["SMALL", "VARINTS", "read_varint", "read_varlong", "wrap64", "write_varint"]
 
 SMALL = 8192
-"""Numbers from 0 to here (excluded) are encoded in `VARINTS`: those of one and of two bytes."""
+"""`VARINTS` has the numbers below this one: those of one and of two bytes."""
 
 VARINTS: tuple[bytes, ...] = (
     *(bytes((zigzag,)) for zigzag in range(0, 128, 2)),
     *(bytes((zigzag & 127 | 128, zigzag >> 7)) for zigzag in range(128, 2 * SMALL, 2)),
 )
-"""A table, for encoding is mostly of small lengths and deltas. Never index it with a negative."""
+"""The encodings of small numbers, which most lengths and deltas are. Indexes are never negative."""
 
 _MASK_32 = (1 << 32) - 1
 _MASK_64 = (1 << 64) - 1
@@ -34,7 +34,7 @@ def write_varint(number: int) -> bytes:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Decode a 32-bit number: itself and the position behind it. IndexError past the end."""
+    """Return a 32-bit number and the position after it. Raises IndexError past the end."""
     if (byte := data[position]) < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1
     if (high := data[position + 1]) < 128:
@@ -44,7 +44,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Decode a 64-bit number: itself and the position behind it. IndexError past the end."""
+    """Return a 64-bit number and the position after it. Raises IndexError past the end."""
     if (byte := data[position]) < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1
     if (high := data[position + 1]) < 128:
@@ -70,5 +70,5 @@ def _read(data: Buffer, position: int, longest: int, mask: int) -> tuple[int, in
 
 
 def wrap64(number: int) -> int:
-    """`number` as the signed 64-bit integer that remains of it, as in Java's arithmetic."""
+    """Return `number` wrapped to a signed 64-bit integer, as Java's arithmetic does."""
     return ((number + (1 << 63)) & _MASK_64) - (1 << 63)

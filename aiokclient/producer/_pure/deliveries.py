@@ -1,6 +1,6 @@
-"""The deliveries of many records, and waiting for many at a time; `deliveries` picks these.
+"""The deliveries of many records, and waiting for many at a time.
 
-`gather` waits once a batch, not once a record.
+`gather` waits once for each batch, not for each record.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from aiokclient.types import RecordMetadata
 __all__ = ["STRIDE", "DeliveryRuns", "Run", "gather", "runs_of"]
 
 STRIDE = 2048
-"""Records between two looks at the clock: well under a slice."""
+"""Records between two reads of the clock, which take much less than a slice."""
 
 
 class DeliveryRuns:
-    """The deliveries of one `send_many`, in its order; a handle is made when one is asked for."""
+    """The deliveries of one `send_many` in order. Each is made when it is asked for."""
 
     __slots__ = ("_ends", "_runs")
 
@@ -42,7 +42,7 @@ class DeliveryRuns:
 
     @property
     def runs(self) -> Sequence[Run]:
-        """What the sequence is made of."""
+        """The runs of deliveries in the sequence."""
         return self._runs
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class DeliveryRuns:
 
 
 def runs_of(deliveries: Iterable[Delivery]) -> Iterator[Run]:
-    """The deliveries in runs of neighbours: what was sent together stands in one batch."""
+    """Return the deliveries as runs, because records sent together are in one batch."""
     runs: Sequence[Run] | None = getattr(deliveries, "runs", None)
     return _joined(deliveries) if runs is None else _cut(runs)
 
@@ -109,7 +109,7 @@ def _joined(deliveries: Iterable[Delivery]) -> Iterator[Run]:
 
 
 async def in_slices(runs: Iterable[Run], clock: Clock) -> AsyncIterator[Run]:
-    """The runs, giving way to the event loop every few milliseconds."""
+    """Yield the runs, and yield to the event loop every few milliseconds."""
     seen, until = 0, clock.monotonic() + SLICE_S
     for run in runs:
         yield run
@@ -124,7 +124,7 @@ async def in_slices(runs: Iterable[Run], clock: Clock) -> AsyncIterator[Run]:
 async def gather(
     deliveries: Iterable[Delivery], clock: Clock, *, return_exceptions: bool
 ) -> list[Any]:
-    """The outcomes in order; see `Producer.gather`."""
+    """Return the outcomes in order; see `Producer.gather`."""
     if not isinstance(deliveries, Sequence):
         deliveries = list(deliveries)
     last: DeliveryBatch | None = None
@@ -149,7 +149,7 @@ def _demand(batch: DeliveryBatch) -> None:
 
 
 async def _collect(run: Run, results: list[Any]) -> KafkaError | None:
-    """Append the outcomes of a run; answer its first failure."""
+    """Append the outcomes of a run, and return its first failure."""
     batch, index, count, timestamp = run
     while not batch.done and index + count > batch.moved:
         _demand(batch)

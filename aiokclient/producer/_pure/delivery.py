@@ -1,17 +1,18 @@
-"""What came of a record: a light handle on the outcome that its whole batch shares.
+"""Deliveries: light handles on the outcome that all records of a batch share.
 
-Theory of operation. A produce request has one outcome for a whole batch, so the outcome lives
-once, in a `DeliveryBatch`, and a `Delivery` is no more than a batch and an index. It makes a
-future only when somebody awaits it while the outcome is open; completing a batch of ten thousand
-records touches no record at all.
+Theory of operation. The response to a produce request decides a whole batch at a time, so the
+outcome is stored once, in a `DeliveryBatch`, and a `Delivery` is only a batch and an index. It
+makes a waiter only if it is awaited before the outcome is known. To complete a batch of ten
+thousand records touches no record.
 
-Records may move to another batch before they have an outcome: from the queue of a topic whose
-partitions are not known yet to those of its partitions, and from a batch that was refused as too
-large to smaller ones. The old batch then holds a forward, a run of indices and where it went, and
-each handle follows it when it is next looked at. A batch whose records have all moved is done.
+Records may move to another batch before they have an outcome: from the queue of a topic with
+unknown partitions to the queues of its partitions, and from a batch that was refused as too large
+to smaller ones. The old batch then has a forward (a range of indices and the new batch), which
+each delivery follows when it is used next. A batch whose records have all moved is done.
 
-A failure counts as retrieved once somebody was told: by an await, `result()`, `exception()` or
-`gather`. The batch keeps one byte a record for that, from the first retrieval on.
+A failure counts as retrieved once the application has seen it: by an await, `result()`,
+`exception()` or `gather`. From the first retrieval on, the batch has a byte for each record to
+know that.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ PENDING = "The record has no outcome yet; await its delivery."
 
 
 class DeliveryHooks(OwnerHooks, Protocol):
-    """What a batch asks of the producer it belongs to."""
+    """The producer of a batch, as the batch sees it."""
 
     def demand(self, batch: DeliveryBatch) -> None:
-        """Somebody waits for this batch: send it as soon as that is allowed."""
+        """Send this batch as soon as possible, because a task waits for it."""
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
-        """That many more failures of a failed batch were seen by the user."""
+        """Count further failures that the application has seen."""
 
 
 class Forward(NamedTuple):
-    """Where a run of records went."""
+    """The batch to which a range of records was moved."""
 
     start: int
     end: int
@@ -51,7 +52,7 @@ class Forward(NamedTuple):
 
 
 class Run(NamedTuple):
-    """So many records of one batch, from `first` on, all with one timestamp."""
+    """Records of one batch from index `first` on, all with the same timestamp."""
 
     batch: DeliveryBatch
     first: int
@@ -60,7 +61,7 @@ class Run(NamedTuple):
 
 
 class DeliveryBatch(Owner):
-    """The outcome that the records of one batch share. `partition` is None until it is chosen."""
+    """The outcome of the records in one batch. `partition` is None until it is chosen."""
 
     __slots__ = (
         "_forwards",
@@ -85,16 +86,16 @@ class DeliveryBatch(Owner):
         self.partition = partition
         self.count = 0
         self.moved = 0
-        """Records 0 up to this one live in another batch now."""
+        """The records before this index have moved to another batch."""
         self.demanded = False
         self.parked = False
         self.error: KafkaError | None = None
         self.base_offset = -1
         self.append_time = -1
-        """Milliseconds, when the broker sets the timestamps (LogAppendTime); otherwise -1."""
+        """The broker's timestamp in milliseconds with LogAppendTime, otherwise -1."""
         self.unretrieved = 0
         self.report: Any = None
-        """What logs the failure once nobody can retrieve it any more."""
+        """The object that logs the failure when it can no longer be retrieved."""
         self._hooks: DeliveryHooks = hooks
         self._forwards: list[Forward] | None = None
         self._retrieved: bytearray | None = None
@@ -102,19 +103,19 @@ class DeliveryBatch(Owner):
     # What the producer does
 
     def succeed(self, base_offset: int, append_time: int = -1) -> None:
-        """The broker has the batch; a base offset of -1 means that it did not say where."""
+        """Complete the batch. A base offset of -1 means that the broker returned none."""
         self.base_offset = base_offset
         self.append_time = append_time
         self._settle()
 
     def fail(self, error: KafkaError) -> None:
-        """None of the records that are still here will be delivered."""
+        """Fail the records that are still in this batch."""
         self.error = error
         self.unretrieved = self.count - self.moved
         self._settle()
 
     def forward(self, count: int, batch: DeliveryBatch, index: int) -> None:
-        """The next `count` records that are still here are now in `batch`, from `index` on."""
+        """Move the next `count` records to `batch`, where they begin at `index`."""
         start = self.moved
         self.moved = start + count
         if self._forwards is None:
@@ -127,19 +128,19 @@ class DeliveryBatch(Owner):
         self._forwards.append(Forward(start, self.moved, batch, index))
 
     def emptied(self) -> None:
-        """All records have moved: nothing more happens here."""
+        """Mark the batch as done after all of its records have moved."""
         self._settle()
 
     def partition_of(self, index: int) -> int | None:
-        """The partition of one of its records, if it is chosen."""
+        """Return the partition of a record, or None if it is not chosen yet."""
         return self.partition
 
     def timestamp_of(self, index: int) -> int:
-        """The timestamp that one of its records was sent with; -1 where that is not kept."""
+        """Return the timestamp with which a record was sent, or -1 if it is not kept."""
         return -1
 
     def metadata(self, index: int, timestamp: int) -> RecordMetadata:
-        """Where a written record is; `timestamp` is the one it was sent with."""
+        """Return the metadata of a written record that was sent with `timestamp`."""
         base, partition = self.base_offset, self.partition
         assert partition is not None
         time = self.append_time if self.append_time >= 0 else timestamp
@@ -155,11 +156,11 @@ class DeliveryBatch(Owner):
 
     @property
     def targets(self) -> list[DeliveryBatch]:
-        """The batches that records of this one have moved to."""
+        """The batches to which records of this one have moved."""
         return [] if self._forwards is None else [f.batch for f in self._forwards]
 
     def locate(self, index: int) -> tuple[DeliveryBatch, int]:
-        """Where the record is now."""
+        """Return the batch in which the record is now, and its index there."""
         batch = self
         while index < batch.moved:
             forwards = batch._forwards
@@ -169,14 +170,14 @@ class DeliveryBatch(Owner):
         return batch, index
 
     def demand(self) -> None:
-        """Somebody waits: the batch need not linger."""
+        """Have the batch sent without lingering, because a task waits for it."""
         if not self.demanded:
             self.demanded = True
             if not self.done:
                 self._hooks.demand(self)
 
     def retrieve(self, index: int) -> KafkaError | None:
-        """The error of a record, marked as seen by the user; None when it was delivered."""
+        """Return the error of a record, or None, and mark it as seen by the application."""
         error = self.error
         if error is not None and self.unretrieved:
             if self._retrieved is None:
@@ -188,7 +189,7 @@ class DeliveryBatch(Owner):
         return error
 
     def retrieve_run(self, index: int, count: int) -> KafkaError | None:
-        """The same for a run of records."""
+        """Return the same for several records."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
                 self._retrieved = bytearray(self.count)
@@ -200,7 +201,7 @@ class DeliveryBatch(Owner):
         return self.error
 
     def is_retrieved(self, index: int) -> bool:
-        """Whether the user has seen the failure of this record."""
+        """Return whether the application has seen the failure of this record."""
         return self._retrieved is not None and bool(self._retrieved[index])
 
 
@@ -209,7 +210,7 @@ def _start(forward: Forward) -> int:
 
 
 class Delivery:
-    """What will come of one sent record; once it is done, also where the record is.
+    """The delivery of one record that was sent, with its offset once it is done.
 
     Await it, any number of times and from any number of tasks, for the `RecordMetadata`; it raises
     the `KafkaError` that kept the record from being delivered, and ends within
@@ -227,11 +228,11 @@ class Delivery:
 
     @property
     def origin(self) -> tuple[DeliveryBatch, int, int]:
-        """The batch that the record was sent in, its index there, and its timestamp."""
+        """The batch with which the record was sent, its index there, and its timestamp."""
         return self._batch, self._index, self._timestamp
 
     def located(self) -> tuple[DeliveryBatch, int]:
-        """The batch that the record is in now, and its index there."""
+        """Return the batch in which the record is now, and its index there."""
         batch, index = self._batch, self._index
         return (batch, index) if index >= batch.moved else batch.locate(index)
 
@@ -248,13 +249,13 @@ class Delivery:
 
     @property
     def partition(self) -> int | None:
-        """The partition; None while it is not chosen, the topic being unknown yet."""
+        """The partition, or None while the topic is unknown and no partition is chosen."""
         batch, index = self.located()
         return batch.partition_of(index)
 
     @property
     def offset(self) -> int:
-        """The record's offset; -1 when no broker told it (`acks=0`) and when it failed.
+        """The record's offset; -1 if the broker returned none (`acks=0`) or the record failed.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -263,7 +264,7 @@ class Delivery:
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds since the epoch: the record's, or the broker's with LogAppendTime.
+        """The record's timestamp in milliseconds since the epoch; the broker's with LogAppendTime.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -271,7 +272,7 @@ class Delivery:
         return batch.append_time if batch.append_time >= 0 else self._timestamp
 
     def done(self) -> bool:
-        """Whether the record has its outcome, delivered or failed."""
+        """Return whether the record was delivered or has failed."""
         return self.located()[0].done
 
     def cancelled(self) -> bool:
@@ -279,7 +280,7 @@ class Delivery:
         return False
 
     def result(self) -> RecordMetadata:
-        """Where the record is. Raises what kept it from being delivered, which retrieves it.
+        """Return the metadata of the record, or raise its failure, which counts as retrieved then.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -290,7 +291,7 @@ class Delivery:
         return batch.metadata(index, self._timestamp)
 
     def exception(self) -> KafkaError | None:
-        """What kept the record from being delivered, or None; this retrieves it.
+        """Return the failure of the record or None. A failure counts as retrieved then.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -303,7 +304,7 @@ class Delivery:
         *,
         context: contextvars.Context | None = None,
     ) -> None:
-        """Have the loop call `callback(delivery)` once it is done, soon if it is already.
+        """Call `callback(delivery)` from the event loop when it is done.
 
         Callbacks and the tasks that await the delivery run in the order in which they were added,
         as those of an asyncio.Future. A callback alone does not retrieve a failure. Raises
@@ -315,9 +316,9 @@ class Delivery:
         batch.call_when_done(self, index, callback, context)
 
     def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
-        """Remove a callback wherever it was added, and return how often that was.
+        """Remove all occurrences of a callback, and return how many there were.
 
-        A callback of a delivery that is done is not removed any more.
+        Callbacks of a delivery that is done are not removed.
         """
         batch, index = self.located()
         return batch.drop_callback(index, callback)

@@ -1,8 +1,8 @@
-"""What every send goes through; `sends` picks this or the native twin, and has all the rest.
+"""The path of every record that is sent; `producer.send` has the rest.
 
-`send` checks, looks the topic up, has key and value serialized, and puts the record into a batch.
-The native twin puts it there itself while the topic is known, key and value are bytes and the open
-batch has room, and leaves everything else to the same `_put`.
+`send` checks its arguments, finds the topic, serializes key and value, and appends the record to a
+batch. The native twin appends it itself if the topic is known, key and value are bytes, and the
+open batch has room. It leaves all other cases to the same `_put`.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class SendPath(Generic[K, V]):
     _loop: asyncio.AbstractEventLoop | None
     _clock: Clock
     _real_time: bool
-    """The clock is the machine's."""
+    """Whether the clock is the system's."""
     _topics: dict[str, Topic]
     _raw: bool
-    """There are no serializers."""
+    """Whether there are no serializers."""
     _largest: int
-    """What a record may take at most, in bytes."""
+    """The largest size of a record in bytes."""
     _hashes: bool
-    """Keys choose partitions."""
+    """Whether keys determine partitions."""
     _chooses: bool
-    """The user gave no function that does."""
+    """Whether the application gave no function that chooses partitions."""
     _append: Callable[..., Any]
     """`Accumulator.append`."""
     _advance: Callable[..., Any]
@@ -88,18 +88,18 @@ class SendPath(Generic[K, V]):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Take a record to be sent; plain, it returns at once.
+        """Send a record, and return its delivery at once.
 
-        Awaiting the `Delivery` waits for the acknowledgement, at most `delivery_timeout_ms`;
-        cancelling that wait leaves the record on its way. `timestamp` is in milliseconds since the
-        epoch, now if left out. In a loop of sends `if producer.full: await producer.drain()` is
-        the backpressure.
+        Await the `Delivery` for the acknowledgement, which takes at most `delivery_timeout_ms`. If
+        that wait is cancelled, the record is still sent. `timestamp` is in milliseconds since the
+        epoch; None means now. In a loop, use `if producer.full: await producer.drain()` for
+        backpressure.
 
-        Raises at once, and keeps nothing of the record: ClosedError or what failed the producer,
-        SerializationError, RecordTooLargeError (`max_request_size`), InvalidTopicError,
-        UnknownTopicOrPartitionError for a partition that a known topic does not have,
-        BufferExhaustedError beyond the parking, WrongThreadError and WrongLoopError. All else comes
-        through the delivery.
+        These errors are raised at once, and the record is not sent: ClosedError or the failure of
+        the producer, SerializationError, RecordTooLargeError (`max_request_size`),
+        InvalidTopicError, UnknownTopicOrPartitionError for a partition that a known topic does not
+        have, BufferExhaustedError if the overflow queue is full, WrongThreadError, and
+        WrongLoopError. The delivery raises all others.
         """
         try:
             if not self._usable or _get_running_loop() is not self._loop:
@@ -118,11 +118,11 @@ class SendPath(Generic[K, V]):
             raise
 
     def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
-        """Send all of a sequence, or nothing of it; plain. The deliveries come in its order.
+        """Send all records of a sequence or none, and return their deliveries in the same order.
 
         An item is a value, a (key, value), or a `ProducerRecord`, which may name another topic.
-        Raises what `send` raises; BufferExhaustedError, when they do not all fit, names
-        `send_all()`, which waits for room.
+        Raises what `send` raises, and BufferExhaustedError if they do not all fit; `send_all()`
+        waits for room.
         """
         try:
             return self._send_many(topic, values)
@@ -133,5 +133,5 @@ class SendPath(Generic[K, V]):
 
     @property
     def full(self) -> bool:
-        """The record sent last is parked: time to await `drain()`."""
+        """Whether the record sent last is in the overflow queue, which `drain()` empties."""
         return self._last is not None and self._last.located()[0].parked

@@ -1,4 +1,4 @@
-"""What a send looks at and changes: the open batch, its queue, its topic. `state` picks these.
+"""The state that a send reads and changes: the open batch, its queue, its topic.
 
 They hold what the native `send()` reads, and nothing more: what else there is to a batch, a queue
 and a topic stands in the classes that derive from them.
@@ -21,7 +21,7 @@ Q = TypeVar("Q", bound="QueueState")
 
 
 class BatchState(DeliveryBatch):
-    """A batch that records are appended to."""
+    """A batch to which records are appended."""
 
     __slots__ = ("add", "builder", "explicit", "left", "reserved", "stamp", "stamps")
 
@@ -31,40 +31,40 @@ class BatchState(DeliveryBatch):
         super().__init__(topic, partition, hooks)
         self.use(builder)
         self.left = 0
-        """Bytes reserved for records that are still to come; a lower bound."""
+        """A lower bound of the bytes that are reserved for further records."""
         self.reserved = 0
         """Bytes accounted for in `Memory`."""
         self.stamp = -1
         """The timestamp of the last record."""
         self.stamps: list[tuple[int, int]] = []
-        """Where the timestamps change: index and timestamp from there on."""
+        """The indices at which the timestamp changes, with the new timestamps."""
         self.explicit: array[int] | None = None
-        """While the partitions are unknown: those that the user chose, -1 for none."""
+        """The partitions that the application chose while they are unknown; -1 for none."""
 
     def use(self, builder: RecordBatchBuilder) -> None:
-        """Append to this builder from now on."""
+        """Set the builder to which records are appended."""
         self.builder = builder
         self.add: Callable[[int, bytes | None, bytes | None, Headers], int] = builder.append
 
     def partition_of(self, index: int) -> int | None:
-        """The partition of a record: the batch's, or the one that the user chose."""
+        """Return the partition of a record: the batch's, or the one that the application chose."""
         if self.explicit is None or index >= len(self.explicit):
             return self.partition
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
 
     def note(self, index: int, timestamp: int) -> None:
-        """The records from this one on have another timestamp."""
+        """Note that the timestamp changes at this record."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
 
     def timestamp_of(self, index: int) -> int:
-        """The timestamp that one of its records was sent with."""
+        """Return the timestamp with which a record was sent."""
         at = bisect_right(self.stamps, index, key=_index) - 1
         return self.stamps[at][1] if at >= 0 else -1
 
     def room(self) -> int:
-        """Look again how much of what is reserved is left."""
+        """Compute how many of the reserved bytes are left."""
         self.left = self.reserved - self.builder.size
         return self.left
 
@@ -74,18 +74,18 @@ def _index(stamp: tuple[int, int]) -> int:
 
 
 class QueueState:
-    """What a send looks at of a partition."""
+    """The state of a partition's queue that a send reads."""
 
     __slots__ = ("open", "unsendable")
 
     def __init__(self) -> None:
         self.open: BatchState | None = None
-        """The batch that takes the next record."""
+        """The batch to which the next record is appended."""
         self.unsendable = False
 
 
 class TopicState(Generic[Q]):
-    """What a send looks at of a topic."""
+    """The state of a topic that a send reads."""
 
     __slots__ = ("known", "name", "queues", "sticky", "sticky_left")
 
@@ -93,8 +93,8 @@ class TopicState(Generic[Q]):
         self.name = name
         self.queues: list[Q] = []
         self.known = False
-        """Its partitions are known, and nothing waits in its undesignated queue."""
+        """Whether its partitions are known and no record waits for them."""
         self.sticky: Q | None = None
-        """Where records without a key go for the time being."""
+        """The partition queue of records without a key, for now."""
         self.sticky_left = 0
-        """How many more bytes go there."""
+        """How many more bytes go to the sticky queue."""

@@ -1,4 +1,4 @@
-"""Waiters of a batch: the tasks and callbacks that its outcome wakes, in the order of their adding.
+"""Waiters of a batch: the tasks and callbacks that its outcome wakes, in order.
 
 Theory of operation. Tasks that await a record, and callbacks, form one line in each batch, in the
 order in which they were added. When the batch has its outcome the loop runs the line at its next
@@ -31,25 +31,25 @@ WRONG_THREAD = (
 
 
 class OwnerHooks(Protocol):
-    """What an owner asks of its producer."""
+    """The producer of an owner, as the owner sees it."""
 
     loop: asyncio.AbstractEventLoop
     thread: int
     """The thread of the loop, as `threading.get_ident` names it."""
     calling: dict[Any, None]
-    """Batches that are done and have callbacks that have not run yet."""
+    """The batches that are done and have callbacks that have not run yet."""
 
 
 class Awaited(Protocol):
     """A delivery."""
 
     def located(self) -> tuple[Any, int]:
-        """The batch that the record is in now, and its index there."""
+        """Return the batch in which the record is now, and its index there."""
         ...
 
 
 def refuse_caller(hooks: OwnerHooks, no_loop: bool = False) -> None:
-    """Raise unless it is called in the thread of the loop, with no other loop running.
+    """Raise unless this is the thread of the loop, and no other loop runs in it.
 
     `no_loop`: no loop runs here, which does no harm in the right thread.
     """
@@ -75,7 +75,7 @@ class Waiter:
         self.delivery = delivery
 
     def leave(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self.owner._line.pop(self, None)
 
 
@@ -96,7 +96,7 @@ class Call:
 
 
 class Owner:
-    """What tasks and callbacks wait for; a base of the batch."""
+    """The base class of a batch, for which tasks and callbacks wait."""
 
     __slots__ = ("_callbacks", "_line", "calls", "done")
 
@@ -116,7 +116,7 @@ class Owner:
         raise NotImplementedError
 
     def run(self) -> None:
-        """Have the loop run what is in the line, in its order, at its next iteration."""
+        """Have the loop run the waiters and callbacks in order, in its next iteration."""
         if self.calls:
             self._hooks.calling[self] = None
         line, self._line, self._callbacks = self._line, {}, {}
@@ -127,7 +127,7 @@ class Owner:
                 entry.future.set_result(None)
 
     def wake(self) -> None:
-        """Have the tasks go on that wait for something new to look at."""
+        """Wake the tasks that wait for a change."""
         for entry in list(self._line):
             if isinstance(entry, Waiter) and entry.delivery is None:
                 del self._line[entry]
@@ -135,7 +135,7 @@ class Owner:
                     entry.future.set_result(None)
 
     def hand_over(self) -> None:
-        """Let those go along whose records have moved."""
+        """Move the waiters whose records have moved."""
         for entry in list(self._line):
             if entry.delivery is None:
                 continue
@@ -165,7 +165,7 @@ class Owner:
                 self._hooks.calling.pop(self, None)
 
     def wait(self, delivery: Awaited | None = None) -> Waiter:
-        """A waiter for one task: its future is done when there is something new to look at.
+        """A waiter for one task, whose future is done after a change.
 
         Whoever stops waiting for it calls `leave`.
         """
@@ -181,7 +181,7 @@ class Owner:
 
     @property
     def _waiters(self) -> list[Waiter]:
-        """The tasks that wait, in their order."""
+        """The waiting tasks, in order."""
         return [entry for entry in self._line if isinstance(entry, Waiter)]
 
     @property
@@ -190,7 +190,7 @@ class Owner:
         return self.calls > 0
 
     async def changed(self) -> None:
-        """Until there is something new to look at. Cancelling leaves nothing behind."""
+        """Wait for a change. A cancellation leaves no waiter."""
         if self.done:
             await asyncio.sleep(0)  # The callbacks that were added before run first.
             return

@@ -1,4 +1,4 @@
-"""Reading batches: headers first, records when they are asked for."""
+"""Record batches as they are read: the header at once, the records on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aiokclient.types import ConsumerRecord, Headers, TimestampType, TopicPartit
 __all__ = ["RecordBatch", "Row"]
 
 Row: TypeAlias = "tuple[int, int, bytes | None, bytes | None, Headers]"
-"""A record without the place it came from: offset, timestamp, key, value, headers."""
+"""A record without its topic and partition: offset, timestamp, key, value, headers."""
 
 _LARGEST_OFFSET = (1 << 63) - 1
 _SEQUENCES = 1 << 31
@@ -60,25 +60,25 @@ class RecordBatch:
     base_offset: int
     last_offset: int
     count: int
-    """How many records there are; -1 where only reading them tells (see `LegacyBatch`)."""
+    """The number of records, or -1 if it is known only after reading (see `LegacyBatch`)."""
     size: int
-    """Bytes, with the header."""
+    """The size in bytes, including the header."""
     content_size: int
-    """Bytes of the records without compression, once they have been read."""
+    """The size of the records without compression in bytes; 0 until they are read."""
     magic: int
     """The format: 2, or 0 or 1 for a `LegacyBatch`."""
     crc: int
     leader_epoch: int
-    """That of the leader which appended the batch, or -1."""
+    """The epoch of the leader that appended the batch, or -1."""
     base_timestamp: int
     max_timestamp: int
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    """The sequence number of the first record; like the producer's id and epoch -1 without one."""
+    """The sequence number of the first record; -1, like id and epoch, without a producer id."""
 
     def __init__(self, buffer: Buffer) -> None:
-        """Read the header of the one batch in `buffer`; CorruptRecordError if it cannot be one."""
+        """Read the header of the batch in `buffer`. Raises CorruptRecordError if it is none."""
         self.buffer = memoryview(buffer)
         self.size = len(self.buffer)
         self.content_size = 0
@@ -108,7 +108,7 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the batch: where reading goes on."""
+        """The offset after the batch, from which reading continues."""
         return self.last_offset + 1
 
     @property
@@ -120,7 +120,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """The codec. CorruptRecordError if there is none of its number."""
+        """The codec. Raises CorruptRecordError if its number is unknown."""
         codec = self._attributes & CODEC_MASK
         if codec >= len(Compression):
             raise self._corrupt(f"there is no compression codec {codec}")
@@ -128,12 +128,12 @@ class RecordBatch:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the records are compressed, by whatever codec."""
+        """Whether the records are compressed."""
         return bool(self._attributes & CODEC_MASK)
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps. With LOG_APPEND_TIME all records have `max_timestamp`."""
+        """The source of the timestamps. With LOG_APPEND_TIME all records have `max_timestamp`."""
         if self._attributes & LOG_APPEND_TIME:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
@@ -145,7 +145,7 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are for the clients themselves, such as the end of a transaction."""
+        """Whether this is a control batch, such as the end of a transaction."""
         return bool(self._attributes & CONTROL)
 
     @property
@@ -154,16 +154,16 @@ class RecordBatch:
         return self.check_crc()
 
     def check_crc(self) -> bool:
-        """Whether the checksum in the header is that of the bytes; computed once."""
+        """Return whether the checksum in the header matches the bytes. It is computed once."""
         if self._intact is None:
             self._intact = self._compute_crc() == self.crc
         return self._intact
 
     def validate(self) -> None:
-        """Check all that a broker checks of a batch that a producer sends.
+        """Check what a broker checks in a batch that a producer sends.
 
-        CorruptRecordError unless the checksum is right, every record can be read, and the offsets
-        have no gaps (which those of a compacted log may have, so this is not for reading).
+        Raises CorruptRecordError if the checksum is wrong, a record cannot be read, or the offsets
+        have gaps. Batches of a compacted log may have gaps, so this is not for consumers.
         """
         if self.count != self.last_offset - self.base_offset + 1:
             raise self._corrupt(f"{self.count} records do not fill its range of offsets")
@@ -179,12 +179,12 @@ class RecordBatch:
         check_crcs: bool = True,
         limit: int = DEFAULT_LIMIT,
     ) -> list[ConsumerRecord[bytes, bytes]]:
-        """The records from `start_offset` on, those of a control batch as well.
+        """Return the records from `start_offset` on, including those of a control batch.
 
-        Keys and values are bytes; with `copy=False` they are read-only memoryviews that keep in
-        memory what the batch is a part of, or its decompressed bytes. CorruptRecordError if the
-        checksum is wrong (unless `check_crcs` is False), if the records cannot be decompressed
-        into `limit` bytes or cannot be decoded.
+        Keys and values are bytes. With `copy=False` they are read-only memoryviews, which keep the
+        whole response or the decompressed bytes in memory. Raises CorruptRecordError if the
+        checksum is wrong (unless `check_crcs` is False), or if the records cannot be decoded or
+        have more than `limit` bytes without compression.
         """
         return self._read(ConsumerRecord, topic, partition, start_offset, copy, check_crcs, limit)
 
@@ -198,16 +198,17 @@ class RecordBatch:
         start_offset: int,
         copy: bool,
     ) -> list[ConsumerRecord[bytes, bytes]]:
-        """The `count` records that make up `content`, a part of this batch's records.
+        """Return the `count` records in `content`, which is a part of this batch's records.
 
-        `expected` is the least offset delta that the first may have. Otherwise `records`.
+        `expected` is the least offset delta that the first one may have. The rest is as in
+        `records`.
         """
         head = self._head(topic, partition, start_offset)
         head = head._replace(record_count=count, expected=expected)
         return self._part(content, head, ConsumerRecord, copy)
 
     def part_rows(self, content: Buffer, count: int, expected: int, start_offset: int) -> list[Row]:
-        """The same as rows."""
+        """Return the same records as rows."""
         head = self._head("", 0, start_offset)
         return self._part(content, head._replace(record_count=count, expected=expected), _row, True)
 
@@ -222,14 +223,14 @@ class RecordBatch:
     def rows(
         self, start_offset: int = 0, *, check_crcs: bool = True, limit: int = DEFAULT_LIMIT
     ) -> list[Row]:
-        """The records as (offset, timestamp, key, value, headers) tuples; otherwise `records`."""
+        """Return the records as tuples (offset, timestamp, key, value, headers); see `records`."""
         return self._read(_row, "", 0, start_offset, True, check_crcs, limit)
 
     def control_type(self) -> int:
-        """What the first record of a control batch says; see `ControlType` for those known.
+        """Return the type of the first record of a control batch; see `ControlType`.
 
-        CorruptRecordError if this is no control batch or the record cannot be read. The checksum
-        is not looked at: that is for the caller to ask, as for the header's fields.
+        Raises CorruptRecordError if this is no control batch or the record cannot be read. The
+        caller checks the checksum.
         """
         rows = self.rows(check_crcs=False) if self.is_control else []
         keys = [key for _, _, key, _, _ in rows]

@@ -1,4 +1,4 @@
-"""Writing a v2 batch: records go straight into the bytes to send, behind a gap for the header.
+"""Batches that are written: records go straight into the bytes to send, after room for the header.
 
 A record is its length, attributes, timestamp delta, offset delta, key, value and headers; but for
 the attributes, every number is a varint. The lengths are known before anything is written, so the
@@ -32,11 +32,11 @@ _NO_ATTRIBUTES = b"\x00"
 
 
 class RecordBatchBuilder:
-    """One v2 batch in the making: `append`, then `close`, then `seal` as often as it is sent.
+    """A v2 batch that is written: `append`, then `close`, then `seal` each time it is sent.
 
-    `limit` is the size of the uncompressed batch in bytes, its header of 61 bytes included. Only a
-    first record may go past it. `likely` is the size that it will probably come to: memory for that
-    may be taken at once. A builder belongs to one thread at a time.
+    `limit` is the largest size of the uncompressed batch in bytes, including its 61-byte header.
+    Only a first record may exceed it. `likely` is the expected size, for which memory may be
+    allocated at once. A builder belongs to one thread at a time.
     """
 
     __slots__ = (
@@ -65,10 +65,10 @@ class RecordBatchBuilder:
     ) -> None:
         check_level(compression, level)
         self.compression = compression
-        """The codec asked for; after `close`, the one in use: NONE if it would not have helped."""
+        """The requested codec. After `close` the one in use, NONE if it did not help."""
         self.count = 0
         self.size = HEADER_SIZE
-        """The size of the uncompressed batch in bytes, with its header."""
+        """The size of the uncompressed batch in bytes, including its header."""
         self.max_timestamp = -1
         self.closed = False
         self._level = level
@@ -115,7 +115,7 @@ class RecordBatchBuilder:
         return index
 
     def append_values(self, timestamp: int, values: Sequence[bytes | None], start: int) -> int:
-        """Add values without keys from `values[start:]` while they fit; how many were taken."""
+        """Add values without keys from `values[start:]` while they fit, and return their number."""
         if start >= len(values) or self.append(timestamp, None, values[start]) < 0:
             return 0
         prefix, index, size, limit = self._prefix, self.count, self.size, self._limit
@@ -170,27 +170,27 @@ class RecordBatchBuilder:
         return -1
 
     def _time(self, timestamp: int) -> bytes:
-        """The attributes and the timestamp of a record."""
+        """Return the encoded attributes and timestamp of a record."""
         if wrap64(timestamp) != timestamp:
             raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
         return _NO_ATTRIBUTES + write_varint(wrap64(timestamp - self._base_timestamp))
 
     def _move(self, timestamp: int, prefix: bytes) -> None:
-        """Keep what the next record may share with the one just written."""
+        """Keep the encoded timestamp, which the next record may share."""
         self._timestamp, self._prefix = timestamp, prefix
         if timestamp > self.max_timestamp or self.count == 1:
             self.max_timestamp = timestamp
 
     def close(self) -> None:
-        """End the batch and compress it. Nothing can be appended afterwards; idempotent.
+        """End the batch and compress it. Nothing can be appended afterwards. Idempotent.
 
-        It may run in a thread; the codecs release the GIL. Compressed bytes that are no fewer than
-        the records themselves are not kept, so that `encoded_size` is never above `size`.
+        This may run in a thread, because the codecs release the GIL. If compression does not make
+        the records smaller, they stay as they are, so that `encoded_size` is never above `size`.
         """
         if self.closed:
             return
         self.closed = True
-        self._limit = 0  # so that adding to it fails without a check of its own
+        self._limit = 0  # so that `append` needs no check of its own
         if self.compression is Compression.NONE:
             return
         with memoryview(self._buffer) as view, view[HEADER_SIZE:] as records:
@@ -203,7 +203,7 @@ class RecordBatchBuilder:
 
     @property
     def compressed(self) -> bool:
-        """Whether the records are compressed now: after `close`, where that made them smaller."""
+        """Whether the records are compressed: after `close`, if that made them smaller."""
         return self.closed and self.compression is not Compression.NONE
 
     @property
@@ -220,11 +220,10 @@ class RecordBatchBuilder:
         transactional: bool = False,
         leader_epoch: int = -1,
     ) -> memoryview:
-        """The complete batch as a read-only view, closed if it was not, with base offset 0.
+        """Close the batch and return all of it as a read-only view, with base offset 0.
 
-        The first call writes the header into place. A call with the same values returns the same
-        bytes; one with others returns bytes of its own and never touches those handed out before,
-        which may still be on their way to a broker.
+        A call with the same values returns the same bytes. A call with other values returns a
+        copy, because a transport may still be sending the earlier bytes.
         """
         if not self.count:
             raise ValueError("an empty batch cannot be sealed")
@@ -267,9 +266,9 @@ class RecordBatchBuilder:
         seal_crc(self._buffer)
 
     def records(self) -> Iterator[tuple[int, bytes | None, bytes | None, Headers]]:
-        """What was appended, as (timestamp, key, value, headers), whether closed or not.
+        """Return what was appended as tuples (timestamp, key, value, headers).
 
-        For a batch that has to be split, or whose records go to another partition.
+        This serves batches that are split, or whose records go to another partition.
         """
         data = memoryview(self._buffer)[HEADER_SIZE:]
         if self.compressed:

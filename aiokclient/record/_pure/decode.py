@@ -33,10 +33,10 @@ Make = Callable[
     ],
     R,
 ]
-"""Makes a record: topic, partition, offset, timestamp, its type, key, value, headers, epoch."""
+"""A constructor: topic, partition, offset, timestamp, its type, key, value, headers, epoch."""
 
 _SIGNED = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
-"""The number that a varint of one byte stands for."""
+"""The number that each varint of one byte stands for."""
 
 _FAR = 1 << 62
 """Beyond this, adding even a small delta to a timestamp may leave 64 bits."""
@@ -50,18 +50,18 @@ class Head(NamedTuple):
     record_count: int
     base_timestamp: int
     append_time: int | None
-    """The one timestamp of all records if the broker set it."""
+    """The timestamp of all records, if the broker set it."""
     leader_epoch: int | None
     topic: str = ""
     partition: int = 0
     start_offset: int = 0
-    """Records before it are checked and left out."""
+    """Records before this offset are checked and left out."""
     expected: int = 0
     """The least offset delta that the first record may have."""
 
 
 def decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -> list[R]:
-    """Make every record from `head.start_offset` on out of `data`, the records as written.
+    """Decode the records from `head.start_offset` on.
 
     Keys and values are slices of `source`: `data` itself for copies, a memoryview of it for views.
     Raises CorruptRecordError unless `data` is exactly `head.record_count` well-formed records.
@@ -75,8 +75,8 @@ def decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -
 def span(content: Buffer, start: int, most: int, size: int) -> tuple[int, int]:
     """Return how many whole records there are from `start` on, and where they end.
 
-    At most `most` of them, and at most `size` bytes. Only their lengths are read; raises
-    CorruptRecordError if that of the first is impossible.
+    There are at most `most` of them, and they have at most `size` bytes. Only their lengths are
+    read. Raises CorruptRecordError if the first length is impossible.
     """
     count, first = 0, start
     while count < most:
@@ -170,7 +170,7 @@ def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) 
 def _bytes(
     data: bytes, source: bytes | memoryview, position: int
 ) -> tuple[bytes | memoryview | None, int]:
-    """A length and as many bytes; a negative length means null."""
+    """Read a length and as many bytes. A negative length means null."""
     length, start = read_varint(data, position)
     if length < 0:
         return None, start

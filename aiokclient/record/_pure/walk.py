@@ -1,4 +1,4 @@
-"""From the bytes of a partition to its batches."""
+"""Finding the batches in the bytes of a partition."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OFFSET_AND_LENGTH = struct.Struct(">qi")
 
 
 def walk(buffer: Buffer, *, strict: bool = False) -> list[RecordBatch]:
-    """The batches in `buffer`, one after another, reading only their headers.
+    """Return the batches in `buffer` in order. Only their headers are read.
 
-    A broker cuts a response where it likes, so an incomplete batch at the end is left out. What
-    cannot be a batch raises CorruptRecordError if it comes first; behind others it ends the list,
-    so that those can be used and the error comes when reading begins there. With `strict`, both
-    raise: every byte has to belong to a batch, as in what a producer sends.
+    A broker may cut a response anywhere, so an incomplete batch at the end is left out. Bytes that
+    are no batch raise CorruptRecordError if they come first. After other batches they end the list,
+    so that those can be used, and the error is raised when reading starts there. With `strict`,
+    both raise: every byte must belong to a batch, as in a produce request.
     """
     view = memoryview(buffer)
     batches: list[RecordBatch] = []
