@@ -100,7 +100,7 @@ class TestStop:
         await consumer.close()
         consumer.stop()
 
-    async def test_after_what_is_in_hand(self, stage: Any) -> None:
+    async def test_after_what_is_being_processed(self, stage: Any) -> None:
         stage.fill(50)
         seen: list[int] = []
         async with stage.consumer() as consumer:
@@ -221,7 +221,7 @@ class TestClose:
         await consumer.close()
         await consumer.close(timeout=0)
 
-    async def test_what_is_in_hand_may_be_finished(self, stage: Any) -> None:
+    async def test_what_is_being_processed_may_be_finished(self, stage: Any) -> None:
         """close() does not wait for a loop's body, and the body may go on."""
         stage.fill(5)
         inside, go_on = asyncio.Event(), asyncio.Event()
@@ -323,7 +323,7 @@ async def offsets_by(way: str, consumer: Consumer[Any, Any]) -> list[int]:
     return [r.offset for r in await anext(consumer.batches(max_records=17))]
 
 
-class TestGivingWay:
+class TestYielding:
     @pytest.fixture
     def slow(self) -> float:
         """Seconds that a program takes for a record, without an await."""

@@ -143,7 +143,7 @@ class TestLists:
 
         simulate(scenario)
 
-    def test_a_poisonous_record_is_not_waited_behind(self) -> None:
+    def test_a_poisonous_record_delays_no_other(self) -> None:
         async def scenario(world: World) -> None:
             world.cluster.produce("t", [b"1", b"2", b"x"])
             async with world.consumer("t", value_deserializer=int) as consumer:

@@ -65,7 +65,7 @@ class TestAssign:
             consumer.unsubscribe()
             assert consumer.assignment() == set()
 
-    async def test_what_went_in_hand_before_is_void(self, stage: Any) -> None:
+    async def test_what_was_delivered_before_is_void(self, stage: Any) -> None:
         """Nothing fetched for a partition is handed out once it is not assigned any more."""
         stage.new_topic(2)
         stage.fill(50, 0)
@@ -154,7 +154,7 @@ class TestSeek:
 
 
 class TestPause:
-    async def test_nothing_of_it_is_handed_out(self, stage: Any) -> None:
+    async def test_nothing_of_it_is_delivered(self, stage: Any) -> None:
         stage.new_topic(2)
         stage.fill(100)
         stage.fill(100, 1)

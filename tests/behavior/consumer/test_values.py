@@ -93,7 +93,7 @@ class TestDeserializers:
 
 class TestRecordError:
     @pytest.mark.parametrize("way", WAYS)
-    async def test_once_and_then_handed_out(self, stage: Any, way: Any) -> None:
+    async def test_once_and_then_delivered(self, stage: Any, way: Any) -> None:
         values = [b"0", b"1", b"bad", b"worse", b"4"]
         stage.cluster.produce(stage.topic, [(b"k", value) for value in values])
         seen: list[Any] = []

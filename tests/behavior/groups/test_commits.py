@@ -24,7 +24,7 @@ NEVER = {"auto_commit_interval_ms": 1_000_000}
 
 
 class TestProcessed:
-    def test_automatic_commits_cover_what_is_processed_never_what_is_in_hand(self) -> None:
+    def test_automatic_commits_cover_what_is_processed_never_what_is_in_progress(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:
@@ -39,7 +39,7 @@ class TestProcessed:
 
         simulate(scenario)
 
-    def test_in_a_loop_the_record_in_the_body_is_in_hand(self) -> None:
+    def test_in_a_loop_the_record_in_the_body_is_being_processed(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:
@@ -57,7 +57,7 @@ class TestProcessed:
 
         simulate(scenario)
 
-    def test_commit_covers_what_is_in_hand_and_no_automatic_one_takes_it_back(self) -> None:
+    def test_commit_covers_what_is_in_progress_and_no_automatic_one_takes_it_back(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:
@@ -371,7 +371,7 @@ class TestTracked:
 
         simulate(scenario)
 
-    def test_done_for_what_was_lost_or_is_handed_out_again_is_ignored(self) -> None:
+    def test_done_for_what_was_lost_or_is_delivered_again_is_ignored(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:

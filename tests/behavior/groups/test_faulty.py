@@ -79,7 +79,7 @@ async def test_a_commit_ahead_of_the_work(crowd: Crowd) -> None:
     found(crowd, r"5 is committed, 0 not processed")
 
 
-async def test_a_record_handed_out_after_the_revocation(crowd: Crowd) -> None:
+async def test_a_record_delivered_after_the_revocation(crowd: Crowd) -> None:
     name = await join(crowd, Hoarder, "holding")
     await join(crowd, OurMember, "assigned")
     await crowd.until(lambda: crowd.log.of(name, "handed"))

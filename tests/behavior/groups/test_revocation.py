@@ -15,7 +15,7 @@ STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
 both = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 
 
-class TestInHand:
+class TestInProgress:
     @both
     def test_a_revocation_waits_until_the_next_is_asked_for(self, strategy: str) -> None:
         async def scenario(world: World) -> None:
@@ -39,7 +39,7 @@ class TestInHand:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_nothing_in_hand_nothing_to_wait_for(self) -> None:
+    def test_nothing_is_waited_for_when_nothing_is_being_processed(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             first, second = Diary(), Diary()
@@ -79,7 +79,7 @@ class TestInHand:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_nothing_is_handed_out_of_what_is_about_to_go(self) -> None:
+    def test_nothing_is_delivered_of_what_is_about_to_be_revoked(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 50, 1)
             first, second = Diary(), Diary()
@@ -185,7 +185,7 @@ class TestListener:
 
 class TestUnconfirmed:
     @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-    def test_nothing_is_handed_out_after_the_session_timeout(self, strategy: str) -> None:
+    def test_nothing_is_delivered_after_the_session_timeout(self, strategy: str) -> None:
         async def scenario(world: World) -> None:
             fill(world, 1000, 1)
             diary = Diary()

@@ -62,7 +62,7 @@ class TestSubscriptions:
 
         simulate(scenario, topics={"t": 2, "u": 2})
 
-    def test_nothing_is_handed_out_of_what_is_not_subscribed_any_more(self) -> None:
+    def test_nothing_is_delivered_of_what_is_no_longer_subscribed(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 100)
             async with member(world) as consumer:

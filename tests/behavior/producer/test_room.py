@@ -43,7 +43,7 @@ def fill(producer: Producer[Any, Any], topic: str, **options: Any) -> tuple[list
 
 
 class TestRoom:
-    async def test_as_much_again_is_parked_then_send_raises(
+    async def test_as_much_again_is_queued_then_send_raises(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
@@ -59,7 +59,7 @@ class TestRoom:
         assert [metadata.offset for metadata in results] == [*range(1, len(results) + 1)]
         assert not small.full
 
-    async def test_drain_waits_for_the_parking_only(
+    async def test_drain_waits_for_the_overflow_queue_only(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
@@ -73,7 +73,7 @@ class TestRoom:
         await small.drain()
         await small.gather(parked)
 
-    async def test_drain_is_at_once_when_it_is_not_parked(
+    async def test_drain_is_at_once_when_it_is_not_queued(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
@@ -142,7 +142,7 @@ class TestRoom:
         assert all(offsets == sorted(offsets) for offsets in found)
         assert sorted(offset for offsets in found for offset in offsets) == [*range(1, 601)]
 
-    async def test_drain_gives_way(self, small: Producer[Any, Any], topic: str) -> None:
+    async def test_drain_yields_to_the_loop(self, small: Producer[Any, Any], topic: str) -> None:
         turns = 0
 
         async def count() -> None:
@@ -175,7 +175,7 @@ class TestSendMany:
         assert [metadata.offset for metadata in results] == [*range(1, 51)]
         assert len(cluster.records(topic)) == 51
 
-    async def test_what_is_beyond_the_buffer_parks(
+    async def test_what_is_beyond_the_buffer_goes_to_the_overflow_queue(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)

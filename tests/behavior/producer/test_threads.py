@@ -150,7 +150,7 @@ class TestSendThreadsafe:
             with pytest.raises(TopicAuthorizationError):
                 await asyncio.to_thread(failed.result, 30)
 
-    async def test_beyond_the_parking(
+    async def test_beyond_the_overflow_queue(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make(buffer_memory=10_000, close_timeout_ms=0) as producer:

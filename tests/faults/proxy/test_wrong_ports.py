@@ -82,7 +82,7 @@ async def test_garbage() -> None:
 
 
 @pytest.mark.fault(29)
-async def test_somebody_who_hangs_up() -> None:
+async def test_a_server_that_hangs_up() -> None:
     async with serving(nothing) as address:
         error = await failure(address, default_api_timeout_ms=1_000)
     assert address in str(error)

@@ -144,7 +144,7 @@ def test_joining_has_a_connection_of_its_own_that_is_closed_again() -> None:
     simulate(scenario)
 
 
-def test_heartbeats_go_on_while_a_join_is_parked() -> None:
+def test_heartbeats_go_on_while_a_join_waits() -> None:
     """Its body does not leave for ten seconds: the other waits, and both stay members."""
 
     async def scenario(world: World) -> None:

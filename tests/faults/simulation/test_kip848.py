@@ -201,7 +201,7 @@ def test_a_fenced_member_goes_on_soon() -> None:
 
 
 @pytest.mark.fault(43)
-def test_a_partition_waits_for_the_record_that_is_in_hand() -> None:
+def test_a_partition_waits_for_the_record_that_is_being_processed() -> None:
     """A slow handler keeps its partition until it asks for the next record, heartbeats go on."""
 
     async def scenario(world: World) -> None:

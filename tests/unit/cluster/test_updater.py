@@ -105,7 +105,7 @@ async def test_a_refresh_brings_what_was_asked(cluster: Cluster, make: Make) -> 
     assert cluster.asked == [["orders"]]
 
 
-async def test_requests_are_collected_while_one_is_under_way(cluster: Cluster, make: Make) -> None:
+async def test_requests_are_collected_while_one_is_in_flight(cluster: Cluster, make: Make) -> None:
     cluster.leaders.update(a=1, b=1, c=1)
     updater = make()
     cluster.gate.clear()
@@ -318,7 +318,7 @@ async def test_refresh_is_not_delayed_when_earlier_ones_brought_nothing_new(
         await updater.refresh(topics, timeout=5)
 
 
-async def test_topic_in_trouble_is_paced_when_somebody_waits_for_it(
+async def test_topic_in_trouble_is_paced_when_a_caller_waits_for_it(
     cluster: Cluster, make: Make
 ) -> None:
     updater = make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)

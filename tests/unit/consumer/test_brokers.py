@@ -213,7 +213,7 @@ def test_a_truncated_log_with_a_reset_policy(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.fault(21)
-def test_a_truncation_behind_what_is_buffered() -> None:
+def test_a_truncation_below_what_is_buffered() -> None:
     """Records fetched from the old log and not handed out are not handed out any more."""
 
     async def scenario(world: World) -> None:
@@ -367,7 +367,7 @@ def test_a_replica_that_dies_is_left_for_the_leader() -> None:
 
 
 @pytest.mark.fault(54)
-def test_a_replica_that_is_behind_does_not_reset_the_position() -> None:
+def test_a_replica_that_lags_does_not_reset_the_position() -> None:
     """Out of range at a follower says nothing about the log."""
 
     async def scenario(world: World) -> None:

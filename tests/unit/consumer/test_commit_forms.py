@@ -26,7 +26,7 @@ def record(tp: TopicPartition, offset: int) -> Any:
 
 
 class TestForms:
-    def test_everything_handed_out(self) -> None:
+    def test_everything_delivered(self) -> None:
         assert to_commit(None, CONSUMED) == (CONSUMED, [])
 
     def test_records_in_whatever_order(self) -> None:
@@ -63,7 +63,7 @@ class TestNotes:
     def test_any_other_speaks_for_all(self, metadata: str) -> None:
         assert speaks_for(0, OffsetAndMetadata(0, metadata))
 
-    def test_orders_behind_whatever_bytes(self) -> None:
+    def test_rewind_requests_after_any_bytes(self) -> None:
         data = b"\x00\x03 a subscription"
         assert not orders.is_ours(data)
         wanted = {"ab": {T0: 3, T1: 4}, "cd": {U0: 0}}
@@ -93,7 +93,7 @@ class TestNotes:
         assert not orders.noted("mine 0000", "0000")
 
     @pytest.mark.parametrize("mine", ["", "mine", "a b\nc"])
-    def test_a_note_stands_behind_what_the_program_wrote(self, mine: str) -> None:
+    def test_a_note_follows_what_the_program_wrote(self, mine: str) -> None:
         older, newer = orders.with_note("", "1"), orders.with_note("", "2")
         both = orders.annotated(orders.annotated(mine, older), newer)
         assert both == mine + newer

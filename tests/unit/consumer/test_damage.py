@@ -78,7 +78,7 @@ def test_poisonous_records_are_left_out_or_replaced() -> None:
     simulate(scenario)
 
 
-def test_slow_deserializers_give_way() -> None:
+def test_slow_deserializers_yield_to_the_loop() -> None:
     """User code of a whole batch does not run in one go."""
 
     async def scenario(world: World) -> None:

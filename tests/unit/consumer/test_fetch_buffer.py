@@ -120,7 +120,7 @@ def test_paused_parts_beyond_the_limit_are_fetched_again() -> None:
     assert len(buffer) == 1
 
 
-def test_a_part_that_comes_for_a_paused_partition_is_parked() -> None:
+def test_a_part_that_comes_for_a_paused_partition_is_set_aside() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     state.pause(True)
     buffer.add(fetched(state, batches(3)))

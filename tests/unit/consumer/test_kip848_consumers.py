@@ -95,7 +95,7 @@ def test_a_handler_that_takes_too_long() -> None:
     run(scenario)
 
 
-def test_what_is_in_hand_is_committed_before_it_is_given_up() -> None:
+def test_what_is_in_progress_is_committed_before_the_revocation() -> None:
     async def scenario(world: World) -> None:
         fill(world)
         listener = Listener()

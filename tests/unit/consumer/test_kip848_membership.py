@@ -348,7 +348,7 @@ def test_a_member_is_fenced_while_it_waits_to_leave() -> None:
     run(scenario)
 
 
-def test_who_does_not_come_back_is_left_behind() -> None:
+def test_a_member_leaves_when_the_program_does_not_come_back() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
@@ -437,7 +437,7 @@ def test_leaving_twice_and_without_a_coordinator() -> None:
     run(scenario)
 
 
-def test_the_books_notice_a_member_that_keeps_what_it_was_to_give_up() -> None:
+def test_the_ledger_notices_a_member_that_keeps_what_was_revoked() -> None:
     """The check itself, on a member that acknowledges a revocation and goes on reading."""
 
     async def scenario(world: World) -> None:

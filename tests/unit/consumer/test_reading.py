@@ -359,7 +359,7 @@ def test_one_reader_at_a_time() -> None:
     simulate(scenario)
 
 
-def test_stop_ends_what_is_running_after_what_is_in_hand() -> None:
+def test_stop_ends_what_is_running_after_what_is_being_processed() -> None:
     async def scenario(world: World) -> None:
         fill(world, 10, batch=10)
         async with world.consumer("t") as consumer:

@@ -12,7 +12,7 @@ from world import World, simulate
 from aiokclient import SKIP, Consumer
 
 
-def test_an_iteration_gives_way_to_the_loop() -> None:
+def test_an_iteration_yields_to_the_loop() -> None:
     """A program that never awaits anything else still lets timeouts in."""
 
     async def scenario(world: World) -> None:

@@ -37,7 +37,7 @@ def fill(producer: Any, topic: str, partition: int | None = None) -> tuple[list[
 
 
 @pytest.mark.fault(39)
-def test_buffer_parking_and_no_more() -> None:
+def test_buffer_overflow_queue_and_no_more() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
             await producer.send("t", b"warm up")
@@ -99,7 +99,7 @@ def test_drain_is_for_the_record_sent_last() -> None:
     simulate(scenario, topics={"t": 2})
 
 
-def test_drain_gives_way_when_there_is_nothing_to_wait_for() -> None:
+def test_drain_yields_to_the_loop_when_there_is_nothing_to_wait_for() -> None:
     async def scenario(world: World) -> None:
         async with world.producer() as producer:
             turns = 0

@@ -249,7 +249,7 @@ async def test_gather_demands_all_before_it_waits_for_one() -> None:
     assert hooks.seen == 2, "all that failed were retrieved"
 
 
-async def test_gather_gives_way_and_can_be_cancelled() -> None:
+async def test_gather_yields_to_the_loop_and_can_be_cancelled() -> None:
     count = 300_000
     batch = batch_of(count)
     batch.succeed(0)

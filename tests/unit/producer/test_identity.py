@@ -359,7 +359,7 @@ def test_one_stale_response_changes_nothing_when_it_names_a_deleted_topic() -> N
     simulate(scenario, topics={})
 
 
-def test_metadata_of_a_broker_that_lags_behind_is_not_believed_while_another_answers() -> None:
+def test_metadata_of_a_broker_that_lags_is_not_believed_while_another_answers() -> None:
     async def scenario(world: World) -> None:
         world.cluster.create_topic("t", 1)
         with world.cluster.hold_metadata(1):

@@ -44,7 +44,7 @@ def test_a_named_leader_is_used_at_once() -> None:
 
 
 @pytest.mark.fault(3, 14)
-def test_what_is_under_way_to_a_hung_leader_follows_the_next_one() -> None:
+def test_what_is_in_flight_to_a_hung_leader_follows_the_next_one() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=0, metadata_max_age_ms=500) as producer:
             writer = Writer(producer, world.ledger, [("t", 0)], pause=0.01)

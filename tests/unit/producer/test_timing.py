@@ -58,7 +58,7 @@ def test_awaiting_is_demand() -> None:
     simulate(scenario)
 
 
-def test_demand_waits_for_what_is_under_way() -> None:
+def test_demand_waits_for_what_is_in_flight() -> None:
     """What is awaited meanwhile leaves together, once nothing is under way to the broker."""
 
     async def scenario(world: World) -> None:

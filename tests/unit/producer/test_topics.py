@@ -116,7 +116,7 @@ def test_a_thread_compresses_what_would_hold_the_loop(
     assert [size // 1024 for size in sizes] == [most]
 
 
-def test_what_is_sent_while_records_move_comes_behind_them(
+def test_what_is_sent_while_records_move_comes_after_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Each slice of the move is one batch, whatever the clock says.

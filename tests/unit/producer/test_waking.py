@@ -154,7 +154,7 @@ def test_a_message_of_a_cancellation_arrives(run_tasks: Any) -> None:
     run_tasks(main())
 
 
-def test_whoever_ends_a_cancellation_may_wait_again(run_tasks: Any) -> None:
+def test_a_task_that_ends_a_cancellation_may_wait_again(run_tasks: Any) -> None:
     async def main() -> None:
         batch, (delivery,) = batch_of(1)
 

@@ -164,7 +164,7 @@ def test_a_response_that_is_cut_is_refused(frame: bytes) -> None:
         client.receive(frame)
 
 
-def test_what_stands_behind_a_response_is_ignored() -> None:
+def test_bytes_after_a_response_are_ignored() -> None:
     """Some brokers leave something there, and Kafka's own client does not look."""
     client = ClientPipeline("me")
     client.send(messages.HeartbeatRequest(), 3)
@@ -173,7 +173,7 @@ def test_what_stands_behind_a_response_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_what_stands_behind_a_request_is_ignored(version: int) -> None:
+def test_bytes_after_a_request_are_ignored(version: int) -> None:
     """Some clients leave something there, and Kafka's brokers do not look."""
     _, segments = ClientPipeline("me").send(messages.HeartbeatRequest(group_id="g"), version)
     received = ServerFraming().decode_request(body(segments) + b"\1\0\0")

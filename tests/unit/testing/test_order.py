@@ -13,7 +13,7 @@ def parked(cluster, wire):
     return connection
 
 
-def test_a_long_poll_holds_back_what_is_behind_it(cluster, wire):
+def test_a_long_poll_holds_back_what_comes_after_it(cluster, wire):
     connection = parked(cluster, wire)
     connection.send(messages.ApiVersionsRequest(), 0)
     other = wire.leader()
@@ -37,7 +37,7 @@ def test_pipelined_requests_are_answered_in_order(cluster, wire):
     assert [each.version for each in cluster.requests] == list(range(14))
 
 
-def test_a_delayed_request_holds_back_what_is_behind_it(cluster, wire):
+def test_a_delayed_request_holds_back_what_comes_after_it(cluster, wire):
     connection = wire.leader()
     with cluster.delay(ApiKey.METADATA, 0.05):
         connection.send(messages.MetadataRequest(topics=[]))

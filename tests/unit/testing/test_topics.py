@@ -301,7 +301,7 @@ class TestConfigs:
         assert self.change(broker, TOPIC, "orders", ("cleanup.policy", 3, "delete")) == 0
         assert self.values(broker, TOPIC, "orders")["cleanup.policy"] == "compact"
 
-    def test_brokers_stand_behind_topics(self, broker):
+    def test_configs_of_brokers_apply_to_topics(self, broker):
         assert self.change(broker, BROKER, "", ("message.max.bytes", 0, "777")) == 0
         (only,) = self.describe(broker, TOPIC, "orders", ["max.message.bytes"], True).configs
         assert (only.value, only.config_source) == ("777", 3)

@@ -157,7 +157,7 @@ def test_racks_are_those_that_have_all_of_them() -> None:
     assert {one.partition for one in found["b"].partitions} == {0}
 
 
-def test_what_is_behind_it_hears_of_everything() -> None:
+def test_the_wrapped_assignor_hears_of_everything() -> None:
     behind = Sticky()
     assignor = CoPartitioned("orders", "payments", by=behind)
     assert (assignor.name, assignor.cooperative) == ("co-partitioned-sticky", False)

@@ -119,7 +119,7 @@ class TestFaults:
             member.commit("orders", 9)
         assert cluster.committed("g")[TopicPartition("orders", 0)].offset == 9
 
-    def test_whoever_hangs_up_while_parked_stays_a_member(self, cluster, peers):
+    def test_a_client_that_hangs_up_while_it_waits_stays_a_member(self, cluster, peers):
         a, b = peers(), peers()
         peers.settle(a)
         b.start_join()

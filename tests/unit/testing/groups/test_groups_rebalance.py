@@ -122,7 +122,7 @@ class TestLeaving:
         assert list(cluster.groups["g"].members) == [stays.member_id]
         assert stays.beat() == "REBALANCE_IN_PROGRESS"
 
-    def test_whoever_waits_is_told(self, peers):
+    def test_waiting_members_are_told(self, peers):
         a, b = peers(), peers()
         leader = peers.gather(a, b)
         other = b if leader is a else a

@@ -122,7 +122,7 @@ def test_a_leader_that_does_not_sync_is_out():
     assert in_virtual_time(scenario) == (27, 5.0, True, 25)
 
 
-def test_parked_members_need_not_be_heard_of():
+def test_members_that_wait_need_not_be_heard_of():
     async def scenario(world):
         timeouts = {"rebalance_timeout_ms": 60_000}
         parked, slow = [await world.make(**timeouts) for _ in range(2)]
