@@ -74,7 +74,7 @@ class Engine:
         self.reports = Reports(self._arrived.set)
         self.listener_calls = ListenerCalls()
         time = asyncio.get_running_loop().time
-        self.in_progress = InProgress(time)
+        self.in_progress = InProgress()
         self.read_lock = ReadLock(time, self.listener_calls.is_inside)
         self.offsets = OffsetLookup(cluster, config)
         self.fetchers = FetchManager(
@@ -274,7 +274,7 @@ class Engine:
 
     async def knows_its_part(self, until: float) -> bool:
         """Wait until the subscribed partitions are known; return False if `until` passes first."""
-        while not (self._died() or self.reports or self._source.knows_its_part()):
+        while not (self._died() or self.reports.errors or self._source.knows_its_part()):
             if not await self.moved.wait(until):
                 return False
         return True
@@ -298,7 +298,7 @@ class Engine:
 
     def _settled(self) -> bool:
         """Return whether each position is found, or will not be."""
-        if self.reports:
+        if self.reports.errors:
             return True
         if self.group is not None and not self.group.settled():
             return False

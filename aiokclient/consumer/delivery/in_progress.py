@@ -12,7 +12,7 @@ A task that waits to revoke a partition is woken by `relieved` when something wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,14 +24,14 @@ __all__ = ["InProgress"]
 
 
 class InProgress:
-    """What is in progress in one consumer; `time` is the loop's clock."""
+    """The records that are in progress in one consumer."""
 
-    def __init__(self, time: Callable[[], float]) -> None:
-        self._time = time
+    def __init__(self) -> None:
         self._held: dict[PartitionState, None] = {}
         self._worked_on: dict[PartitionState, None] = {}
         self._tracking = False
-        self._full = False
+        self.full = False
+        """Whether a request waits for room among what is outstanding."""
         self.relieved = Wakeup()
         self._aside = 0
 
@@ -97,7 +97,7 @@ class InProgress:
 
     def end_waiting_for_room(self) -> bool:
         """Return whether a request waits for room among what is outstanding, once."""
-        waits, self._full = self._full, False
+        waits, self.full = self.full, False
         return waits
 
     def __bool__(self) -> bool:
@@ -116,7 +116,6 @@ class InProgress:
         """Count a record as processed; return False if it is not outstanding."""
         if not state.finish(record):
             return False
-        state.all_processed()
         if not state.outstanding:
             self.relieved.set()
         return True
@@ -128,8 +127,8 @@ class InProgress:
     def has_room(self, limit: int) -> bool:
         """Return whether fewer than `limit` records are outstanding, at a request for more."""
         self._worked_on = {state: None for state in self._worked_on if state.outstanding}
-        self._full = self.outstanding() >= limit
-        return not self._full
+        self.full = self.outstanding() >= limit
+        return not self.full
 
     def oldest(self) -> float | None:
         """Return the time at which the oldest outstanding record was delivered, None for none."""

@@ -265,7 +265,7 @@ class Reader:
     def _raise_failures(self) -> None:
         if self._woken and (died := self._died(raised=True)) is not None:
             raise died
-        if self._reports:
+        if self._reports.errors:
             raise self._reports.take()
         if self._failed:
             for state in self._subscription.partitions.values():
@@ -407,7 +407,7 @@ class Reader:
         state = self._subscription.partitions.get(tp)
         if state is None or not self.in_progress.done(state, record):
             return
-        if self.in_progress.end_waiting_for_room():
+        if self.in_progress.full and self.in_progress.end_waiting_for_room():
             self._arrived.set()
 
     # -- whole parts, for tables

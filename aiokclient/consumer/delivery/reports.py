@@ -14,21 +14,19 @@ class Reports:
 
     def __init__(self, arrived: Callable[[], None]) -> None:
         self._arrived = arrived
-        self._errors: dict[tuple[object, ...], Exception] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._errors)
+        self.errors: dict[tuple[object, ...], Exception] = {}
+        """The errors that no request has raised yet; each request looks whether there are any."""
 
     def add(self, error: Exception) -> None:
         """Have an error raised at the next request, instead of an earlier one of its kind."""
         subject = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
-        self._errors[(type(error), *subject)] = error
+        self.errors[(type(error), *subject)] = error
         self._arrived()
 
     def take(self) -> Exception:
         """Remove the oldest error and return it."""
-        return self._errors.pop(next(iter(self._errors)))
+        return self.errors.pop(next(iter(self.errors)))
 
     def clear(self) -> None:
         """Remove all errors."""
-        self._errors.clear()
+        self.errors.clear()

@@ -292,11 +292,15 @@ class PartitionState:
         self.outstanding[record.offset] = (record, time)
 
     def finish(self, record: Any) -> bool:
-        """Take a record out of `outstanding`; return False if this very record is not there."""
+        """Count an outstanding record as done; return False if this very record is not there."""
         entry = self.outstanding.get(record.offset)
         if entry is None or entry[0] is not record:
             return False
         del self.outstanding[record.offset]
+        # As `all_processed`, without a call: this is done for each record of `tracked`.
+        self.processed = self.consumed
+        if not self.outstanding:
+            self.processed_epoch = self.position_epoch
         return True
 
     def finish_all(self) -> None:
