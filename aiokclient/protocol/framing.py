@@ -235,7 +235,7 @@ class ClientPipeline:
         self._next = 0
 
     def __len__(self) -> int:
-        """The number of requests in flight."""
+        """Return the number of requests in flight."""
         return len(self._in_flight)
 
     def send(

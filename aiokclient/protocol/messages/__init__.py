@@ -428,7 +428,7 @@ _MODULES = {
 
 
 def module_of(name: str) -> str:
-    """The module, inside of this package, that defines a message."""
+    """Return the module of this package that defines a message."""
     if name in _MODULES:
         return _MODULES[name]
     api = name.removesuffix("Request").removesuffix("Response")

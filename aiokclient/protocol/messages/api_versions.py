@@ -63,5 +63,5 @@ class ApiVersionsResponse(Response, request=ApiVersionsRequest):
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """Always 0: the client may not know yet which version it will get."""
+        """Return 0, because the client may not know yet which versions the broker supports."""
         return 0
