@@ -18,7 +18,7 @@ def as_mapping(given: Mapping[K, V], keys: str) -> Mapping[K, V]:
     """Return the argument; raise ArgumentTypeError if it is not a mapping."""
     checked: Any = given
     if not isinstance(checked, Mapping):
-        raise ArgumentTypeError(f"{given!r} is not a mapping from {keys}: write {{...: ...}}")
+        raise ArgumentTypeError(f"{given!r} is not a mapping from {keys}. Pass a dict.")
     return checked
 
 
@@ -28,7 +28,9 @@ def as_partition(given: Any) -> TopicPartition:
         topic, number = given
         if isinstance(topic, str) and is_integer(number):
             return TopicPartition(topic, number)
-    raise ArgumentTypeError(f"{given!r} is no partition: that is a topic's name and a number")
+    raise ArgumentTypeError(
+        f"{given!r} is not a partition. Pass a TopicPartition, or a topic and a number."
+    )
 
 
 def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
@@ -38,17 +40,17 @@ def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
         found: Iterable[Any] = checked if isinstance(checked, Mapping) else list(checked)
         if all(isinstance(one, kind) for one in found):
             return found
-    raise ArgumentTypeError(f"{given!r} is not a collection of {kind.__name__}: write it as [...]")
+    raise ArgumentTypeError(f"{given!r} is not a collection of {kind.__name__}. Pass a list.")
 
 
 def as_name(given: Any, what: str) -> str:
     """Return the argument; raise ArgumentTypeError if it is not a str."""
     if not isinstance(given, str):
-        raise ArgumentTypeError(f"{given!r} is not the name of a {what}: that is a str")
+        raise ArgumentTypeError(f"{given!r} is not the name of a {what}. Pass a str.")
     return given
 
 
 def require_integer(given: Any, what: str) -> None:
     """Raise ArgumentTypeError unless it is an int."""
     if not is_integer(given):
-        raise ArgumentTypeError(f"{given!r} is not {what}: that is an int")
+        raise ArgumentTypeError(f"{given!r} is not {what}. Pass an int.")

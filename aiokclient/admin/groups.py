@@ -241,7 +241,7 @@ def group_ids(groups: Iterable[str]) -> list[str]:
         given = list(groups)
         if all(isinstance(group, str) for group in given):
             return given
-    raise ArgumentTypeError(f"{groups!r} is not a collection of names: write it as [...]")
+    raise ArgumentTypeError(f"{groups!r} is not a collection of names. Pass a list of str.")
 
 
 def _outcomes_unknown(found: list[KafkaError]) -> Callable[[KafkaError], None]:

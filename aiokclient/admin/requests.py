@@ -184,7 +184,7 @@ def _missing(key: object) -> KafkaError:
 def _out_of_time(error: KafkaError) -> KafkaError:
     if isinstance(error, ApiTimeoutError):
         return error
-    late = ApiTimeoutError(f"The last answer: {error}", api=error.api)
+    late = ApiTimeoutError(f"The last response: {error}", api=error.api)
     late.broker, late.resource = error.broker, error.resource
     late.topic_partition = error.topic_partition
     late.__cause__ = error

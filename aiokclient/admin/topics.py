@@ -233,14 +233,14 @@ def _several(topics: Iterable[T], *kinds: type) -> list[T]:
         if all(isinstance(topic, kinds) for topic in given):
             return given
     names = " or ".join(kind.__name__ for kind in kinds)
-    raise ArgumentTypeError(f"{topics!r} is not a collection of {names}: write it as [...]")
+    raise ArgumentTypeError(f"{topics!r} is not a collection of {names}. Pass a list.")
 
 
 def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     items: dict[Any, Any] = {}
     for key, item in pairs:
         if key in items:
-            raise IllegalStateError(f"{key} is named twice in one call")
+            raise IllegalStateError(f"{key} occurs twice in one call. Name each topic once.")
         items[key] = item
     return items
 

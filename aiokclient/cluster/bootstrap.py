@@ -108,7 +108,9 @@ class Bootstrap:
         if error is not None:
             raise error
         if not any(broker.node_id >= 0 for broker in answer.brokers):
-            raise InvalidMetadataError("its answer names no broker", broker=_place(pool))
+            raise InvalidMetadataError(
+                "The metadata response lists no broker.", broker=_place(pool)
+            )
         return answer
 
     def _failed(self, pool: ConnectionPool, error: KafkaError, retry: Retry) -> float | None:

@@ -198,7 +198,7 @@ class Brokers:
         info = self._named.get(node_id)
         if info is None:
             raise InvalidMetadataError(
-                f"broker {node_id} is not among those that the cluster named", broker=node_id
+                f"The metadata does not contain broker {node_id}.", broker=node_id
             )
         pool = self._pools[node_id] = self._pool(*info[:3])
         return pool
@@ -224,7 +224,7 @@ class Brokers:
         pools = [pool for pool in self._eligible() if pool.node_id not in unfit]
         unused = self._unused()
         if not pools and not unused:
-            raise InvalidMetadataError("no broker is known")
+            raise InvalidMetadataError("No broker is known.")
         if self._avoided is not None:
             others = [pool for pool in pools if pool.node_id != self._avoided and pool.reachable]
             pools = others if others or unused else pools

@@ -173,7 +173,9 @@ class ClusterClient:
         pending, self._pending = self._pending, {}
         for future in pending:
             if not future.done():
-                future.set_exception(ClosedError("the client was closed before the answer came"))
+                future.set_exception(
+                    ClosedError("The client was closed before the response arrived.")
+                )
                 # Closing is no accident: whoever does not look any more need not be told.
                 future.exception()
         brokers, self._brokers = self._brokers, None
@@ -240,7 +242,7 @@ class ClusterClient:
     def brokers(self) -> Brokers:
         """The pools; raises ClosedError unless started."""
         if self._brokers is None:
-            raise ClosedError("the client is not open")
+            raise ClosedError("The client is not open.")
         return self._brokers
 
     def addresses(self) -> dict[int | str, str]:
@@ -309,7 +311,7 @@ class ClusterClient:
         except TimeoutError as error:
             if error is self.supervisor.failure:
                 raise
-            text = f"no success within {timeout_s:.1f} s"
+            text = f"There was no successful response within {timeout_s:.1f} s."
             raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.error
 
     async def _attempt(self, call: Attempts) -> Any:
@@ -439,7 +441,7 @@ class ClusterClient:
             await asyncio.wait([answered], timeout=waited_s)
         if not answered.done():
             answered.cancel()
-            text = f"no answer within {waited_s:.1f} s"
+            text = f"There was no response within {waited_s:.1f} s."
             raise ApiTimeoutError(text, api="Metadata", broker=connection.node_id)
         response: MetadataResponse = answered.result()
         self.brokers.answered(connection.node_id)

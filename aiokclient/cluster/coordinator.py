@@ -88,7 +88,7 @@ class CoordinatorLocator:
     async def locate_many(self, kind: str, keys: Iterable[str]) -> dict[str, Found]:
         """Asks for all keys, in one request where the broker can; a broker or an error for each."""
         if kind not in KEY_TYPES:
-            raise ConfigError(f"kind: {kind!r} is not one of {', '.join(KEY_TYPES)}")
+            raise ConfigError(f"kind: {kind!r} is not one of {', '.join(KEY_TYPES)}.")
         keys = list(dict.fromkeys(keys))
         loop = asyncio.get_running_loop()
         pending = {key: loop.create_future() for key in keys}
@@ -113,7 +113,9 @@ class CoordinatorLocator:
             if self._looking.get((kind, key)) is future:
                 del self._looking[kind, key]
             # One that was cancelled, or left out of the response: those that share it try again.
-            outcome = found.setdefault(key, RefreshRetriableError("the lookup gave no answer"))
+            outcome = found.setdefault(
+                key, RefreshRetriableError("The lookup returned no coordinator.")
+            )
             if not future.done():
                 future.set_result(outcome)
         for key, outcome in found.items():
@@ -130,7 +132,7 @@ class CoordinatorLocator:
             if not waiting.expired():
                 raise  # That of a connection or a request, which says more.
             self._in_vain += 1
-            text = f"no answer within {waited_s:.1f} s"
+            text = f"There was no response within {waited_s:.1f} s."
             raise ApiTimeoutError(text, api="FindCoordinator") from None
         self._in_vain = 0
         return found
@@ -164,6 +166,6 @@ def _found(answer: FindCoordinatorResponse | Any, connection: BrokerConnection) 
         answer.error_code, answer.error_message, api="FindCoordinator", broker=connection.node_id
     )
     if error is None and answer.node_id < 0:
-        text = f"The coordinator is named as broker {answer.node_id}, which cannot be one."
+        text = f"The response names broker {answer.node_id}, which is not a broker id."
         return InvalidMetadataError(text, api="FindCoordinator", broker=connection.node_id)
     return BrokerInfo(answer.node_id, answer.host, answer.port) if error is None else error

@@ -278,7 +278,9 @@ def _partitions(
     for entry in entries:
         index = entry.partition_index
         if not 0 <= index < MAX_PARTITION:
-            raise ProtocolError(f"a partition number of {index}", api="Metadata")
+            raise ProtocolError(
+                f"The response contains the partition number {index}.", api="Metadata"
+            )
         previous = known[index] if index < len(known) else None
         if previous is None or not 0 <= entry.leader_epoch < previous.leader_epoch:
             new = _partition(entry, sets)

@@ -32,8 +32,8 @@ class PendingResponse(Generic[T_co]):
         if not self._future.done():
             if asyncio.get_running_loop() is not self._future.get_loop():
                 raise WrongLoopError(
-                    "this response belongs to a client that was started in another event loop; "
-                    "await it there, or use asyncio.run_coroutine_threadsafe with that loop"
+                    "This response belongs to a client that was started in another event loop. "
+                    "Await it there, or use asyncio.run_coroutine_threadsafe with that loop."
                 )
             await asyncio.wait([self._future])
         return self.result()

@@ -57,7 +57,7 @@ class Router:
         info = self._updater.snapshot.topic(topic)
         code = info.error if info is not None else 0
         raise error_for(code, topic_partition=where) or InvalidMetadataError(
-            "no leader is known", topic_partition=where
+            "No leader is known.", topic_partition=where
         )
 
     async def _broker(self, node_id: int, timeout: float) -> int:
@@ -70,5 +70,5 @@ class Router:
         if snapshot.controller_id not in snapshot.brokers:
             snapshot = await self._updater.refresh(timeout=timeout)
         if snapshot.controller_id not in snapshot.brokers:
-            raise InvalidMetadataError("no controller is known")
+            raise InvalidMetadataError("No controller is known.")
         return snapshot.controller_id

@@ -193,7 +193,7 @@ class MetadataUpdater:
             if not patience.expired():
                 raise
             raise ApiTimeoutError(
-                f"no fresh metadata within {timeout:.1f} s", api="Metadata"
+                f"There was no new metadata within {timeout:.1f} s.", api="Metadata"
             ) from self.last_error
         finally:
             if waiter in self._waiters:
@@ -256,7 +256,7 @@ class MetadataUpdater:
 
     def close(self) -> None:
         """Have `refresh` raise ClosedError from now on. Synchronous."""
-        self.fail(ClosedError("the client was closed before the answer came", api="Metadata"))
+        self.fail(ClosedError("The client was closed before the response arrived.", api="Metadata"))
 
     def fail(self, error: BaseException) -> None:
         """Have `refresh` raise this error, because `run` has ended or will. Synchronous.
@@ -310,7 +310,7 @@ class MetadataUpdater:
         try:
             answer = await self._fetch(None if everything else topics, auto_create)
             if not any(broker.node_id >= 0 for broker in answer.brokers):
-                raise InvalidMetadataError("the answer names no broker", api="Metadata")
+                raise InvalidMetadataError("The response lists no broker.", api="Metadata")
             new = await self._merged(answer, full)
         except KafkaError as error:
             self._ask_all = self._ask_all or full
@@ -471,13 +471,13 @@ def _trouble(
     topic: str, info: TopicInfo | None, brokers: Mapping[int, BrokerInfo]
 ) -> KafkaError | None:
     if info is None:
-        return InvalidMetadataError("the answer leaves the topic out", resource=topic)
+        return InvalidMetadataError("The response does not contain the topic.", resource=topic)
     if info.error:
         return error_for(info.error, api="Metadata", resource=topic)
     for partition in info.partitions:
         # A broker that has just died may still be named as a leader, though not as a broker.
         if partition.leader not in brokers:
             return InvalidMetadataError(
-                f"partition {partition.index} has no leader", api="Metadata", resource=topic
+                f"Partition {partition.index} has no leader.", api="Metadata", resource=topic
             )
     return None

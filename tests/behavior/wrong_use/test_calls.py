@@ -359,7 +359,7 @@ async def test_done_with_no_record(consumer: Consumer) -> None:
 ADMIN_ARGUMENTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda admin: admin.create_partitions(["orders"]), "not a mapping from names of topics"),
     (lambda admin: admin.delete_records([("orders", 0)]), "is not a mapping from partitions"),
-    (lambda admin: admin.delete_records({"orders": 0}), "'orders' is no partition"),
+    (lambda admin: admin.delete_records({"orders": 0}), "'orders' is not a partition"),
     (lambda admin: admin.describe_configs(None), "is not a collection of ConfigResource"),
     (lambda admin: admin.describe_configs(["orders"]), "is not a collection of ConfigResource"),
     (lambda admin: admin.alter_configs(["orders"]), "is not a mapping from ConfigResource"),
@@ -368,7 +368,7 @@ ADMIN_ARGUMENTS: list[tuple[Callable[[Any], Any], str]] = [
         lambda admin: admin.alter_consumer_group_offsets("g", [("orders", 0)]),
         "is not a mapping from partitions",
     ),
-    (lambda admin: admin.delete_consumer_group_offsets("g", ["orders"]), "is no partition"),
+    (lambda admin: admin.delete_consumer_group_offsets("g", ["orders"]), "is not a partition"),
 ]
 
 
