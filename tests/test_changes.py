@@ -263,11 +263,7 @@ asyncio.run(main())
     }
 
 
-def test_an_admin_call_is_one_message_one_method_and_one_handler(checkout: Checkout) -> None:
-    checkout.insert("protocol/api.py", "    COUNT_SHEEP = 9001\n", before="    PRODUCE = 0\n")
-    checkout.create(
-        "protocol/messages/count_sheep.py",
-        """\
+SHEEP_MESSAGE = """\
 from __future__ import annotations
 
 from aiokclient.protocol.schema import Request, Response, Route, int16, int32
@@ -283,7 +279,31 @@ class CountSheepResponse(Response, request=CountSheepRequest):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     sheep: int = int32()
-""",
+"""
+
+SHEEP_PROGRAM = """
+import asyncio
+from aiokclient import Admin
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+async def main():
+    async with EmbeddedCluster() as cluster:
+        async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            print(await admin.count_sheep(30), await admin.count_sheep(50))
+            from aiokclient.errors import NotControllerError
+            with cluster.fail(ApiKey.COUNT_SHEEP, NotControllerError, times=1):
+                print(await admin.count_sheep(10))
+
+asyncio.run(main())
+"""
+
+
+def test_an_admin_call_is_one_message_one_method_and_one_handler(checkout: Checkout) -> None:
+    checkout.insert("protocol/api.py", "    COUNT_SHEEP = 9001\n", before="    PRODUCE = 0\n")
+    checkout.create(
+        "protocol/messages/count_sheep.py",
+        SHEEP_MESSAGE,
     )
     checkout.insert(
         "admin/cluster.py",
@@ -325,22 +345,7 @@ def handle(call):
     )
     printed = checkout.run(
         "-c",
-        """
-import asyncio
-from aiokclient import Admin
-from aiokclient.protocol import ApiKey
-from aiokclient.testing import EmbeddedCluster
-
-async def main():
-    async with EmbeddedCluster() as cluster:
-        async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            print(await admin.count_sheep(30), await admin.count_sheep(50))
-            from aiokclient.errors import NotControllerError
-            with cluster.fail(ApiKey.COUNT_SHEEP, NotControllerError, times=1):
-                print(await admin.count_sheep(10))
-
-asyncio.run(main())
-""",
+        SHEEP_PROGRAM,
     )
     assert printed.split() == ["30", "40", "10"]
     assert checkout.changed == {
