@@ -18,7 +18,7 @@ from ownership import Member, Ownership
 from world import World
 
 from aiokclient import Consumer, OffsetAndMetadata, TopicPartition
-from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import ApiKey
 
@@ -50,7 +50,7 @@ class Books(Ownership):
     jumps: list[tuple[TopicPartition, int]] = field(default_factory=list)
     last: dict[tuple[TopicPartition, int], float] = field(default_factory=dict)
     times: Counter[tuple[TopicPartition, int]] = field(default_factory=Counter)
-    ids: orders.Orders = field(default_factory=dict)
+    ids: rewind_requests.RewindRequests = field(default_factory=dict)
 
     def start(self, tp: TopicPartition) -> int:
         """Where whoever gets the partition now has to begin; what is noted is done."""
@@ -59,9 +59,9 @@ class Books(Ownership):
             return 0
         for request in self.world.requests(ApiKey.JOIN_GROUP):
             for protocol in request.message.protocols:
-                self.ids.update(orders.read(bytes(protocol.metadata)))
+                self.ids.update(rewind_requests.read(bytes(protocol.metadata)))
         for order, offsets in self.ids.items():
-            if orders.noted(stored.metadata, order) and tp in offsets:
+            if rewind_requests.noted(stored.metadata, order) and tp in offsets:
                 self.due.discard((tp, offsets[tp]))
         return stored.offset
 
@@ -83,7 +83,7 @@ class Books(Ownership):
                         self.breach(f"{tp}@{offset} is not read after the order of {call.called}")
 
     def check_times(self, *all_of: Mapping[TopicPartition, int]) -> None:
-        """Where nobody died: each record was read once, and once more for each of these orders."""
+        """If no member died: each record was read once, and once more for each request."""
         for tp in TPS:
             for offset in range(COUNT):
                 due = 1 + sum(tp in each and offset >= each[tp] for each in all_of)
@@ -282,7 +282,8 @@ def fail_over(world: World) -> None:
 def rewinds(request: Any) -> bool:
     """Whether the OffsetCommit is one of an owner that has gone back."""
     return any(
-        each.committed_offset < COUNT and (each.committed_metadata or "").startswith(orders.NOTE)
+        each.committed_offset < COUNT
+        and (each.committed_metadata or "").startswith(rewind_requests.NOTE)
         for topic in request.topics
         for each in topic.partitions
     )
@@ -291,7 +292,7 @@ def rewinds(request: Any) -> bool:
 def noted(request: Any) -> bool:
     """Whether the OffsetCommit says that something was rewound."""
     return any(
-        orders.note_in(each.committed_metadata or "")
+        rewind_requests.note_in(each.committed_metadata or "")
         for topic in request.topics
         for each in topic.partitions
     )
@@ -301,7 +302,7 @@ def orders_in(request: Any) -> bool:
     """Whether the JoinGroup, or the leader's SyncGroup, has orders with it."""
     parts = [p.metadata for p in getattr(request, "protocols", ())]
     parts += [a.assignment for a in getattr(request, "assignments", ())]
-    return any(orders.read(bytes(part)) for part in parts)
+    return any(rewind_requests.read(bytes(part)) for part in parts)
 
 
 def at(

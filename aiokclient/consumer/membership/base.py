@@ -1,10 +1,10 @@
-"""What a consumer and its membership in a group ask of each other, whichever protocol is spoken.
+"""The interface between a consumer and its membership in a group, for both group protocols.
 
 A `Membership` keeps the consumer in its group: it joins, sends heartbeats, learns what the group
-assigns to this member, and leaves. It knows nothing of records. What it learns it tells the
-`Reconciler`, which stops and begins the reading of partitions as the rules of revocation say,
-commits, and calls the listener. The reconciler knows nothing of protocols, and the subscription
-state, positions and fetchers know of neither.
+assigns to this member, and leaves. It knows nothing of records. It tells the `Reconciler`, which
+stops and begins the reading of partitions by the rules of revocation, commits, and calls the
+listener. The reconciler knows nothing of protocols, and the subscription state, positions and
+fetchers know nothing of either.
 
     program ──subscribe, asks──▶ Membership ──assign, revoke, lose──▶ Reconciler ──▶ partitions
                                      │                                    │
@@ -32,62 +32,62 @@ __all__ = ["Membership", "MembershipParts", "Reconciler"]
 
 
 class Reconciler(Protocol):
-    """What a membership has done about partitions. One call at a time, from the membership's task.
+    """What takes and releases partitions for a membership. Its task makes one call at a time.
 
-    What a listener raises comes out of these calls; it is to be let through, as it fails the
-    consumer.
+    These calls raise what a listener raises. It must pass through, because it fails the consumer.
     """
 
     def owned(self) -> list[TopicPartition]:
-        """The partitions that the group has given to this consumer. Plain."""
+        """Return the partitions that the group has assigned to this consumer. Synchronous."""
         ...
 
     async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
-        """Gives partitions up in an orderly way.
+        """Release partitions in an orderly way.
 
-        Nothing of them is handed out from the call on. What is in hand is waited for, until
-        `deadline` at most (on the monotonic clock); then what is processed is committed,
-        `on_revoked` called, and the partitions are no longer owned. If the time runs out, or the
-        coordinator refuses the commit because this is no member any more, it is as `lose`.
+        Nothing of them is delivered from the call on. It waits for records that are being
+        processed, until `deadline` at most (on the monotonic clock). Then it commits what is
+        processed and calls `on_revoked`, and the partitions are no longer owned. If the time runs
+        out, or the coordinator refuses the commit because this is no longer a member, the
+        partitions are lost, as by `lose`.
         """
         ...
 
     async def assign(self, tps: Collection[TopicPartition]) -> None:
-        """Takes partitions in addition to those that are owned; calls `on_assigned`.
+        """Take partitions in addition to those that are owned, and call `on_assigned`.
 
-        Where to begin in them is looked up in the background; nothing waits for it.
+        Their initial offsets are looked up in the background.
         """
         ...
 
     async def conclude(self) -> None:
-        """A rebalance has ended: calls `on_assigned([])`, once, if nothing is owned."""
+        """End a rebalance: call `on_assigned([])`, once, if nothing is owned."""
         ...
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
-        """The partitions are gone without asking: no commit; calls `on_lost`."""
+        """Take note that these partitions are lost: call `on_lost`, without a commit."""
         ...
 
 
 class Membership(Protocol):
-    """Keeps one consumer in its group. Runs in the background; the plain calls only tell it."""
+    """What keeps one consumer in its group. Its synchronous calls only inform its task."""
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who this member is at present; generation -1 and no member id while it is none."""
+        """Member id and generation; -1 and no id while it is not a member."""
         ...
 
     @property
     def confirmed_until(self) -> float:
-        """Until when, on the monotonic clock, this is a member for certain.
+        """The time, on the monotonic clock, until which this certainly is a member.
 
-        That is when the last answer's request was sent, and the session timeout. After it nothing
-        is handed out until the coordinator answers a heartbeat. -inf while this is no member.
+        That is one session timeout after the last answered request was sent. After it nothing is
+        delivered until the coordinator answers a heartbeat. -inf while this is not a member.
         """
         ...
 
     @property
     def joins(self) -> bool:
-        """Whether this is a member, or becomes one without the application's doing.
+        """Whether this is a member, or becomes one without any call by the application.
 
         False after it has left because of `max_poll_interval_ms`, and after the group refused it.
         """
@@ -95,74 +95,73 @@ class Membership(Protocol):
 
     @property
     def rebalancing_since(self) -> float | None:
-        """Since when, on the monotonic clock, this member waits for its group; None if not."""
+        """The time, on the monotonic clock, since which it waits for its group; or None."""
         ...
 
     @property
     def answered_at(self) -> float:
-        """The time at which the last request was sent that shows that the group has this member."""
+        """The time of the last request whose response shows that this is a member."""
         ...
 
     @property
     def settled(self) -> bool:
-        """Whether this is a member and has taken over what the group gave it, be it nothing."""
+        """Whether this is a member that has taken its assignment, which may be empty."""
         ...
 
     async def run(self) -> None:
-        """Joins, stays, rejoins, until it is cancelled or `leave` is called.
+        """Join, stay and rejoin, until it is cancelled or `leave` is called.
 
-        While nothing is subscribed it waits. An error that lets nothing go on is raised, and fails
-        the consumer.
+        It waits while nothing is subscribed. Raises a fatal error, which fails the consumer.
         """
         ...
 
     def subscribed(self) -> None:
-        """The subscription is another one; if it is empty now, the group is to be left. Plain."""
+        """Take note of a new subscription; leave the group if it is empty. Synchronous."""
         ...
 
     def left_behind(self, reason: str) -> None:
-        """The program does not come back for records: leaves the group, without waiting for it.
+        """Leave the group, because the application does not request records. Synchronous.
 
-        What was owned is lost. It stays out until `asked`. Plain.
+        Everything that was owned is lost. It stays out until `asked`.
         """
         ...
 
     def asked(self) -> None:
-        """The program asks for records: joins again if it was left behind. Plain."""
+        """Join again after `left_behind`, because the application requests records. Synchronous."""
         ...
 
     def rejoin(self, reason: str) -> None:
-        """Has the group agree on assignments anew. Plain."""
+        """Request new assignments from the group. Synchronous."""
         ...
 
     async def leave(self, timeout: float) -> None:
-        """Leaves for good, within `timeout` seconds; `run` ends.
+        """Leave for good, within `timeout` seconds, and end `run`.
 
-        What is owned was revoked before. A member with an instance id stays known to the
-        coordinator, as its next start takes its place.
+        Everything that is owned was revoked before. The coordinator keeps a member with an
+        instance id, because its next start replaces it.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipParts:
-    """What a membership is made from. The callbacks are plain."""
+    """The collaborators of a membership. The callbacks are synchronous."""
 
     cluster: ClusterClient
     config: ConsumerConfig
     subscription: SubscriptionState
     topics: SubscribedTopics
-    """What is subscribed to; read when `subscribed` is called."""
+    """What the consumer subscribes to; read when `subscribed` is called."""
     reconciler: Reconciler
     report: Callable[[Exception], None]
-    """The group refuses something: raises an error at the next request for records, once."""
+    """Has the next request for records raise an error, because the group refuses something."""
     changed: Callable[[], None]
-    """`metadata` or `confirmed_until` are different: commits and the reader look again."""
+    """To be called when `metadata` or `confirmed_until` have changed."""
     spawn: Callable[..., None]
-    """`spawn(function, *args, name=...)`: a background task of the consumer."""
+    """`spawn(function, *args, name=...)` starts a background task of the consumer."""
     callbacks: Callbacks
-    """Callbacks in the loop; one that raises fails the consumer."""
+    """Schedules callbacks in the loop; one that raises fails the consumer."""
     owner: Hashable
-    """Owns the connections: heartbeats and commits share one (Purpose.GROUP)."""
+    """Owner of the connection that heartbeats and commits share (Purpose.GROUP)."""
     rewinder: GroupRewinder | None = None
-    """Orders to rewind the group, which only the classic protocol passes on."""
+    """Rewind requests, which only the classic protocol passes on."""

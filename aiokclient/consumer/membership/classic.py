@@ -1,12 +1,13 @@
-"""Membership by the classic protocol: the group's members share the partitions out themselves.
+"""Membership by the classic protocol, in which a member of the group computes the assignment.
 
-Theory of operation. The engine of `aiokclient.group` joins, syncs and beats; here is what that
-means for a consumer. What a member asks for travels as its metadata, once for each strategy that
-it offers; the leader runs the strategy that all members have, and what comes of it travels back.
+Theory of operation. The engine of `aiokclient.group` joins, syncs and sends heartbeats. This module
+is its handler for consumers. A member sends its subscription as metadata, once for each strategy
+that it offers. The leader runs a strategy that all members offer, and SyncGroup distributes the
+assignments.
 
-Eagerly, a member gives up all before it joins and takes what it is given. Cooperatively (KIP-429,
-if all of its strategies can), it joins with what it has, then gives up what it has lost by the new
-assignment and joins once more: only then is that given to others.
+In an eager rebalance a member revokes everything before it joins, and takes what it is assigned. In
+a cooperative one (KIP-429, if all of its strategies support it) it joins with what it owns, then
+revokes what the new assignment lacks and joins again: only then is that assigned to others.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from aiokclient.consumer.assignors import (
     rebalance_protocol,
 )
 from aiokclient.consumer.assignors.validation import validate
-from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.membership.topic_watch import TopicWatch, assignable
 from aiokclient.errors import AssignmentFailedError, ClosedError, FencedInstanceIdError
 from aiokclient.group.engine import GroupEngine
@@ -50,12 +51,12 @@ __all__ = ["ClassicMembership"]
 T = TypeVar("T")
 
 LOOK_S: Final = 3.0
-"""How long a rebalance waits for fresh metadata before it goes by what is known."""
+"""Seconds for which a rebalance waits for new metadata before it uses what is known."""
 AT_ONCE: Final = 10_000
-"""So many pairs of a member and a partition that it might get are shared out in the event loop;
-more are in a thread, as they could hold it for more than a few milliseconds."""
+"""Number of pairs of a member and a partition that it might get, up to which an assignor runs in
+the event loop. Above that it runs in a thread, as it could block the loop for milliseconds."""
 MARGIN_S: Final = 0.25
-"""So much before the rebalance times out what is not given up is lost."""
+"""Seconds before the rebalance timeout at which unreleased partitions are lost."""
 
 
 class ClassicMembership:
@@ -82,7 +83,7 @@ class ClassicMembership:
         self._assignors = {assignor.name: Anchor(assignor) for assignor in assignors}
         for assignor in assignors:
             if not any(assignor is each for each in given):
-                self._assignors[assignor.name].hold(assignor)  # The program has the others.
+                self._assignors[assignor.name].hold(assignor)  # The application has the others.
         self._protocol = rebalance_protocol(assignors)
         settings = GroupSettings(
             config.group_id,
@@ -112,41 +113,41 @@ class ClassicMembership:
 
     @property
     def owner(self) -> Hashable:
-        """Owns the connection of the heartbeats, which commits share."""
+        """Owner of the connection of heartbeats, which commits share."""
         return self._engine
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who this member is at present."""
+        """Member id and generation."""
         return self._engine.metadata
 
     @property
     def confirmed_until(self) -> float:
-        """Until when it is a member for certain."""
+        """The time until which it certainly is a member."""
         return self._engine.last_answer_at + self._session_s
 
     @property
     def joins(self) -> bool:
-        """Whether it becomes a member without the application's doing."""
+        """Whether it becomes a member without any call by the application."""
         return self._engine.joins or not self._ready
 
     @property
     def rebalancing_since(self) -> float | None:
-        """Since when it waits for its group."""
+        """The time since which it waits for its group."""
         return self._engine.rebalancing_since
 
     @property
     def answered_at(self) -> float:
-        """The time at which the last request was sent that shows that the group has this member."""
+        """The time of the last request whose response shows that this is a member."""
         return self._engine.last_answer_at
 
     @property
     def settled(self) -> bool:
-        """Whether it has taken over what it was given."""
+        """Whether it has taken its assignment."""
         return self._engine.state is MemberState.STABLE
 
     async def run(self) -> None:
-        """The member's life; raises FencedInstanceIdError when another has taken its place."""
+        """Join and stay. Raises FencedInstanceIdError if another member replaces this one."""
         try:
             await self._engine.run()
         finally:
@@ -155,7 +156,7 @@ class ClassicMembership:
             raise FencedInstanceIdError(resource=f"group {self._parts.config.group_id}")
 
     def subscribed(self) -> None:
-        """The subscription is another one. Plain."""
+        """Take note of a new subscription. Synchronous."""
         self._ready = bool(self._subscription.subscription)
         if self._ready:
             self._engine.resume()
@@ -170,18 +171,18 @@ class ClassicMembership:
             self._engine.pause("the consumer has unsubscribed")
 
     def left_behind(self, reason: str) -> None:
-        """The program does not come back. Plain."""
+        """Leave, because the application does not request records. Synchronous."""
         if self._ready:
             self._engine.pause(reason)
 
     def asked(self) -> None:
-        """The program is back, or has seen why the group refused it. Plain."""
+        """Join again, because the application requests records. Synchronous."""
         if self._ready:
-            # In whatever state: it may be about to leave, and nobody would ask again.
+            # In every state: it may be about to leave, and nothing would resume it later.
             self._engine.resume()
 
     def rejoin(self, reason: str) -> None:
-        """Has the group agree anew. Plain."""
+        """Request new assignments from the group. Synchronous."""
         self._engine.rejoin(reason)
 
     def _changed(self, wishes: bool) -> None:
@@ -192,13 +193,13 @@ class ClassicMembership:
             self._engine.reassign(reason)
 
     async def leave(self, timeout: float) -> None:
-        """Leaves for good."""
+        """Leave for good."""
         await self._engine.leave("the consumer is being closed", timeout)
 
     # -- for the engine
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
-        """What this member asks for, for each strategy."""
+        """Return the subscription of this member, for each strategy."""
         topics = tuple(self._watch.asked_for())
         owned = tuple(self._reconciler.owned())
         rewinder = self._parts.rewinder
@@ -212,11 +213,11 @@ class ClassicMembership:
                 self._owned_in if owned else -1,
                 self._parts.config.client_rack,
             )
-            offered.append((name, orders.append(encode_subscription(wish), wanted)))
+            offered.append((name, rewind_requests.append(encode_subscription(wish), wanted)))
         return offered
 
     async def before_rejoin(self, reason: str) -> None:
-        """Gives up what has to be given up before the next JoinGroup."""
+        """Release what has to be released before the next JoinGroup."""
         owned = self._reconciler.owned()
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             owned = [tp for tp in owned if not self._is_wanted(tp)]
@@ -224,36 +225,36 @@ class ClassicMembership:
         if owned:
             await self._reconciler.revoke(owned, deadline=deadline)
         if self._subscription.subscription.pattern is not None:
-            # So that members that match other topics by now do not rebalance one after another.
+            # So that members whose patterns match new topics do not rebalance one after another.
             await self._look(None)
 
     async def assign(
         self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
     ) -> Mapping[str, bytes]:
-        """Shares the partitions out, as the leader."""
+        """Compute the assignment, as the leader."""
         wishes = decode_members(members)
         topics = sorted({topic for wish in wishes.values() for topic in wish.topics})
         await self._look(topics)
         cluster = assignable(self._parts.cluster.metadata, topics)
         self._watch.leads(topics)
-        wanted = orders.merged(member.metadata for member in members)
+        wanted = rewind_requests.merged(member.metadata for member in members)
 
         assignor = self._assignor(protocol)
 
-        def shared_out() -> Mapping[str, bytes]:
+        def compute() -> Mapping[str, bytes]:
             given = assignor.assign(cluster, wishes)
             checked = validate(assignor, given, cluster, wishes, self._protocol)
             return {member: assignment_with(one, wanted) for member, one in checked.items()}
 
         pairs = sum(cluster.count(topic) for wish in wishes.values() for topic in wish.topics)
         if pairs <= AT_ONCE:
-            return shared_out()
+            return compute()
         if BUILT_IN.get(protocol) is type(assignor):
-            return await threads.run(shared_out)
-        return await self._in_default_executor(protocol, threads.Job(shared_out))
+            return await threads.run(compute)
+        return await self._in_default_executor(protocol, threads.Job(compute))
 
     async def _in_default_executor(self, protocol: str, job: threads.Job[T]) -> T:
-        """Run the program's assignor in the program's threads, within the rebalance timeout."""
+        """Run the application's assignor in its own threads, within the rebalance timeout."""
         limit_s = self._rebalance_s - MARGIN_S
         loop = asyncio.get_running_loop()
         try:
@@ -271,7 +272,7 @@ class ClassicMembership:
             raise AssignmentFailedError(why) from error
 
     async def began(self, generation: Generation) -> None:
-        """Takes what was assigned, and gives up what was not."""
+        """Take what was assigned, and release what was not."""
         self._rebalances.add()
         if not generation.is_leader:
             self._watch.follows()
@@ -290,10 +291,10 @@ class ClassicMembership:
         if not revoked:
             await self._reconciler.conclude()
         if self._parts.rewinder is not None:
-            self._parts.rewinder.carry_out(orders.read(generation.assignment))
+            self._parts.rewinder.carry_out(rewind_requests.read(generation.assignment))
 
     async def lost(self, reason: str) -> None:
-        """Nothing is this member's any more."""
+        """Lose everything that this member owns."""
         self._parts.changed()
         if owned := self._reconciler.owned():
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
@@ -316,21 +317,21 @@ class ClassicMembership:
         return self._subscription.subscription.matches(tp.topic, internal=False)
 
     async def _look(self, topics: Sequence[str] | None) -> None:
-        """Reads the metadata of topics, of all for None, unless that takes too long."""
+        """Read the metadata of topics, of all for None, unless that takes too long."""
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
-        except Exception as error:  # Also what has failed the client: others wait for this one.
+        except Exception as error:  # Including the failure of the client: other members wait.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
 
 
-def assignment_with(given: MemberAssignment, wanted: orders.Orders) -> bytes:
-    """What a member gets, and the orders for it."""
+def assignment_with(given: MemberAssignment, wanted: rewind_requests.RewindRequests) -> bytes:
+    """Return the assignment of a member, with the rewind requests for it."""
     data = encode_assignment(given)
     has = dict.fromkeys(given.partitions)
     parts = {
-        order: part
-        for order, offsets in wanted.items()
+        request_id: part
+        for request_id, offsets in wanted.items()
         if (part := {tp: offset for tp, offset in offsets.items() if tp in has})
     }
-    return orders.append(data, parts) if parts else data
+    return rewind_requests.append(data, parts) if parts else data

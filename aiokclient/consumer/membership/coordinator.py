@@ -1,7 +1,6 @@
-"""A consumer's part in a group, put together: membership, offsets, revocation, automatic commits.
+"""Everything about the group of one consumer: membership, offsets, revocation, automatic commits.
 
-What the group shares out goes through here whatever protocol the group speaks; `MEMBERSHIPS` names
-those that there are.
+`MEMBERSHIPS` has one membership for each group protocol.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {
     "classic": ClassicMembership,
     "consumer": Kip848Membership,
 }
-"""By the values of `group_protocol`."""
+"""The memberships by the values of `group_protocol`."""
 
 LEAVE_SHARE: Final = 0.2
-"""Part of the time for closing that is kept for leaving the group,"""
+"""Part of the time for closing that is reserved for leaving the group."""
 COMMIT_SHARE: Final = 0.2
-"""and for the commit before that. The rest is for what is in hand."""
+"""Part that is reserved for the commit before that. The rest is for records in progress."""
 
 
 class ConsumerCoordinator:
-    """Made when a consumer with a group starts, and ended with it."""
+    """The parts of a started consumer that belong to its group."""
 
     def __init__(
         self,
@@ -169,7 +168,7 @@ class ConsumerCoordinator:
             self._spawn(run, name=name)
 
     def _owner(self) -> Hashable:
-        """Owns the connection that commits share with heartbeats."""
+        """Return the owner of the connection that commits share with heartbeats."""
         membership = self.membership
         return membership.owner if isinstance(membership, ClassicMembership) else self
 
@@ -194,13 +193,13 @@ class ConsumerCoordinator:
         return self.membership.confirmed_until
 
     def settled(self) -> bool:
-        """Whether the group has said what this consumer is to read, and that is so. Plain."""
+        """Return whether the group has assigned partitions, and they are taken. Synchronous."""
         if self._subscription.subscription is not self.topics.current:
             return False
         return not self._subscription.subscription or self.membership.settled
 
     def knows_its_part(self) -> bool:
-        """Whether it is known which partitions are to be read, all or some of them. Plain."""
+        """Return whether all or some of the partitions to read are known. Synchronous."""
         wanted = self._subscription.subscription
         if wanted is not self.topics.current:
             return False
@@ -208,7 +207,7 @@ class ConsumerCoordinator:
         return self.settled() or any(wanted.matches(tp.topic, internal=False) for tp in owned)
 
     def troubles(self) -> list[str]:
-        """What is wrong about the membership, for people to read. Plain."""
+        """Return what is wrong with the membership, as text. Synchronous."""
         found = self.commits.troubles()
         if self._subscription.subscription:
             if self._refusal is not None and self._refusal[1] > self.membership.answered_at:
@@ -232,7 +231,7 @@ class ConsumerCoordinator:
         return refusal[0]
 
     async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
-        """Has all owners go back to these offsets; see `rewind_group`."""
+        """Have all owners go back to these offsets; see `rewind_group`."""
         if not isinstance(self.membership, ClassicMembership):
             raise UnsupportedVersionError(
                 "rewind_group() needs group_protocol='classic', because members of the newer "
@@ -242,10 +241,10 @@ class ConsumerCoordinator:
             raise IllegalStateError(
                 "Only a member of the group can call rewind_group(). Call subscribe() first."
             )
-        # A task that calls this amid its records would wait for itself.
+        # A task that calls this while it processes records would wait for itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
-            await self._rewinder.order(offsets, timeout, self.membership.rejoin)
+            await self._rewinder.request(offsets, timeout, self.membership.rejoin)
 
     # -- the subscription
 
@@ -266,7 +265,7 @@ class ConsumerCoordinator:
 
     def _overdue(self, text: str) -> None:
         if self._left_behind or not self._subscription.subscription:
-            return  # What is assigned by hand is nobody else's to wait for.
+            return  # No other member waits for partitions that are assigned by hand.
         self._left_behind = True
         self.commits.wake()  # A commit must not wait for a membership that waits for it.
         self._subscription.client_log.error(
@@ -298,7 +297,7 @@ class ConsumerCoordinator:
     # -- the end
 
     async def close(self, timeout: float, may_ask: Callable[[], bool]) -> None:
-        """Gives up what is owned, committed as far as it is processed, and leaves the group.
+        """Commit what is processed, release everything that is owned, and leave the group.
 
         What is in hand is waited for while `may_ask()`, at most a part of `timeout` seconds.
         """
@@ -324,7 +323,7 @@ class ConsumerCoordinator:
             await in_progress.relieved.wait(until)
 
     def release(self) -> None:
-        """Its connections and interests end. Plain."""
+        """Close its connections and end its subscriptions to metadata. Synchronous."""
         self._closed = True
         self._cluster.updater.unwant(self.topics)
         self._cluster.release(self)

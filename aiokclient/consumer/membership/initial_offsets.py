@@ -1,4 +1,4 @@
-"""Where a member of a group begins in the partitions that it got.
+"""The offsets at which a member of a group begins to read the partitions assigned to it.
 
     committed offset?  ──yes──▶ there
           │ no
@@ -6,15 +6,15 @@
           │ no
     auto_offset_reset  ───────▶ there
 
-A partition has appeared if it was not there when this consumer subscribed, or if the group has
-committed offsets for others of its topic: then the group reads the topic, and began to before the
-partition was there. So that members who come later see that, a position that a reset gave is
-committed before the first record is handed out (not with `enable_auto_commit=False`).
+A partition appeared later if it did not exist when this consumer subscribed, or if the group has
+committed offsets for other partitions of its topic: then the group was reading the topic before the
+partition existed. For members that join later, a position that a reset gave is committed before
+the first record is delivered (not with `enable_auto_commit=False`).
 
 Members that begin at the same time must not take each other's first commits for a sign of that:
-half of them would read a topic from its first record while the others read it from its end. Such a
-commit therefore says in its metadata how many partitions the topic had, and speaks only for those
-that came later.
+some of them would read a topic from its first record while others read it from its end. Such a
+commit therefore has the number of partitions of the topic in its metadata, and is a sign only for
+partitions with higher numbers.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["InitialOffsets", "first_commit", "speaks_for"]
 
 FIRST: Final = f"{OWN}first of "
-"""What the metadata of a first commit begins with; the number of partitions follows."""
+"""The prefix of the metadata of a first commit; the number of partitions follows."""
 
 
 class InitialOffsets:
-    """Places the partitions that wait for it, in a task that runs until it is cancelled."""
+    """A task that finds the initial offsets of partitions that have none."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class InitialOffsets:
         subscription.listen(self._wake.set)
 
     async def run(self) -> None:
-        """Places, commits, and waits for more."""
+        """Find initial offsets, commit them, and wait for more, until it is cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
             waiting = [state for state in self._awaiting() if state.retry_at <= now]
@@ -86,7 +86,7 @@ class InitialOffsets:
 
     def _awaiting(self) -> list[PartitionState]:
         if not self._topics.read:
-            return []  # What has appeared since is not known yet.
+            return []  # Which partitions have appeared since is not known yet.
         states = self._subscription.partitions.values()
         return [state for state in states if state.phase is Phase.AWAITING]
 
@@ -111,7 +111,7 @@ class InitialOffsets:
             if stored is not None and not state.group.note:
                 state.group.keep_note(note_in(stored.metadata))
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:
-                continue  # The program has said where, or it is somebody else's by now.
+                continue  # The application has sought, or another member owns it by now.
             error = failed.get(state.tp) or unclear.get(state.tp.topic)
             if error is not None:
                 self._failed(state, error, Scope.OFFSET_FETCH)
@@ -123,15 +123,15 @@ class InitialOffsets:
         self._subscription.changed()
 
     def _matters(self, state: PartitionState) -> bool:
-        """Whether what is committed for other partitions decides where this one begins."""
+        """Return whether commits of other partitions decide where this one begins."""
         if not self._follows or self._subscription.reset == EARLIEST:
-            return False  # It is the same place in any case, and topics may be large.
+            return False  # The offset is the same in any case, and topics may be large.
         return not self._topics.has_appeared(state.tp, self._cluster.metadata)
 
     async def _ask_for_siblings(
         self, states: Sequence[PartitionState]
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[str, KafkaError]]:
-        """What is committed for the other partitions of these topics; or why that is unknown."""
+        """Return what is committed for the other partitions of these topics, and the errors."""
         metadata = self._cluster.metadata
         asked = dict.fromkeys(state.tp for state in states)
         others = [
@@ -151,7 +151,7 @@ class InitialOffsets:
         reset = self._subscription.reset
         if self._follows and self._has_appeared(state.tp, siblings):
             reset = EARLIEST
-        # By hand or by the group: only what is the group's is of use to members that come later.
+        # Members that join later need only what the group has assigned, not what was by hand.
         if self._commits_first and reset != NONE and self._subscription.is_shared(state.tp):
             state.withhold(Withheld.INITIAL_OFFSET, True)
         self._subscription.look_up([state], reset)
@@ -197,12 +197,12 @@ class InitialOffsets:
 
 
 def first_commit(to: OffsetAndMetadata, partitions: int) -> OffsetAndMetadata:
-    """The position that a reset gave, in a topic of so many partitions."""
+    """Return the commit of a position that a reset gave, with the number of partitions."""
     return to._replace(metadata=f"{FIRST}{partitions}")
 
 
 def speaks_for(partition: int, stored: OffsetAndMetadata) -> bool:
-    """Whether what is stored for another partition shows that this one was not there before."""
+    """Return whether a commit of another partition shows that this one appeared later."""
     count = stored.metadata.removeprefix(FIRST)
     if count == stored.metadata or not count.isdecimal():
         return True

@@ -1,9 +1,9 @@
-"""Whether the program still comes back for records.
+"""A watch over the poll interval: whether the application still requests records.
 
-A member whose program is stuck would keep its partitions from the others for ever, as heartbeats
-go on. So it leaves when the program has not asked for records for `max_poll_interval_ms`; while it
-waits for records, that does not count. In `tracked` the age of the oldest outstanding record is
-what counts.
+If an application hangs, its heartbeats go on, and no other member would ever get its partitions.
+So a member leaves when the application has not requested records for `max_poll_interval_ms`. Time
+in which it waits for records does not count. In `tracked`, the age of the oldest outstanding record
+counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["PollIntervalWatch"]
 
 
 class PollIntervalWatch:
-    """Calls `overdue(text)`, plain, once each time that the program is away for too long."""
+    """A task that calls `overdue(text)` once each time that the poll interval is exceeded."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class PollIntervalWatch:
 
     @property
     def trouble(self) -> str | None:
-        """What was said, until the program is back."""
+        """The last text, until the application requests records again."""
         return self._said if self._since() == self._told else None
 
     async def run(self) -> None:
-        """Watches until it is cancelled."""
+        """Watch until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             since = self._since()
             now = loop.time()
             due = math.inf if since is None or since == self._told else since + self._interval_s
             if now < due:
-                # Whatever it begins in the meantime is not due before that.
+                # A record that is delivered in the meantime is not due before that.
                 await asyncio.sleep(min(due, now + self._interval_s) - now)
                 continue
             assert since is not None

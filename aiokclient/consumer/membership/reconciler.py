@@ -1,17 +1,17 @@
-"""Taking partitions over and giving them up, whichever protocol says so.
+"""Taking and releasing partitions, for both group protocols.
 
-                   ┌──────── waits for what is in hand, commits, on_revoked ───────┐
-    owned ──revoke─┤                                                               ├──▶ gone
-                   └─ the time runs out, or this is no member any more: on_lost ───┘
+                   ┌─ waits for records in progress, commits, calls on_revoked ─┐
+    owned ──revoke─┤                                                            ├──▶ gone
+                   └─ time is up, or this is no longer a member: calls on_lost ─┘
 
-Theory of operation. From the moment that a partition is to go, nothing of it is handed out. What
-the program has in hand of it is waited for: it may still write to the outside. Only when it has
-asked for the next (of `tracked`: when none is outstanding) what is processed is committed, the
-listener is called, and the partition given up. Nothing of that happens for a partition that is
-lost: another member may own it already, and a commit would undo its work.
+Theory of operation. From the moment that a partition is to be revoked, nothing of it is delivered.
+Records of it that the application is processing are waited for: it may still write to other
+systems. Only when it has requested the next one (of `tracked`: when none is outstanding) is
+everything processed committed, the listener called, and the partition released. None of that
+happens for a lost partition: another member may already own it, and a commit would undo its work.
 
-One of these goes on at a time: `closing` (the consumer is being closed) waits for the one that is
-under way, which then ends by the time that the close has; later ones find nothing to do.
+One of these runs at a time. Closing the consumer waits for the one in progress, which then ends by
+the deadline of the close; later ones find nothing to do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["PartitionReconciler"]
 
 
 LOGGED = 20
-"""Number of partitions that a line in the log names."""
+"""Number of partitions that one line of the log names."""
 
 
 class PartitionReconciler:
@@ -54,7 +54,7 @@ class PartitionReconciler:
     """
 
     _told_idle = Weakly()
-    """The listener that knows that nothing is owned; this object itself for none."""
+    """The listener that was told that nothing is owned; this object itself for none."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class PartitionReconciler:
         }
 
     def owned(self) -> list[TopicPartition]:
-        """The partitions that the group has given to this consumer. Plain."""
+        """Return the partitions that the group has assigned to this consumer. Synchronous."""
         return self._subscription.subscribed()
 
     def troubles(self) -> list[str]:
@@ -112,7 +112,7 @@ class PartitionReconciler:
     # -- what a membership asks for
 
     async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
-        """Gives partitions up in an orderly way; see `Reconciler`."""
+        """Release partitions in an orderly way; see `Reconciler`."""
         self._withhold(tps)
         async with self._turn:
             states = self._withhold(tps)
@@ -120,7 +120,7 @@ class PartitionReconciler:
                 return
             if not await self._put_down(states, deadline):
                 if self._bound < math.inf:
-                    return  # The consumer is being closed, which gives them up in its own way.
+                    return  # The consumer is being closed, which releases them in its own way.
                 await self._give_up(states, "lost")
                 return self._overdue(
                     f"{len(states)} partitions are to be revoked, and the application has not "
@@ -131,7 +131,7 @@ class PartitionReconciler:
                 await self._give_up(states, "revoked" if is_member else "lost")
 
     async def assign(self, tps: Collection[TopicPartition]) -> None:
-        """Takes partitions in addition; see `Reconciler`."""
+        """Take partitions in addition; see `Reconciler`."""
         async with self._turn:
             owned = dict.fromkeys(self.owned())
             added = [tp for tp in dict.fromkeys(tps) if tp not in owned]
@@ -156,7 +156,7 @@ class PartitionReconciler:
             await self._tell("on_assigned", [])
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
-        """They are gone without asking; see `Reconciler`."""
+        """Take note that these partitions are lost; see `Reconciler`."""
         self._withhold(tps)
         async with self._turn:
             await self._give_up(self._withhold(tps), "lost")
@@ -164,7 +164,7 @@ class PartitionReconciler:
     # -- closing
 
     async def close(self, deadline: float, busy: Callable[[PartitionState], bool]) -> None:
-        """Gives up all that is owned; nothing is taken over any more.
+        """Release everything that is owned, and take nothing more.
 
         What is processed is committed until `deadline`, on the loop's clock. What the program is
         `busy` with is lost, the rest revoked.
@@ -196,7 +196,7 @@ class PartitionReconciler:
         return states
 
     async def _put_down(self, states: Sequence[PartitionState], until: float) -> bool:
-        """Waits until nothing of these is in hand; False when the time is up first."""
+        """Wait until no record of these is being processed; return False if time is up first."""
         self._subscription.settle()
         loop = asyncio.get_running_loop()
         self._releasing = states, loop.time()
@@ -212,7 +212,7 @@ class PartitionReconciler:
         return True
 
     async def _commit(self, states: Sequence[PartitionState], deadline: float) -> bool:
-        """Commits what is processed of these; False if this is no member any more."""
+        """Commit what is processed of these; return whether this is still a member."""
         timeout = deadline - asyncio.get_running_loop().time()
         try:
             refused = await self._auto_commit.commit(states, timeout)
@@ -225,7 +225,7 @@ class PartitionReconciler:
         return all(verdicts)
 
     def _is_member(self, tp: TopicPartition, error: KafkaError) -> bool:
-        """Whether this is still a member, for all that a refused commit tells."""
+        """Return whether a refused commit leaves it possible that this is still a member."""
         text = "Processed records of %s could not be committed: %s"
         key, extra = ("commit", tp, type(error)), {"event": "commit_failed", "topic": tp.topic}
         self._log.write(logging.WARNING, key, text, tp, error, extra=extra)
@@ -247,7 +247,7 @@ class PartitionReconciler:
         self._released(states, how == "lost")
         self._drop(states)
         if how == "lost":
-            # There is nothing that would call it again.
+            # Nothing else would call it again.
             with anyio.CancelScope(shield=True):
                 await self._tell("on_lost", tps)
 
@@ -255,7 +255,7 @@ class PartitionReconciler:
         gone = dict.fromkeys(state.tp for state in states)
         left = [tp for tp in self.owned() if tp not in gone]
         self._subscription.assign_subscribed(dict.fromkeys(left))
-        # What is assigned by hand as well stays, and goes on.
+        # A partition that is also assigned by hand stays, and its reading continues.
         partitions = self._subscription.partitions
         kept = [state for state in states if partitions.get(state.tp) is state]
         self._subscription.withhold(kept, Withheld.REVOKING | Withheld.UNSUBSCRIBED, False)

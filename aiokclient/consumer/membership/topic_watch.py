@@ -1,8 +1,8 @@
-"""Whether the topics are still as they were when the group shared them out.
+"""A watch over the topics of a group: whether they have changed since they were assigned.
 
-Each member answers for what it asked for: a pattern may match topics that were not there then. The
-leader answers for the partitions, as it alone knows all that the group reads. Changes that come
-close together are one: the group rebalances when nothing has changed for QUIET_S, but at most
+Each member watches what it subscribes to: a pattern may match new topics. The leader watches the
+partitions, because only the leader knows all topics that the group reads. Changes that come close
+together count as one: the group rebalances when nothing has changed for QUIET_S, but at most
 LONGEST_S after the first change.
 """
 
@@ -31,9 +31,10 @@ Layout: TypeAlias = "dict[str, tuple[UUID, int] | None]"
 
 
 class TopicWatch:
-    """`changed(wishes)` is called, plain, when the group should agree anew.
+    """A watch that calls `changed(topics)` when the group needs new assignments.
 
-    With `wishes` this member asks for other topics by now; without, it has to share out anew.
+    The argument is True if this member now subscribes to other topics, and False if it is the
+    leader and has to assign again. The call is synchronous.
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class TopicWatch:
         self._unsubscribe = cluster.updater.subscribe(observe)
 
     def stop(self) -> None:
-        """Watches no more. Plain."""
+        """Stop watching. Synchronous."""
         self._unsubscribe()
         self._cluster.updater.unwant(self)
         self._forget()
 
     def asked_for(self) -> list[str]:
-        """The topics that this member asks for, from now on compared with what it would. Plain."""
+        """Return the topics that this member asks for, and watch them from now on."""
         self._forget()
         subscription = self._topics.current
         matching = self._topics.matching(self._cluster.metadata)
@@ -70,12 +71,12 @@ class TopicWatch:
         return matching if subscription.pattern is not None else list(subscription.topics)
 
     def follows(self) -> None:
-        """Another member leads: the partitions are for that one to watch. Plain."""
+        """Stop watching the partitions, because another member leads. Synchronous."""
         self._assigned = None
         self._cluster.updater.unwant(self)
 
     def leads(self, topics: Iterable[str]) -> None:
-        """This member has shared out these topics, as the metadata has them now. Plain."""
+        """Watch these topics, which this member has just assigned. Synchronous."""
         names = list(topics)
         self._cluster.updater.unwant(self)
         for name in names:
@@ -97,7 +98,7 @@ class TopicWatch:
             self._timer = self._callbacks.at(when, self._report)
 
     def _picture(self, metadata: ClusterMetadata) -> tuple[object, object]:
-        """What the two things compared would be by this metadata."""
+        """Return what is watched, as this metadata has it."""
         matched = None if self._matched is None else self._topics.matching(metadata)
         return matched, None if self._assigned is None else layout(metadata, self._assigned)
 
@@ -114,7 +115,7 @@ class TopicWatch:
 
 
 def layout(metadata: ClusterMetadata, topics: Iterable[str]) -> Layout:
-    """For each topic which one it is, and how many partitions it has; None if it is not there."""
+    """Return id and number of partitions of each topic; None for one that does not exist."""
     found: Layout = {}
     for name in topics:
         info = metadata.topic(name)
@@ -124,5 +125,5 @@ def layout(metadata: ClusterMetadata, topics: Iterable[str]) -> Layout:
 
 
 def assignable(metadata: ClusterMetadata, topics: Iterable[str]) -> AssignmentCluster:
-    """What there is to share out: topics that were deleted are not."""
+    """Return the topics that can be assigned, which deleted ones cannot."""
     return AssignmentCluster.of(metadata, [t for t in topics if not metadata.lacks(t, 0)])

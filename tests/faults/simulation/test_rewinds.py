@@ -20,7 +20,7 @@ from rewinding import (
 )
 from world import World, simulate
 
-from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.errors import (
     ApiTimeoutError,
     CoordinatorLoadInProgressError,
@@ -344,7 +344,7 @@ def test_a_commit_of_before_does_not_say_that_it_was_done() -> None:
         for request in world.requests(ApiKey.OFFSET_COMMIT):
             for topic in request.message.topics if noted(request.message) else ():
                 for each in topic.partitions:
-                    if orders.note_in(each.committed_metadata):
+                    if rewind_requests.note_in(each.committed_metadata):
                         first.setdefault(each.partition_index, each.committed_offset)
         assert first == {tp.partition: offset for tp, offset in BACK.items()}
 

@@ -13,7 +13,7 @@ from world import World, simulate
 from aiokclient import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from aiokclient.consumer.membership.initial_offsets import first_commit, speaks_for
 from aiokclient.consumer.membership.offsets.commit_forms import to_commit
-from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.errors import IllegalStateError, ProtocolError
 from aiokclient.protocol import ApiKey
 
@@ -65,44 +65,44 @@ class TestNotes:
 
     def test_rewind_requests_after_any_bytes(self) -> None:
         data = b"\x00\x03 a subscription"
-        assert not orders.is_ours(data)
+        assert not rewind_requests.is_ours(data)
         wanted = {"ab": {T0: 3, T1: 4}, "cd": {U0: 0}}
-        assert orders.read(orders.append(data, wanted)) == wanted
-        assert orders.read(orders.append(data, {})) == {}
-        assert orders.read(data) == {}
-        assert orders.append(data, wanted).startswith(data)
-        assert orders.merged([orders.append(b"", {"ab": wanted["ab"]}), data]) == {
-            "ab": wanted["ab"]
-        }
+        assert rewind_requests.read(rewind_requests.append(data, wanted)) == wanted
+        assert rewind_requests.read(rewind_requests.append(data, {})) == {}
+        assert rewind_requests.read(data) == {}
+        assert rewind_requests.append(data, wanted).startswith(data)
+        assert rewind_requests.merged(
+            [rewind_requests.append(b"", {"ab": wanted["ab"]}), data]
+        ) == {"ab": wanted["ab"]}
 
     @given(st.binary(max_size=60))
     def test_orders_that_are_none(self, data: bytes) -> None:
         try:
-            found = orders.read(orders.MARK + data)
+            found = rewind_requests.read(rewind_requests.MARK + data)
         except ProtocolError:
             return
         assert all(isinstance(offset, int) for part in found.values() for offset in part.values())
 
     def test_a_note_keeps_the_latest_orders(self) -> None:
-        note, many = "", orders.NOTED + 12
+        note, many = "", rewind_requests.NOTED + 12
         for i in range(many):
-            note = orders.with_note(note, f"{i:020x}")
-        assert orders.noted(note, f"{many - 1:020x}")
-        assert orders.noted(note, f"{12:020x}")
-        assert not orders.noted(note, f"{11:020x}")
-        assert not orders.noted("mine 0000", "0000")
+            note = rewind_requests.with_note(note, f"{i:020x}")
+        assert rewind_requests.noted(note, f"{many - 1:020x}")
+        assert rewind_requests.noted(note, f"{12:020x}")
+        assert not rewind_requests.noted(note, f"{11:020x}")
+        assert not rewind_requests.noted("mine 0000", "0000")
 
     @pytest.mark.parametrize("mine", ["", "mine", "a b\nc"])
     def test_a_note_follows_what_the_program_wrote(self, mine: str) -> None:
-        older, newer = orders.with_note("", "1"), orders.with_note("", "2")
-        both = orders.annotated(orders.annotated(mine, older), newer)
+        older, newer = rewind_requests.with_note("", "1"), rewind_requests.with_note("", "2")
+        both = rewind_requests.annotated(rewind_requests.annotated(mine, older), newer)
         assert both == mine + newer
-        assert orders.plain(both) == mine
-        assert orders.note_in(both) == newer
-        assert orders.noted(both, "2")
-        assert not orders.noted(both, "1")
-        assert orders.annotated(mine, "") == mine
-        assert orders.note_in(mine) == ""
+        assert rewind_requests.plain(both) == mine
+        assert rewind_requests.note_in(both) == newer
+        assert rewind_requests.noted(both, "2")
+        assert not rewind_requests.noted(both, "1")
+        assert rewind_requests.annotated(mine, "") == mine
+        assert rewind_requests.note_in(mine) == ""
 
 
 @pytest.mark.parametrize("version", range(2, 11))

@@ -1,7 +1,7 @@
-"""Commits that nobody asks for: what is processed, at an interval and when partitions go.
+"""Automatic commits: of what is processed, at an interval and when partitions are released.
 
-Never what is in hand, and never less than what the group has already, but after a seek: a jump of
-the position forgets what was committed before it.
+They never include records that are being processed, and never go back, except after a seek: it
+forgets what was committed before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHORTEST_S = 0.01
 
 
 class AutoCommit:
-    """The commits of one consumer; without `enabled` it makes none."""
+    """The automatic commits of one consumer; it makes none unless `enabled`."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class AutoCommit:
         self._interval_s = max(config.auto_commit_interval_ms / 1000, SHORTEST_S)
 
     async def run(self) -> None:
-        """Commits at the interval until it is cancelled."""
+        """Commit at the interval until it is cancelled."""
         while self.enabled:
             await asyncio.sleep(self._interval_s)
             states = self._subscription.partitions.values()
             try:
-                # What fails is tried again the next time, with what is processed by then.
+                # What fails is part of the next commit, with what is processed by then.
                 refused = await self.commit(states, self._interval_s, attempts=1)
             except KafkaError as failure:
                 text, extra = "An automatic commit failed: %s", {"event": "automatic_commit_failed"}
@@ -66,9 +66,10 @@ class AutoCommit:
     async def commit(
         self, states: Iterable[PartitionState], timeout: float, *, attempts: float = math.inf
     ) -> dict[TopicPartition, KafkaError]:
-        """Commits what is processed of these, within `timeout` seconds; what was refused, and why.
+        """Commit what is processed of these; return the errors of those that were refused.
 
-        Raises ApiTimeoutError. Nothing if automatic commits are off.
+        `timeout` is in seconds; ApiTimeoutError is raised after it. If automatic commits are off,
+        it does nothing.
         """
         offsets = self._due(states)
         if not offsets or timeout <= 0:

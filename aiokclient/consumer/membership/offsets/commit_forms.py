@@ -1,4 +1,4 @@
-"""What `commit` takes, in all its forms, as offsets by partition. Pure."""
+"""The arguments of `commit`, in all their forms, as offsets by partition. Without IO."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
-    """The offsets, and the partitions that were named but of which nothing was handed out.
+    """Return the offsets, and the named partitions of which nothing was delivered.
 
     `what` is None (all of `consumed`), a record or several, a mapping from partition to offset, or
     topics or partitions. Raises IllegalStateError for anything else.
@@ -24,7 +24,7 @@ def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartitio
     if what is None:
         return consumed, []
     if isinstance(what, ConsumerRecord):
-        return _behind([what]), []
+        return _after([what]), []
     if isinstance(what, Mapping):
         tps = as_partitions(what)
         return dict(zip(tps, map(_offset, what.values()), strict=True)), []
@@ -50,7 +50,7 @@ def covered(what: Any) -> Callable[[TopicPartition], bool]:
 
 def _of_many(items: list[Any], consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
     if all(isinstance(item, ConsumerRecord) for item in items):
-        return _behind(items), []
+        return _after(items), []
     if all(isinstance(item, str) for item in items):
         return _of_topics(items, consumed), []
     if any(isinstance(item, ConsumerRecord | str) for item in items):
@@ -61,8 +61,8 @@ def _of_many(items: list[Any], consumed: Offsets) -> tuple[Offsets, list[TopicPa
     ]
 
 
-def _behind(records: list[ConsumerRecord[Any, Any]]) -> Offsets:
-    """For each partition the offset after its last record, whatever the order they come in."""
+def _after(records: list[ConsumerRecord[Any, Any]]) -> Offsets:
+    """Return for each partition the offset after its last record, in any order."""
     offsets: Offsets = {}
     for record in records:
         tp = TopicPartition(record.topic, record.partition)

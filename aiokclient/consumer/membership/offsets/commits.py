@@ -1,13 +1,14 @@
-"""Storing how far the group is, and asking for it: OffsetCommit and OffsetFetch.
+"""The committed offsets of a group: OffsetCommit and OffsetFetch.
 
-Theory of operation. A commit goes out under the name that this member has at that moment. What
-comes back for each partition is judged by the policy, and what may go well later is sent again
-until the time is up. A commit that was refused although the member has another name by now (the
-group has gone on meanwhile, and this member with it) is sent again under that name.
+Theory of operation. A commit is sent with the member id and generation of that moment, called the
+name of the member here. The policy decides about the error of each partition, and what may succeed
+later is sent again until the timeout. A commit that was refused although the member has another
+name by now (the group has rebalanced meanwhile) is sent again with that name.
 
-What this member does not own any more is not sent at all: the group has given it to another, whose
-commit would be undone. Commits go out one after the other, so that none overtakes another. One
-that waits for a name lets the others pass, and leaves out what they have stored.
+Partitions that this member no longer owns are not sent: the group has assigned them to another
+member, whose commit would be undone. Commits are sent one after the other, so that none overtakes
+another. One that waits for a name lets the others pass, and leaves out what they have stored.
+`CommitAttempt` has the state of one commit.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from aiokclient.cluster.per_item import ask_within
 from aiokclient.consumer.membership.offsets import messages
 from aiokclient.consumer.membership.offsets.attempt import CommitAttempt
 from aiokclient.consumer.membership.offsets.lost_records import LostRecords
-from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["Commits"]
 
 AWAITED = frozenset({RebalanceInProgressError.code})
-"""Codes that the coordinator goes on answering until this member has joined again."""
+"""Codes that the coordinator returns until this member has joined again."""
 
 NOT_OWNED = frozenset(
     {
@@ -69,7 +70,7 @@ NOT_OWNED = frozenset(
     }
 )
 """Codes by which the coordinator says that the committing consumer is not, or not under this
-name, a member: its partitions are not its own."""
+name, a member: it does not own its partitions."""
 
 NOT_A_MEMBER = (
     "The commit failed: the coordinator does not have this consumer as a member of the group.",
@@ -320,16 +321,18 @@ class Commits:
         return [f"commits of {tp} are refused: {why}" for tp, why in refused if tp in partitions]
 
     def _with_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a partition is to be remembered by goes with every commit.
+        """Return the offsets with the rewind notes of their partitions as metadata.
 
-        As it is when the commit is asked for: one that waits for its turn while the partition is
-        rewound must not say so.
+        The notes are those at the time of the call: a commit that waits while the partition is
+        rewound must not say that it was.
         """
         noted = dict(offsets)
         for tp, to in offsets.items():
             state = self._state(tp)
             if state is not None and state.group.note:
-                noted[tp] = to._replace(metadata=orders.annotated(to.metadata, state.group.note))
+                noted[tp] = to._replace(
+                    metadata=rewind_requests.annotated(to.metadata, state.group.note)
+                )
         return noted
 
     async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:
@@ -377,7 +380,7 @@ class Commits:
     async def ask(
         self, tps: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
-        """One question: what is stored, and for which partitions there is no answer, and why."""
+        """Send one OffsetFetch; return what is stored, and the errors of the other partitions."""
         wanted = list(tps)
         if not wanted:
             return {}, {}
@@ -410,7 +413,7 @@ class Commits:
         return response, node_id
 
     async def _known(self, tps: Iterable[TopicPartition]) -> None:
-        """Sees to it that the topics have their ids, by which newer brokers know them."""
+        """Have the topics looked up whose ids are unknown; newer brokers know topics by id."""
         topics = dict.fromkeys(tp.topic for tp in tps)
         unknown = [topic for topic in topics if self._cluster.metadata.topic(topic) is None]
         if unknown:
@@ -455,7 +458,7 @@ class Commits:
         return _commit_failed(tps, [], None if lost else NOT_ASSIGNED)
 
     def _is_lost(self, tp: TopicPartition, held: PartitionState | None) -> bool:
-        """Whether it is not owned, or was lost and given back since: others had it meanwhile."""
+        """Return whether it is not owned, or was lost and assigned again since."""
         subscription = self._subscription
         state = self._state(tp)
         if state is not None and (state is held or not subscription.is_shared(tp)):

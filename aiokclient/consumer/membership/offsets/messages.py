@@ -1,7 +1,7 @@
-"""OffsetCommit and OffsetFetch: what is asked, and what the answers say. Pure.
+"""Requests and responses of OffsetCommit and OffsetFetch. Without IO.
 
 From version 10 on both name topics by their ids, before that by their names. Requests carry both,
-where the message has room for both; what is not of the negotiated version stays behind.
+where the message has fields for both; what the negotiated version lacks is not encoded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO_EPOCH: Final = -1
 NOTHING: Final = -1
 """The committed offset of a partition for which nothing is committed."""
 NAMES_TO: Final = 9
-"""Later versions know topics by their ids alone."""
+"""The last version that names topics; later ones have only ids."""
 GROUPS_FROM: Final = 8
 STABLE_FROM: Final = 7
 
@@ -50,7 +50,7 @@ def version_for(
     tps: Iterable[TopicPartition],
     metadata: ClusterMetadata,
 ) -> int:
-    """The latest version in which the broker can be told of these partitions."""
+    """Return the latest version in which a request can name these partitions."""
     latest = connection.version_of(type(request))
     if latest > NAMES_TO and NO_ID in {_id(metadata, topic) for topic in {tp.topic for tp in tps}}:
         return NAMES_TO
@@ -62,7 +62,7 @@ def commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     metadata: ClusterMetadata,
 ) -> OffsetCommitRequest:
-    """Stores the offsets under the member's name."""
+    """Return the request that stores the offsets in the member's name."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, to in offsets.items():
         if tp.topic not in topics:
@@ -91,7 +91,7 @@ def commit_errors(
     metadata: ClusterMetadata,
     node_id: int,
 ) -> Errors:
-    """What was not stored, and why."""
+    """Return the errors of partitions that were not stored."""
     errors: Errors = {}
     answered: dict[TopicPartition, None] = {}
     for tp, partition in _answers(response.topics, offsets, metadata):
@@ -110,7 +110,7 @@ def fetch_request(
     tps: Sequence[TopicPartition],
     metadata: ClusterMetadata,
 ) -> OffsetFetchRequest:
-    """Asks for the offsets of the member's group, those of ended transactions only."""
+    """Return the request for the offsets of the group, only of ended transactions."""
     version = connection.version_of(OffsetFetchRequest)
     topics: dict[str, list[int]] = {}
     for tp in tps:
@@ -134,7 +134,7 @@ def fetch_request(
 def fetched(
     response: Any, tps: Sequence[TopicPartition], metadata: ClusterMetadata, node_id: int
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
-    """What is stored (None: nothing), and for which partitions there is no answer, and why."""
+    """Return what is stored (None for nothing), and the errors of the other partitions."""
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     errors: Errors = {}
     for part in response.groups or [response]:

@@ -1,15 +1,15 @@
-"""Orders to rewind a group, as the members pass them on. Pure.
+"""Rewind requests, as the members of a group pass them to each other. Without IO.
 
-An order is an id and the offset that each of some partitions is to go back to. Members put the
-orders that they want carried out behind the subscription that they join with, and the leader puts
-those for a member's partitions behind its assignment. Nothing has to follow either: readers of all
-clients leave alone what they do not know, as newer versions only append.
+A rewind request is an id and the offsets to which some partitions go back. A member appends the
+requests that it has made to the subscription with which it joins. The leader appends those for a
+member's partitions to its assignment. Clients that do not know them ignore what follows a
+subscription or an assignment, because newer versions only append.
 
-What follows begins with MARK, in every subscription: so a member tells by which others it would be
-understood. Owners that have carried an order out commit with a note that has its id, so that no
-other does it again. What the program writes into the metadata of its commits stands before it.
+The appended part begins with MARK, in every subscription, so that a member knows which others
+understand it. An owner that has carried a request out commits with a note that has its id, so that
+no other does it again. The application's own metadata of commits comes before the note.
 
-Ids begin with the time, so that their order is that of the calls, as far as clocks agree.
+Ids begin with the time, so that they sort in the order of the calls, as far as clocks agree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "MARK",
     "NOTE",
     "OWN",
-    "Orders",
+    "RewindRequests",
     "annotated",
     "append",
     "is_ours",
@@ -39,37 +39,39 @@ __all__ = [
 
 MARK: Final = b"\x00aiokclient\x01"
 OWN: Final = "aiokclient: "
-"""What the metadata of a commit begins with that the library wrote for itself."""
+"""The prefix of metadata of a commit that the library wrote for itself."""
 NOTE: Final = f"{OWN}rewound by "
 NOTED: Final = 16
-"""A note has so many ids at most, the latest."""
+"""Number of ids that a note keeps, the latest ones."""
 
-Orders: TypeAlias = dict[str, dict[TopicPartition, int]]
+RewindRequests: TypeAlias = dict[str, dict[TopicPartition, int]]
 
 
-def append(data: bytes, orders: Mapping[str, Mapping[TopicPartition, int]]) -> bytes:
-    """A subscription or an assignment with orders behind it."""
+def append(data: bytes, requests: Mapping[str, Mapping[TopicPartition, int]]) -> bytes:
+    """Return a subscription or an assignment with requests after it."""
     plain = {
-        order: [[tp.topic, tp.partition, offset] for tp, offset in offsets.items()]
-        for order, offsets in orders.items()
+        request_id: [[tp.topic, tp.partition, offset] for tp, offset in offsets.items()]
+        for request_id, offsets in requests.items()
     }
     return data + MARK + (json.dumps(plain).encode() if plain else b"")
 
 
 def is_ours(data: bytes) -> bool:
-    """Whether the member that joined with this understands orders."""
+    """Return whether the member that joined with this understands rewind requests."""
     return MARK in data
 
 
-def read(data: bytes) -> Orders:
-    """The orders behind a subscription or an assignment; ProtocolError for what are none."""
-    _, mark, behind = data.rpartition(MARK)
-    if not mark or not behind:
+def read(data: bytes) -> RewindRequests:
+    """Return the requests after a subscription or an assignment. Raises ProtocolError."""
+    _, mark, appended = data.rpartition(MARK)
+    if not mark or not appended:
         return {}
     try:
         return {
-            str(order): {TopicPartition(str(t), int(p)): int(offset) for t, p, offset in offsets}
-            for order, offsets in json.loads(behind).items()
+            str(request_id): {
+                TopicPartition(str(t), int(p)): int(offset) for t, p, offset in offsets
+            }
+            for request_id, offsets in json.loads(appended).items()
         }
     except (ValueError, TypeError, AttributeError) as error:
         raise ProtocolError(
@@ -77,38 +79,38 @@ def read(data: bytes) -> Orders:
         ) from error
 
 
-def merged(members: Iterable[bytes]) -> Orders:
-    """The orders of all members."""
-    orders: Orders = {}
+def merged(members: Iterable[bytes]) -> RewindRequests:
+    """Return the requests of all members."""
+    requests: RewindRequests = {}
     for data in members:
-        orders.update(read(data))
-    return orders
+        requests.update(read(data))
+    return requests
 
 
-def with_note(note: str, order: str) -> str:
-    """The note with one more order."""
-    ids = [*_ids(note), order]
+def with_note(note: str, request_id: str) -> str:
+    """Return the note with one more id."""
+    ids = [*_ids(note), request_id]
     return NOTE + " ".join(ids[-NOTED:])
 
 
 def note_in(metadata: str) -> str:
-    """The note in the metadata of a commit; empty if it has none."""
+    """Return the note in the metadata of a commit; empty if it has none."""
     return "".join(metadata.partition(NOTE)[1:])
 
 
 def plain(metadata: str) -> str:
-    """The metadata of a commit without what the library wrote for itself."""
+    """Return the metadata of a commit without what the library wrote for itself."""
     return metadata.partition(OWN)[0]
 
 
 def annotated(metadata: str, note: str) -> str:
-    """The metadata with this note instead of any older one."""
+    """Return the metadata with this note instead of any older one."""
     return metadata.partition(NOTE)[0] + note if note else metadata
 
 
-def noted(metadata: str, order: str) -> bool:
-    """Whether the note in the metadata says that the order was carried out."""
-    return order in _ids(metadata)
+def noted(metadata: str, request_id: str) -> bool:
+    """Return whether the note in the metadata says that the request was carried out."""
+    return request_id in _ids(metadata)
 
 
 def _ids(metadata: str) -> list[str]:

@@ -1,16 +1,16 @@
-"""Rewinding a whole group while it lives: `rewind_group`.
+"""Rewinding a whole group while it runs: `rewind_group`.
 
-Any member may order it. The order goes with the member's next join to the leader, from there with
-the assignments to the owners (see `orders`), and stays in the member's subscription until it is
-carried out: whoever leads or owns by then, it reaches them.
+Any member may request it. The request goes to the leader with the member's next join, and from
+there to the owners with the assignments (see `requests`). It stays in the member's subscription
+until it is carried out, so that it reaches later leaders and owners, too.
 
-An owner hands out nothing more of the partition, waits for what is in hand, seeks, and commits with
-a note. The note stays with the commits for this partition, whoever makes them: it tells the member
-that has ordered it that it is done, and a later owner that it must not be done again. Nothing is
-handed out before it is stored: a later owner that knew nothing of it would hand the same out again.
+An owner stops the delivery of the partition, waits for records that are being processed, seeks, and
+commits with a note. All later commits of this partition keep the note: it tells the requesting
+member that the work is done, and a later owner that it must not be done again. Nothing is delivered
+before it is stored: a later owner that did not know of it would deliver the same again.
 
-Orders that are there at the same time are carried out as one: the latest says where to, and the
-note names all of them.
+Requests that are there at the same time are carried out as one: the latest one has the offset, and
+the note names all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.cluster.targets import Coordinator
-from aiokclient.consumer.membership.rewind import requests as orders
+from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 __all__ = ["GroupRewinder"]
 
 LOOK: Final = Backoff(0.05, 1.0)
-"""How often the member that ordered it looks whether it is done."""
+"""Delays between the checks whether a request has been carried out."""
 
 STABLE: Final = "Stable"
 NOT_CLASSIC: Final = frozenset({GroupIdNotFoundError.code})
-"""What DescribeGroups answers for a group of the newer protocol; older versions say "Dead"."""
+"""Codes of DescribeGroups for a group of the newer protocol; old versions say "Dead"."""
 DEAD: Final = "Dead"
 
 
 class GroupRewinder:
-    """The orders of this member, and what it does about those of others."""
+    """The rewind requests of this member, and the work on those of all members."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class GroupRewinder:
         spawn: Callable[..., None],
         check: Callable[[], None],
     ) -> None:
-        self.wanted: orders.Orders = {}
-        """What this member wants carried out."""
+        self.wanted: rewind_requests.RewindRequests = {}
+        """The requests of this member that are not carried out yet."""
         self._cluster = cluster
         self._subscription = subscription
         self._commits = commits
@@ -75,30 +75,30 @@ class GroupRewinder:
         self._patience_s = patience_s
         self._spawn = spawn
         self._check = check
-        # By partition as it is owned now: lost and given back, it is another one.
+        # By partition as it is owned now: when lost and assigned again, it is another one.
         self._due: dict[PartitionState, dict[str, int]] = {}
 
-    # -- who wants it
+    # -- on the requesting member
 
-    async def order(
+    async def request(
         self,
         offsets: Mapping[TopicPartition, int],
         timeout: float,
         rejoin: Callable[[str], None],
     ) -> None:
-        """Returns when all owners have sought and committed. ApiTimeoutError: which have not."""
+        """Return when all owners have sought and committed. Raises ApiTimeoutError."""
         left = list(offsets)
         if not left:
             return
-        clock, order = self._cluster.clock, ""
+        clock, request_id = self._cluster.clock, ""
         try:
             async with asyncio.timeout(timeout):
                 await self._commits.until_member()
                 await self._refuse_foreigners()
-                order = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
-                self.wanted[order] = dict(offsets)
+                request_id = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
+                self.wanted[request_id] = dict(offsets)
                 rejoin("the group is to be rewound")
-                await self._until_done(order, left)
+                await self._until_done(request_id, left)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -109,16 +109,16 @@ class GroupRewinder:
                 api="rewind_group",
             ) from None
         finally:
-            self.wanted.pop(order, None)
+            self.wanted.pop(request_id, None)
 
-    async def _until_done(self, order: str, left: list[TopicPartition]) -> None:
+    async def _until_done(self, request_id: str, left: list[TopicPartition]) -> None:
         retry = self._looking()
         while True:
             self._check()
             await asyncio.sleep(retry.pause_s())
             found, failed = await self._commits.ask(left)
             for tp, stored in found.items():
-                if stored is not None and orders.noted(stored.metadata, order):
+                if stored is not None and rewind_requests.noted(stored.metadata, request_id):
                     left.remove(tp)
             if not left:
                 return
@@ -134,7 +134,7 @@ class GroupRewinder:
         return Retry(math.inf, LOOK, self._cluster.clock)
 
     async def _refuse_foreigners(self) -> None:
-        """Raises if a member would not understand the order."""
+        """Raise IllegalStateError if a member would not understand the request."""
         group_id = self._commits.group_id
         retry = self._looking()
         while True:
@@ -142,10 +142,10 @@ class GroupRewinder:
             group = await self._describe(group_id)
             if group.group_state == STABLE:
                 break
-            # While it rebalances nobody tells with what the members have joined.
+            # During a rebalance the coordinator does not return the metadata of members.
             await asyncio.sleep(retry.pause_s())
         for member in group.members:
-            if not orders.is_ours(bytes(member.member_metadata)):
+            if not rewind_requests.is_ours(bytes(member.member_metadata)):
                 raise IllegalStateError(
                     f"Group {group_id!r} cannot be rewound. Its member {member.member_id!r} "
                     f"(client {member.client_id!r} at {member.client_host}) uses another library "
@@ -170,20 +170,20 @@ class GroupRewinder:
         )
         return response.groups[0]
 
-    # -- who does it
+    # -- on the owner
 
-    def carry_out(self, wanted: orders.Orders) -> None:
-        """Does what concerns partitions that are owned, in the background. Plain."""
-        for order, offsets in wanted.items():
+    def carry_out(self, wanted: rewind_requests.RewindRequests) -> None:
+        """Carry out requests for partitions that are owned, in the background. Synchronous."""
+        for request_id, offsets in wanted.items():
             for tp, offset in offsets.items():
                 state = self._subscription.partitions.get(tp)
-                if state is None or orders.noted(state.group.note, order):
+                if state is None or rewind_requests.noted(state.group.note, request_id):
                     continue
                 if state not in self._due:
                     self._due[state] = {}
                     self._subscription.withhold([state], Withheld.REWINDING, True)
                     self._spawn(self._rewind, state, name=f"rewind {tp}")
-                self._due[state][order] = offset
+                self._due[state][request_id] = offset
 
     async def _rewind(self, state: PartitionState) -> None:
         try:
@@ -194,7 +194,7 @@ class GroupRewinder:
             self._subscription.withhold([state], Withheld.REWINDING, False)
 
     async def _may(self, state: PartitionState) -> bool:
-        """Waits for what is in hand, and for what the group knows; False if nothing is due."""
+        """Wait for records in progress and read the note; return whether anything is due."""
         until = asyncio.get_running_loop().time() + self._patience_s
         self._subscription.settle()
         while self._in_progress.holds([state]):
@@ -209,10 +209,12 @@ class GroupRewinder:
             )
             return False
         if stored is not None and not state.group.note:
-            state.group.keep_note(orders.note_in(stored.metadata))
+            state.group.keep_note(rewind_requests.note_in(stored.metadata))
         due = self._due[state]
-        for order in [order for order in due if orders.noted(state.group.note, order)]:
-            del due[order]
+        for request_id in [
+            request_id for request_id in due if rewind_requests.noted(state.group.note, request_id)
+        ]:
+            del due[request_id]
         return self._is_ours(state) and bool(due)
 
     async def _do(self, state: PartitionState) -> None:
@@ -224,13 +226,13 @@ class GroupRewinder:
         self._subscription.client_log.warning(text, state.tp, offset, extra=extra)
         self._subscription.seek(state.tp, offset, NO_EPOCH)
         state.withhold(Withheld.INITIAL_OFFSET, False)
-        for order in latest:
-            state.group.keep_note(orders.with_note(state.group.note, order))
+        for request_id in latest:
+            state.group.keep_note(rewind_requests.with_note(state.group.note, request_id))
         due.clear()
         await self._store(state, OffsetAndMetadata(offset, state.group.note))
 
     async def _store(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
-        """Commits, as long as the partition is owned and there is hope."""
+        """Commit, as long as the partition is owned and it may succeed."""
         retry = self._looking()
         while True:
             try:
