@@ -148,6 +148,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                         queue, timestamp, key, value, headers, size
                     )
                 else:
+                    # Here rather than in a method, whose call every record would pay for.
                     batch.left -= size
                     if timestamp != batch.stamp:
                         batch.note(index, timestamp)
