@@ -1,8 +1,8 @@
 """Counters, gauges and histograms: plain numbers, no locks, no clock, no IO.
 
 They belong to one event loop. Keep the object that `counter()` returns and call `add` on it: a
-lookup by name for every record would cost more than the rest of its path. Rates are for whoever
-collects the numbers; nothing is averaged over time here.
+lookup by name for every record would cost more than the rest of its path. Rates are computed by
+what collects the numbers; nothing is averaged over time here.
 
 The number of series is bounded. What has many labels is either computed when it is asked for
 (`collect`), so that what no longer exists is not in it, or removed by its owner (`remove`), and a
@@ -116,7 +116,7 @@ class Gauge:
 class Histogram:
     """Observations sorted into fixed buckets; the last bucket takes what exceeds all bounds.
 
-    Observing appends to a list, which is sorted into the buckets when it is long or when somebody
+    Observing appends to a list, which is sorted into the buckets when it is long or when a caller
     looks: requests observe, and must stay cheap.
     """
 

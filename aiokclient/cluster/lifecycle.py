@@ -29,7 +29,7 @@ from aiokclient.cluster.lifecycle_states import (
     USABLE,
     Effect,
     LifecycleEvent,
-    Phase,
+    LifecyclePhase,
 )
 from aiokclient.cluster.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.shared_client import ClientLike
@@ -67,7 +67,7 @@ class Lifecycle:
 
     closing_rank: ClassVar[int] = 0
     """A client closes those with the lowest rank first."""
-    _phase = Phase.NEW
+    _phase = LifecyclePhase.NEW
     _closing: asyncio.Task[None] | None = None
     config_type: ClassVar[type[ClientConfig]] = ClientConfig
 
@@ -96,7 +96,7 @@ class Lifecycle:
             type(self).__name__,
             ClientLog.of("aiokclient", config),
         )
-        self._phase = Phase.NEW
+        self._phase = LifecyclePhase.NEW
         self._state = SHOWN[self._phase]
         self._usable = False
         self._failure: BaseException | None = None
@@ -267,7 +267,7 @@ class Lifecycle:
 
     def _fail(self, error: BaseException) -> None:
         """Let every later call raise `error`. Synchronous; only the first error counts."""
-        if self._failure is not None or self._phase is Phase.CLOSED:
+        if self._failure is not None or self._phase is LifecyclePhase.CLOSED:
             return
         self._failure, self._failure_seen = error, False
         self._supervisor.adopt(error)
@@ -295,7 +295,7 @@ class Lifecycle:
         is cancelled leaves nothing open and may be tried again.
         """
         effects = self._on(LifecycleEvent.START)
-        if self._phase not in (Phase.STARTING, Phase.UNDOING):
+        if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
             return self._check()
         loop = asyncio.get_running_loop()
         if Effect.BEGIN_START in effects:
@@ -386,7 +386,7 @@ class Lifecycle:
         await self._close(graceful=True, timeout=bound)
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
-        if self._phase is Phase.CLOSED:
+        if self._phase is LifecyclePhase.CLOSED:
             return
         loop = asyncio.get_running_loop()
         if self._loop is not None and loop is not self._loop:
@@ -411,7 +411,10 @@ class Lifecycle:
         self._closing.result()
 
     def __del__(self) -> None:
-        if self._phase not in (Phase.NEW, Phase.CLOSED) and self._phase not in ENDING:
+        if (
+            self._phase not in (LifecyclePhase.NEW, LifecyclePhase.CLOSED)
+            and self._phase not in ENDING
+        ):
             try:
                 self._hold()
             finally:

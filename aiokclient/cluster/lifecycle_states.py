@@ -40,10 +40,19 @@ from typing import Final, NamedTuple
 
 from aiokclient.types import State
 
-__all__ = ["ENDING", "SHOWN", "TABLE", "USABLE", "Effect", "LifecycleEvent", "Phase", "Row"]
+__all__ = [
+    "ENDING",
+    "SHOWN",
+    "TABLE",
+    "USABLE",
+    "Effect",
+    "LifecycleEvent",
+    "LifecyclePhase",
+    "Row",
+]
 
 
-class Phase(Enum):
+class LifecyclePhase(Enum):
     """Where a client stands between its start and its end."""
 
     NEW = "new"
@@ -95,48 +104,48 @@ class Effect(Enum):
 class Row(NamedTuple):
     """The next phase, and what has to be done."""
 
-    phase: Phase
+    phase: LifecyclePhase
     effects: tuple[Effect, ...] = ()
 
 
-_P, _E, _F = Phase, LifecycleEvent, Effect
+_P, _E, _F, _R = LifecyclePhase, LifecycleEvent, Effect, Row
 
-TABLE: Final[dict[tuple[Phase, LifecycleEvent], Row]] = {
-    (_P.NEW, _E.START): Row(_P.STARTING, (_F.BEGIN_START,)),
-    (_P.NEW, _E.CLOSE): Row(_P.ENDING_NEW, (_F.BEGIN_CLOSE,)),
-    (_P.STARTING, _E.READY): Row(_P.STARTED),
-    (_P.STARTING, _E.START_FAILED): Row(_P.UNDOING),
-    (_P.STARTING, _E.ABANDONED): Row(_P.UNDOING, (_F.CANCEL_START,)),
-    (_P.STARTING, _E.CLOSE): Row(_P.ENDING_START, (_F.BEGIN_CLOSE,)),
+TABLE: Final[dict[tuple[LifecyclePhase, LifecycleEvent], Row]] = {
+    (_P.NEW, _E.START): _R(_P.STARTING, (_F.BEGIN_START,)),
+    (_P.NEW, _E.CLOSE): _R(_P.ENDING_NEW, (_F.BEGIN_CLOSE,)),
+    (_P.STARTING, _E.READY): _R(_P.STARTED),
+    (_P.STARTING, _E.START_FAILED): _R(_P.UNDOING),
+    (_P.STARTING, _E.ABANDONED): _R(_P.UNDOING, (_F.CANCEL_START,)),
+    (_P.STARTING, _E.CLOSE): _R(_P.ENDING_START, (_F.BEGIN_CLOSE,)),
     # A cancellation that something in the start has swallowed: it has succeeded nevertheless.
-    (_P.UNDOING, _E.READY): Row(_P.STARTED),
-    (_P.UNDOING, _E.UNDONE): Row(_P.NEW),
-    (_P.UNDOING, _E.CLOSE): Row(_P.ENDING_UNDO, (_F.BEGIN_CLOSE,)),
-    (_P.STARTED, _E.START): Row(_P.RUNNING),
-    (_P.STARTED, _E.ANSWERED): Row(_P.RUNNING),
-    (_P.STARTED, _E.UNANSWERED): Row(_P.UNDOING, (_F.UNDO_STARTED,)),
-    (_P.STARTED, _E.FAILED): Row(_P.BROKEN),
-    (_P.STARTED, _E.CLOSE): Row(_P.ENDING, (_F.BEGIN_CLOSE,)),
-    (_P.BROKEN, _E.START): Row(_P.FAILED),
-    (_P.BROKEN, _E.ANSWERED): Row(_P.FAILED),
-    (_P.BROKEN, _E.UNANSWERED): Row(_P.UNDOING, (_F.UNDO_STARTED,)),
-    (_P.BROKEN, _E.CLOSE): Row(_P.ENDING_FAILED, (_F.BEGIN_CLOSE,)),
-    (_P.RUNNING, _E.FAILED): Row(_P.FAILED),
-    (_P.RUNNING, _E.CLOSE): Row(_P.ENDING, (_F.BEGIN_CLOSE,)),
-    (_P.FAILED, _E.CLOSE): Row(_P.ENDING_FAILED, (_F.BEGIN_CLOSE,)),
-    (_P.ENDING_NEW, _E.ENDED): Row(_P.CLOSED),
-    (_P.ENDING_START, _E.READY): Row(_P.ENDING_START, (_F.REFUSE_START,)),
-    (_P.ENDING_START, _E.START_FAILED): Row(_P.ENDING_UNDO),
-    (_P.ENDING_START, _E.ENDING_BEGINS): Row(_P.ENDING_UNDO, (_F.CANCEL_START, _F.AWAIT_START)),
-    (_P.ENDING_UNDO, _E.READY): Row(_P.ENDING_UNDO, (_F.REFUSE_START,)),
-    (_P.ENDING_UNDO, _E.UNDONE): Row(_P.ENDING_NEW),
-    (_P.ENDING_UNDO, _E.ENDING_BEGINS): Row(_P.ENDING_UNDO, (_F.AWAIT_START,)),
-    (_P.ENDING_UNDO, _E.ENDED): Row(_P.CLOSED),
-    (_P.ENDING, _E.FAILED): Row(_P.ENDING_FAILED),
-    (_P.ENDING, _E.ENDING_BEGINS): Row(_P.ENDING, (_F.SHUT_DOWN,)),
-    (_P.ENDING, _E.ENDED): Row(_P.CLOSED),
-    (_P.ENDING_FAILED, _E.ENDING_BEGINS): Row(_P.ENDING_FAILED, (_F.SHUT_DOWN,)),
-    (_P.ENDING_FAILED, _E.ENDED): Row(_P.CLOSED),
+    (_P.UNDOING, _E.READY): _R(_P.STARTED),
+    (_P.UNDOING, _E.UNDONE): _R(_P.NEW),
+    (_P.UNDOING, _E.CLOSE): _R(_P.ENDING_UNDO, (_F.BEGIN_CLOSE,)),
+    (_P.STARTED, _E.START): _R(_P.RUNNING),
+    (_P.STARTED, _E.ANSWERED): _R(_P.RUNNING),
+    (_P.STARTED, _E.UNANSWERED): _R(_P.UNDOING, (_F.UNDO_STARTED,)),
+    (_P.STARTED, _E.FAILED): _R(_P.BROKEN),
+    (_P.STARTED, _E.CLOSE): _R(_P.ENDING, (_F.BEGIN_CLOSE,)),
+    (_P.BROKEN, _E.START): _R(_P.FAILED),
+    (_P.BROKEN, _E.ANSWERED): _R(_P.FAILED),
+    (_P.BROKEN, _E.UNANSWERED): _R(_P.UNDOING, (_F.UNDO_STARTED,)),
+    (_P.BROKEN, _E.CLOSE): _R(_P.ENDING_FAILED, (_F.BEGIN_CLOSE,)),
+    (_P.RUNNING, _E.FAILED): _R(_P.FAILED),
+    (_P.RUNNING, _E.CLOSE): _R(_P.ENDING, (_F.BEGIN_CLOSE,)),
+    (_P.FAILED, _E.CLOSE): _R(_P.ENDING_FAILED, (_F.BEGIN_CLOSE,)),
+    (_P.ENDING_NEW, _E.ENDED): _R(_P.CLOSED),
+    (_P.ENDING_START, _E.READY): _R(_P.ENDING_START, (_F.REFUSE_START,)),
+    (_P.ENDING_START, _E.START_FAILED): _R(_P.ENDING_UNDO),
+    (_P.ENDING_START, _E.ENDING_BEGINS): _R(_P.ENDING_UNDO, (_F.CANCEL_START, _F.AWAIT_START)),
+    (_P.ENDING_UNDO, _E.READY): _R(_P.ENDING_UNDO, (_F.REFUSE_START,)),
+    (_P.ENDING_UNDO, _E.UNDONE): _R(_P.ENDING_NEW),
+    (_P.ENDING_UNDO, _E.ENDING_BEGINS): _R(_P.ENDING_UNDO, (_F.AWAIT_START,)),
+    (_P.ENDING_UNDO, _E.ENDED): _R(_P.CLOSED),
+    (_P.ENDING, _E.FAILED): _R(_P.ENDING_FAILED),
+    (_P.ENDING, _E.ENDING_BEGINS): _R(_P.ENDING, (_F.SHUT_DOWN,)),
+    (_P.ENDING, _E.ENDED): _R(_P.CLOSED),
+    (_P.ENDING_FAILED, _E.ENDING_BEGINS): _R(_P.ENDING_FAILED, (_F.SHUT_DOWN,)),
+    (_P.ENDING_FAILED, _E.ENDED): _R(_P.CLOSED),
 }
 """From a phase and an event to what follows."""
 

@@ -87,7 +87,7 @@ class Weakly:
 
 
 def for_background(config: C) -> C:
-    """Return the options without what the application gave for calls of its own to use."""
+    """Return the options without the functions and objects of the application."""
     bare = copy.copy(config)
     for name in CALLABLES:
         if getattr(bare, name, None) is not None:
@@ -116,6 +116,6 @@ def dropped(one: object, loop: asyncio.AbstractEventLoop | None, close: Callable
 
 
 def retrieve(task: asyncio.Task[None]) -> None:
-    """Take note of what a task that nobody awaits has raised, so that the loop does not log it."""
+    """Retrieve the error of a task that is not awaited, so that the loop does not log it."""
     if not task.cancelled():
         task.exception()

@@ -1,8 +1,8 @@
-"""Responses as they arrive, handed on in the order of their requests.
+"""Responses as they arrive, delivered in the order of their requests.
 
 A response that is large and not just records around a few fields, such as the metadata of a
-hundred thousand partitions, would hold the loop while it is decoded: it is decoded in a thread, and
-what arrives behind it waits for it.
+hundred thousand partitions, would block the loop while it is decoded: it is decoded in a thread,
+and the responses after it wait for it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["LARGE", "Arrivals"]
 
 LARGE = 128 * 1024
-"""From so many bytes on a response is decoded in a thread, unless records are what makes it large:
-those are not copied."""
+"""Responses of this many bytes are decoded in a thread, unless records make them large, which are
+not copied."""
 
 
 class Arrivals:

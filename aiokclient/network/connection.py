@@ -13,9 +13,9 @@ One timer serves all deadlines, the end of a throttle and the closing of an idle
 
 No task runs here: what happens is driven by the transport, the timer and the callers.
 
-Nothing is given to a transport that is closing, which it may be a turn of the loop before it says
-so: asyncio's `writelines` would watch the descriptor of a socket that is about to be closed, and
-break the next connection that gets the same number.
+Nothing is given to a transport that is closing, which may be an iteration of the loop before it
+says so: asyncio's `writelines` would watch the descriptor of a socket that is about to be closed,
+and break the next connection that gets the same number.
 """
 
 from __future__ import annotations

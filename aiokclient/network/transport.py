@@ -1,4 +1,4 @@
-"""How bytes reach a broker: name resolution and connecting, behind one seam.
+"""Name resolution and connecting, as one protocol.
 
 Everything above asks a `Connector` for addresses and transports, so that a simulation can hand
 out transports that exist in memory only. The protocols given to it are `asyncio.BufferedProtocol`s:

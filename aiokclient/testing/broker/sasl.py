@@ -16,7 +16,14 @@ from typing import Final, NamedTuple, Protocol
 from aiokclient.protocol import ApiKey
 from aiokclient.testing.broker.codes import Code, Refused
 
-__all__ = ["ALLOWED", "MECHANISMS", "Authentication", "Challenge", "ServerMechanism", "Step"]
+__all__ = [
+    "ALLOWED",
+    "MECHANISMS",
+    "Authentication",
+    "Challenge",
+    "ServerMechanism",
+    "Step",
+]
 
 
 class Challenge(NamedTuple):

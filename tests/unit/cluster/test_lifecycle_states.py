@@ -14,14 +14,16 @@ from aiokclient.cluster.lifecycle_states import (
     USABLE,
     Effect,
     LifecycleEvent,
-    Phase,
+    LifecyclePhase,
 )
 from aiokclient.types import State
 
-E, P = LifecycleEvent, Phase
+E, P = LifecycleEvent, LifecyclePhase
 
 
-def walk(events: list[LifecycleEvent], phase: Phase = P.NEW) -> tuple[Phase, list[Effect]]:
+def walk(
+    events: list[LifecycleEvent], phase: LifecyclePhase = P.NEW
+) -> tuple[LifecyclePhase, list[Effect]]:
     """Return the phase after these events, and all that had to be done."""
     done: list[Effect] = []
     for event in events:
@@ -32,9 +34,9 @@ def walk(events: list[LifecycleEvent], phase: Phase = P.NEW) -> tuple[Phase, lis
     return phase, done
 
 
-def ways() -> dict[Phase, list[LifecycleEvent]]:
+def ways() -> dict[LifecyclePhase, list[LifecycleEvent]]:
     """The shortest way from NEW to each phase."""
-    found: dict[Phase, list[LifecycleEvent]] = {P.NEW: []}
+    found: dict[LifecyclePhase, list[LifecycleEvent]] = {P.NEW: []}
     queue = deque([P.NEW])
     while queue:
         phase = queue.popleft()
@@ -46,18 +48,20 @@ def ways() -> dict[Phase, list[LifecycleEvent]]:
 
 
 def test_every_phase_is_reached_and_shown() -> None:
-    assert set(ways()) == set(Phase) == set(SHOWN)
+    assert set(ways()) == set(LifecyclePhase) == set(SHOWN)
 
 
 @pytest.mark.parametrize(("phase", "event"), TABLE, ids=lambda each: each.name)
-def test_every_row_is_walked_from_the_beginning(phase: Phase, event: LifecycleEvent) -> None:
+def test_every_row_is_walked_from_the_beginning(
+    phase: LifecyclePhase, event: LifecycleEvent
+) -> None:
     way = ways()[phase]
     assert walk(way)[0] is phase
     assert walk([*way, event])[0] is TABLE[phase, event].phase
 
 
-@pytest.mark.parametrize("phase", [each for each in Phase if each is not P.CLOSED])
-def test_every_phase_can_be_closed(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [each for each in LifecyclePhase if each is not P.CLOSED])
+def test_every_phase_can_be_closed(phase: LifecyclePhase) -> None:
     """The start ends before its close does; every order of its steps ends in CLOSED."""
     for start in ([], [E.START_FAILED, E.UNDONE], [E.READY, E.START_FAILED, E.UNDONE]):
         for before in range(len(start) + 1):
@@ -77,7 +81,11 @@ def test_a_close_begins_once_and_its_work_is_done_once() -> None:
         begins = phase not in ENDING and TABLE[phase, event].phase in ENDING
         assert (Effect.BEGIN_CLOSE in effects) is begins, (phase, event)
     _, done = walk([E.START, E.READY, E.CLOSE, E.CLOSE, E.ENDING_BEGINS, E.ENDED, E.CLOSE])
-    assert done == [Effect.BEGIN_START, Effect.BEGIN_CLOSE, Effect.SHUT_DOWN]
+    assert done == [
+        Effect.BEGIN_START,
+        Effect.BEGIN_CLOSE,
+        Effect.SHUT_DOWN,
+    ]
 
 
 def test_a_start_is_cancelled_at_most_once() -> None:
@@ -118,9 +126,9 @@ def test_a_close_before_the_start_has_run_refuses_the_start() -> None:
 def test_calls_are_accepted_only_while_it_is_shown_as_running() -> None:
     assert {SHOWN[phase] for phase in USABLE} == {State.RUNNING}
     assert USABLE.isdisjoint(ENDING)
-    assert {SHOWN[phase] for phase in Phase} == set(State) - {State.DEGRADED}
+    assert {SHOWN[phase] for phase in LifecyclePhase} == set(State) - {State.DEGRADED}
 
 
 def test_a_failure_changes_only_phases_that_are_shown_as_running() -> None:
     changed = {phase for phase, event in TABLE if event is E.FAILED}
-    assert changed == {phase for phase in Phase if SHOWN[phase] is State.RUNNING}
+    assert changed == {phase for phase in LifecyclePhase if SHOWN[phase] is State.RUNNING}
