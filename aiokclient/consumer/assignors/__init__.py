@@ -1,4 +1,4 @@
-"""Client-side partition assignment: the strategies, and the bytes by which members talk."""
+"""Client-side partition assignment: the strategies, and the wire format between members."""
 
 from aiokclient.consumer.assignors.assignor import (
     AssignmentCluster,

@@ -1,8 +1,8 @@
-"""What an assignor is: a pure function of subscriptions and cluster, run by a group's leader.
+"""The interface of an assignor: a pure function of subscriptions and cluster, run by the leader.
 
-Each member sends its subscription when it joins; the leader gives the subscriptions of all to the
-assignor that the group has chosen, and sends each member what it gets. What an assignor wants to
-know of a member beyond that travels as user data, both ways.
+Each member sends its subscription when it joins the group. The leader passes the subscriptions of
+all members to the assignor that the group has chosen, and sends each member its assignment. An
+assignor can send additional data of its own in both directions as user data.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ __all__ = [
 
 
 class MemberSubscription(NamedTuple):
-    """What the leader knows of a member.
+    """The subscription of one member, as the leader of the group receives it.
 
-    `owned` are the partitions that it still holds while it joins: none under the eager protocol.
-    `generation_id` is the one in which it got them, -1 if it never was in any, or its client does
-    not tell. `rack` is its `client_rack`, `instance_id` its `group_instance_id`.
+    `owned` contains the partitions that the member still owns while it joins. Under the eager
+    protocol it is empty. `generation_id` is the generation in which they were assigned, or -1 if
+    the member was in no generation yet or its client does not send it. `rack` is the member's
+    `client_rack`, and `instance_id` is its `group_instance_id`.
     """
 
     topics: tuple[str, ...]
@@ -44,18 +45,19 @@ class MemberSubscription(NamedTuple):
 
 
 class MemberAssignment(NamedTuple):
-    """What a member gets; `user_data` goes to its assignor's `on_assignment`."""
+    """The assignment of one member. Its assignor's `on_assignment` receives `user_data`."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
 
 
 class AssignmentCluster:
-    """The topics that are to be assigned, their partitions, and the racks of the replicas.
+    """The topics to be assigned, their partitions, and the racks of their replicas.
 
-    Made of the number of each topic's partitions, or of the racks of each of its partitions:
-    `AssignmentCluster({"orders": 6, "clicks": [{"a", "b"}, {"b", "c"}]})`. Racks are those of all
-    replicas, in sync or not: a replica that is behind now is not behind for long (KIP-881).
+    The argument maps each topic to the number of its partitions, or to a list that has the set of
+    racks of each partition: `AssignmentCluster({"orders": 6, "clicks": [{"a", "b"}, {"b", "c"}]})`.
+    The racks of all replicas count, in sync or not, because a replica that is out of sync usually
+    catches up soon (KIP-881).
     """
 
     __slots__ = ("_racks",)
@@ -69,7 +71,7 @@ class AssignmentCluster:
 
     @classmethod
     def of(cls, metadata: ClusterMetadata, topics: Iterable[str]) -> AssignmentCluster:
-        """Those of the topics that exist, as this snapshot of the cluster has them."""
+        """Return a cluster of those of the topics that exist in this snapshot of the metadata."""
         of_broker = {node: broker.rack for node, broker in metadata.brokers.items()}
         found: dict[str, list[set[str]]] = {}
         for name in topics:
@@ -80,19 +82,19 @@ class AssignmentCluster:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names, sorted."""
+        """The names of the topics, sorted."""
         return tuple(self._racks)
 
     def count(self, topic: str) -> int:
-        """How many partitions the topic has: 0 if it does not exist."""
+        """Return the number of partitions of a topic, or 0 if it does not exist."""
         return len(self._racks.get(topic, ()))
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """The topic's partitions in order; none if it does not exist."""
+        """Return the partitions of a topic in order, or an empty list if it does not exist."""
         return [TopicPartition(topic, index) for index in range(self.count(topic))]
 
     def racks(self, partition: TopicPartition) -> frozenset[str]:
-        """The racks that have a replica of the partition; empty if none is known."""
+        """Return the racks that have a replica of the partition; empty if no rack is known."""
         return self._racks[partition.topic][partition.partition]
 
     def __contains__(self, partition: TopicPartition) -> bool:
@@ -112,58 +114,64 @@ class AssignmentCluster:
 
 @runtime_checkable
 class Assignor(Protocol):
-    """A strategy to spread partitions over the members of a group. Derive from it.
+    """A strategy that distributes partitions among the members of a group. Derive from this class.
 
-    Only `name` and `assign` have to be given. An object serves one consumer, as it may keep what
-    its member got; `assign` itself is a pure function of its arguments, and called on the leader
-    alone. The group uses a strategy that all members have, the first in their order of
-    preference; members with the same name must mean the same by it.
+    Only `name` and `assign` are required. Each object serves one consumer, because it may store
+    the assignment of its member. `assign` itself must be a pure function of its arguments, and
+    only the leader of the group calls it. The group uses a strategy that all members offer, the
+    first in their order of preference. A name must stand for the same strategy on all members.
     """
 
     name: str
-    """What the members of a group agree on; a new meaning needs a new name."""
+    """The name by which the members of a group agree on a strategy. An incompatible change of the
+    strategy needs a new name."""
     overlapping: bool = False
-    """A partition may go to several members: turns automatic commits off unless asked for."""
+    """Whether a partition may be assigned to several members. If so, automatic commits are off
+    unless `enable_auto_commit` is set."""
     cooperative: bool = False
-    """Members may keep what they hold while they join (KIP-429): `assign` must give no partition
-    to a member while another says that it owns it. It works with the eager protocol, too."""
+    """Whether members may keep their partitions while they join (KIP-429). If so, `assign` must
+    not assign a partition to one member while another one reports that it owns it. Such a strategy
+    works with the eager protocol, too."""
     version: int = 0
-    """Which encoding of the user data is written; for the assignor's own use."""
+    """The version of the format in which this assignor writes its user data. Only the assignor
+    itself uses it."""
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """What the leader is to know of this member, which subscribes to these topics."""
+        """Return the user data that this member sends to the leader with its subscription."""
         return None
 
     def assign(
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, MemberAssignment]:
-        """What each member gets, by member id; who is left out gets nothing.
+        """Return the assignments by member id. A member without one is assigned no partitions.
 
-        The cluster has all topics that a member subscribes to and that exist. What it raises
-        reaches the caller as it is and the other members as `AssignmentFailedError`.
+        The cluster contains all existing topics that any member subscribes to. An exception from
+        this method is raised unchanged on the leader; other members get `AssignmentFailedError`.
         """
         raise NotImplementedError
 
     def on_assignment(self, assignment: MemberAssignment, metadata: GroupMetadata) -> None:
-        """Called on each member with what it got, before the partitions are taken over."""
-        return  # Type checkers take a method without a body for an abstract one.
+        """Take note of this member's assignment. Called before the member takes its partitions."""
+        return  # Type checkers consider a method of a Protocol without a body to be abstract.
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do with their partitions while they join, as in KIP-429."""
+    """What members do with their partitions while they join the group (KIP-429)."""
 
     EAGER = 0
-    """They give up all; whatever is assigned then has no owner."""
+    """Members revoke all partitions before they join, so that no partition has an owner when
+    partitions are assigned."""
     COOPERATIVE = 1
-    """They keep all; what is to move is first taken away, and given away in a second rebalance."""
+    """Members keep their partitions. A partition that is to move is revoked from its owner first,
+    and a second rebalance assigns it to another member."""
 
 
 def rebalance_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
-    """The highest protocol that all of a member's assignors support.
+    """Return the highest rebalance protocol that all assignors of a member support.
 
-    A live group goes from eager to cooperative in two rounds of restarts: one that adds the
-    cooperative strategy beside the old one, and one that takes the old one away. Between them a
-    member is eager, whichever strategy the group uses.
+    A running group changes from eager to cooperative in two rolling restarts: the first one adds
+    the cooperative strategy to the old one, and the second one removes the old one. Between the
+    two a member uses the eager protocol, regardless of the strategy that the group has chosen.
     """
     cooperative = [assignor.cooperative for assignor in assignors]
     return RebalanceProtocol(bool(cooperative) and all(cooperative))

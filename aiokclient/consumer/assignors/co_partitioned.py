@@ -1,9 +1,9 @@
-"""Partitions with the same number of several topics stay on one member, as joins need it.
+"""Co-partitioned topics: partition i of all of them is assigned to the same member, as joins need.
 
-Topics that belong together are shown to another strategy as one topic, under the name of that with
-the most partitions, and what it decides for partition i of this one holds for partition i of all.
-What that strategy remembers of a member (user data, owned partitions) needs no translation, as the
-name is that of a real topic.
+Another strategy, the inner one, computes the assignment. For it, a set of co-partitioned topics is
+a single topic with the name of the one that has the most partitions, and its decision for
+partition i of that topic applies to partition i of all topics of the set. User data and owned
+partitions need no translation for the inner strategy, because the name is that of a real topic.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ __all__ = ["CoPartitioned"]
 
 
 class CoPartitioned(Assignor):
-    """Keeps topics together and leaves the rest to `by`, a `CooperativeSticky` if none is given.
+    """A strategy that assigns equal partition numbers of several topics to the same member.
 
-    With topics named, these are together, whatever happens: only members that subscribe to all of
-    them get any of their partitions, and without such a member the assignment fails. Without
-    names, all topics with the same subscribers are together. A topic with fewer partitions than
-    another one takes part with those that it has. All members have to name the same topics.
+    The inner strategy `by` computes the assignment; the default is a `CooperativeSticky`. If
+    topics are given, these are co-partitioned: only members that subscribe to all of them are
+    assigned any of their partitions, and the assignment fails if there is no such member. If no
+    topics are given, all topics with the same subscribers are co-partitioned. Topics may have
+    different numbers of partitions. All members of a group must give the same topics.
     """
 
     name = "co-partitioned"
@@ -52,17 +53,20 @@ class CoPartitioned(Assignor):
         return f"CoPartitioned({', '.join([*map(repr, self.topics), f'by={self.by!r}'])})"
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """That of the strategy behind it."""
+        """Return the user data of the inner strategy."""
         return self.by.user_data(topics)
 
     def on_assignment(self, assignment: MemberAssignment, metadata: GroupMetadata) -> None:
-        """Handed on to the strategy behind it."""
+        """Pass the assignment to the inner strategy."""
         self.by.on_assignment(assignment, metadata)
 
     def assign(
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> dict[str, MemberAssignment]:
-        """What the strategy behind it gives, for all topics that are together."""
+        """Return the assignment of the inner strategy, extended to all co-partitioned topics.
+
+        Raises AssignmentFailedError if no member subscribes to all of the topics that were given.
+        """
         units = {unit.shown: unit for unit in self._units(cluster, members)}
         given = self.by.assign(
             AssignmentCluster({name: unit.racks(cluster) for name, unit in units.items()}),
@@ -74,7 +78,8 @@ class CoPartitioned(Assignor):
         }
         if not self.cooperative:
             return all_given
-        # What is not shown may be held by somebody else than what is.
+        # The inner strategy saw the owner of only one of these partitions. Another member may
+        # still own the others.
         holdings = {name: Holding(one.owned, one.generation_id) for name, one in members.items()}
         return without_transfers(all_given, holdings)
 
@@ -89,34 +94,38 @@ class CoPartitioned(Assignor):
                 key = "together" if topic in self.topics else (topic,)
             together.setdefault(key, []).append(topic)
         for topics in together.values():
-            # In the order of members; of those that subscribe to all.
+            # The members that subscribe to all topics of the set, in the order of members.
             subscribed = [set(able[topic]) for topic in topics]
             names = [name for name in able[topics[0]] if all(name in one for one in subscribed)]
             if not names:
                 raise AssignmentFailedError(
-                    f"Strategy {self.name!r} is to keep {', '.join(topics)} together, but no "
-                    "member subscribes to all of them. Subscribe each member that is to get "
-                    "their partitions to all of them, or name other topics."
+                    f"Strategy {self.name!r} co-partitions {', '.join(topics)}, but no member "
+                    "subscribes to all of these topics. Subscribe the members that read them to "
+                    "all of them, or give other topics to CoPartitioned."
                 )
             yield _Unit(max(topics, key=cluster.count), tuple(topics), frozenset(names))
 
 
 class _Unit(NamedTuple):
-    """Topics that are together, the one by which they are shown, and who can have them."""
+    """A set of co-partitioned topics.
+
+    `shown` is the topic that represents the set to the inner strategy. `able` contains the members
+    that subscribe to all topics of the set.
+    """
 
     shown: str
     topics: tuple[str, ...]
     able: frozenset[str]
 
     def racks(self, cluster: AssignmentCluster) -> list[frozenset[str]]:
-        """For each partition the racks that have all of them."""
+        """Return, for each partition number, the racks that have a replica in all topics."""
         return [
             frozenset.intersection(*map(cluster.racks, self.all(index, cluster)))
             for index in range(cluster.count(self.shown))
         ]
 
     def all(self, index: int, cluster: AssignmentCluster) -> list[TopicPartition]:
-        """The partitions with this number."""
+        """Return the partitions with this number, of all topics that have one."""
         return [one for topic in self.topics if (one := TopicPartition(topic, index)) in cluster]
 
 

@@ -1,12 +1,13 @@
-"""Who holds what when a rebalance begins, out of what the members say.
+"""The owners of partitions when a rebalance begins, determined from what the members report.
 
-Members may contradict each other: one that missed a generation still believes in what it had. Of
-several claims to a partition the one of the latest generation is right; where two members claim
-it for the same generation, neither is believed.
+Members may contradict each other: a member that missed a generation still reports the partitions
+that it had before. If several members claim a partition, the claim of the latest generation
+counts. If two members claim it for the same latest generation, the partition has no owner.
 
-What the eager `sticky` strategy sends along is in its user data, as its members hold nothing while
-they join (KIP-54); `cooperative-sticky` needs only the generation there, for clients that have no
-field for it in the subscription (KIP-429, KIP-792). Both are written as Kafka's own classes do.
+Members of the eager `sticky` strategy own nothing while they join, so they send their previous
+partitions as user data (KIP-54). `cooperative-sticky` sends only the generation as user data, for
+clients whose subscriptions have no field for it (KIP-429, KIP-792). Both formats are those of
+Kafka's own classes.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ GENERATION_BYTES = 4
 
 
 class Holding(NamedTuple):
-    """What a member says that it has, and since which generation."""
+    """The partitions that a member reports, and the generation in which they were assigned."""
 
     partitions: Sequence[TopicPartition] = ()
     generation: int = NO_GENERATION
 
 
 def owners(holdings: Mapping[str, Holding]) -> dict[TopicPartition, str]:
-    """The member whose claim is right, for each partition that has one."""
+    """Return the owner of each partition that has one."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member, (partitions, generation) in holdings.items():
         for partition in dict.fromkeys(partitions):
@@ -67,7 +68,7 @@ class _GenerationData(Message, versions="0", flexible="none"):
 
 
 def sticky_data(holding: Holding) -> bytes:
-    """The user data of `sticky`."""
+    """Return the user data of `sticky`."""
     topics: dict[str, list[int]] = {}
     for topic, index in holding.partitions:
         topics.setdefault(topic, []).append(index)
@@ -77,7 +78,11 @@ def sticky_data(holding: Holding) -> bytes:
 
 
 def read_holding(user_data: bytes | None) -> Holding:
-    """What `sticky` sent, without a generation if its client is old; nothing if it is damaged."""
+    """Decode the user data of `sticky`.
+
+    Without a generation, which old clients do not send, the generation is -1. Damaged user data
+    gives an empty holding.
+    """
     for version in (1, 0):
         try:
             data, _ = _StickyData.decode_from(user_data or b"", 0, version)
@@ -89,14 +94,14 @@ def read_holding(user_data: bytes | None) -> Holding:
 
 
 def generation_data(generation: int) -> bytes:
-    """The user data of `cooperative-sticky`."""
+    """Return the user data of `cooperative-sticky`."""
     return b"".join(_GenerationData(generation=generation).encode(0))
 
 
 def read_generation(user_data: bytes | None) -> int:
-    """What `cooperative-sticky` sent, -1 for nothing or damaged bytes.
+    """Return the generation in the user data of `cooperative-sticky`, or -1 if there is none.
 
-    librdkafka sends what `sticky` does.
+    Damaged user data gives -1, too. librdkafka sends the format of `sticky`, which is also read.
     """
     if user_data is None or len(user_data) != GENERATION_BYTES:
         return read_holding(user_data).generation

@@ -1,4 +1,4 @@
-"""The order of members, and who may get a topic: what all assignors start from."""
+"""Functions that all assignors share: the order of members, and the subscribers of each topic."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ __all__ = ["in_order", "subscribers", "uses_racks"]
 
 
 def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
-    """The ids of the members: static ones by instance id, then the others by member id.
+    """Return the ids of the members: static ones by instance id, then the others by member id.
 
-    A static member that restarts gets a new member id, but keeps its place (KIP-345).
+    A static member gets a new member id when it restarts, but keeps its rank in this order, and
+    therefore its assignment (KIP-345).
     """
     return sorted(members, key=lambda member: _rank(member, members[member].instance_id))
 
 
 def _rank(member: str, instance: str | None) -> tuple[bool, bytes, bytes]:
-    # By UTF-16 units: Java compares strings so, and leaders of both kinds are to agree.
+    # Java compares strings by UTF-16 code units. A Java leader must compute the same order.
     texts = (member if instance is None else instance, member)
     first, second = (text.encode("utf-16-be", "surrogatepass") for text in texts)
     return instance is None, first, second
@@ -27,7 +28,7 @@ def _rank(member: str, instance: str | None) -> tuple[bool, bytes, bytes]:
 def subscribers(
     cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
 ) -> dict[str, list[str]]:
-    """The topics that exist and have subscribers, sorted, each with its subscribers in order."""
+    """Return the subscribers of each topic that exists and has any; topics and members sorted."""
     found: dict[str, list[str]] = {topic: [] for topic in cluster.topics if cluster.count(topic)}
     for member in in_order(members):
         for topic in dict.fromkeys(members[member].topics):
@@ -37,9 +38,10 @@ def subscribers(
 
 
 def uses_racks(of_members: frozenset[str], of_partitions: list[frozenset[str]]) -> bool:
-    """Whether racks make a difference (KIP-881).
+    """Return whether racks make a difference to the assignment (KIP-881).
 
-    They do not where no member is on a partition's rack, or all racks have all partitions.
+    They make none if no member is in a rack that has a replica, or if every rack has a replica of
+    every partition.
     """
     union = frozenset().union(*of_partitions)
     return not of_members.isdisjoint(union) and any(racks != union for racks in of_partitions)

@@ -1,18 +1,22 @@
-"""The best assignment there is, at the least number of moves: a minimum cost flow.
+"""The optimal sticky assignment, computed as a minimum-cost flow.
 
-Kafka's sticky classes improve an assignment by single moves as long as one helps, in two
-algorithms, one of them for members that all subscribe to the same. This one finds the optimum in
-all cases, by the theorem of minimum cost flows: a solution is the best one if and only if there is
-no cycle of changes, one after the other, that lowers the cost. So it begins with a good solution
-and turns cycles until there is none. As the costs are those of `Placement`, the result is as
-balanced as the subscriptions allow; among such ones it crosses racks least; and among those it
-moves the fewest partitions. Asked again with its own result, it changes nothing.
+Kafka's sticky classes improve an assignment by single moves for as long as a move helps. They use
+two algorithms, one of them for groups whose members all subscribe to the same topics. This module
+finds the optimum in all cases, by a theorem about minimum-cost flows: a solution is optimal if and
+only if no cycle of changes lowers its cost. So it begins with a good solution, and applies cycles
+of negative cost until there are none. The costs are those of `Placement`. Therefore the result is
+as balanced as the subscriptions allow; among such assignments it has the fewest partitions outside
+their rack; and among those it moves the fewest partitions. Given its own result, it changes
+nothing.
 
-The changes are the edges of a graph. A member gives a partition to a kind, a kind to a member
-that may get it; a partition that comes home goes directly. A cycle of these leaves all loads as
-they are. The scales node stands for the loads: an edge into it is the cost of one partition more,
-one out of it what one less saves, so that a cycle through it makes one member lighter and another
-one heavier. Edges out of a member cost 1 more if only partitions that were its own are left.
+The changes are the edges of a graph, whose nodes are the members, the kinds of partitions, and one
+node called the scales. An edge from a member to a kind takes a partition of that kind from the
+member, and an edge from a kind to a member assigns it. An edge from one member to another returns a
+partition to its previous owner. A cycle of these edges leaves all loads as they are. The scales
+node stands for the loads: an edge to it has the cost of one partition more, and an edge from it has
+the saving of one partition less. So a cycle through the scales reduces the load of one member and
+increases that of another. Edges out of a member cost 1 more if all partitions of the kind that it
+still has were its own before.
 """
 
 from __future__ import annotations
@@ -26,15 +30,15 @@ from aiokclient.consumer.assignors.placement import NOWHERE, Lot, Placement
 __all__ = ["optimize"]
 
 Edges: TypeAlias = list[list[tuple[int, int]]]
-"""For each node where its edges lead, and what they cost."""
+"""The edges out of each node, as pairs of the target node and the cost."""
 
 
 def optimize(placement: Placement) -> None:
-    """Place all that is loose, at the least cost."""
+    """Assign all partitions in `placement.loose`, at the lowest cost."""
     _begin(placement)
     _level(placement)
     edges = _edges(placement)
-    # Kept from one search to the next, which then has to look at changes only.
+    # The distances are kept between searches, so that the next search only visits what changed.
     distance = [0] * len(edges)
     while cycles := _negative_cycles(edges, distance):
         for cycle in cycles:
@@ -46,9 +50,14 @@ def optimize(placement: Placement) -> None:
 
 
 def _begin(placement: Placement) -> None:
-    """Leave partitions where they were, if that is not far; the others to who has the least."""
+    """Build the first solution, which the later steps improve.
+
+    Partitions stay with their previous owner if that is in a rack with a replica. The others are
+    assigned to the members with the lowest load.
+    """
     kinds, load = placement.kinds, placement.load
-    # A member that has to give some away gives those with the highest numbers, of all topics.
+    # The order by partition number makes an overloaded member lose its highest numbers, evenly
+    # over all topics.
     for lot, partition in sorted(placement.loose, key=lambda one: one[1][::-1]):
         kind, home = lot
         if home != NOWHERE and not kinds[kind].far[home]:
@@ -58,15 +67,15 @@ def _begin(placement: Placement) -> None:
         for lot, partition in placement.loose
         if lot[1] == NOWHERE or kinds[lot[0]].far[lot[1]]
     ]
-    # What few can take comes first.
+    # Partitions that the fewest members can be assigned come first.
     for lot, partition in sorted(homeless, key=lambda one: len(kinds[one[0][0]].near)):
         placement.put(min(kinds[lot[0]].near, key=load.__getitem__), lot, [partition])
 
 
 def _level(placement: Placement) -> None:
-    """Single moves from the one that has most to those that have least, while that helps.
+    """Move single partitions from the highest to the lowest loads, as long as that helps.
 
-    Not needed for the result, but much cheaper than cycles.
+    The result would be the same without this step, but it is much cheaper than cycles.
     """
     load = placement.load
     order = list(range(len(load)))
@@ -89,7 +98,7 @@ def _give_one(placement: Placement, source: int, order: Sequence[int]) -> bool:
 
 
 def _edges(placement: Placement) -> Edges:
-    """The changes that are possible: members first, then kinds, then the scales."""
+    """Return the edges of the graph. The nodes are the members, then the kinds, then the scales."""
     edges = [_from_member(placement, member) for member in range(len(placement.load))]
     edges += [list(kind.far.items()) for kind in placement.kinds]
     return [*edges, _from_scales(placement)]
@@ -115,7 +124,10 @@ def _from_scales(placement: Placement) -> list[tuple[int, int]]:
 
 
 def _negative_cycles(edges: Edges, distance: list[int]) -> list[list[int]]:
-    """Some cycles of negative cost without a common node; none if there is none. Bellman-Ford."""
+    """Return some cycles of negative cost, no two of which share a node, by Bellman-Ford.
+
+    The list is empty only if the graph has no cycle of negative cost.
+    """
     before = [-1] * len(edges)
     changed: list[int] = list(range(len(edges)))
     while changed:
@@ -134,7 +146,10 @@ def _negative_cycles(edges: Edges, distance: list[int]) -> list[list[int]]:
 
 
 def _cycles(before: Sequence[int]) -> Iterator[list[int]]:
-    """The cycles of a graph in which each node has at most one before it, in their direction."""
+    """Yield the cycles of a graph in which each node has at most one predecessor.
+
+    The nodes of each cycle are in the direction of its edges.
+    """
     seen = [-1] * len(before)
     for start in range(len(before)):
         node = start
@@ -146,12 +161,12 @@ def _cycles(before: Sequence[int]) -> Iterator[list[int]]:
             while (following := before[cycle[-1]]) != node:
                 cycle.append(following)
             yield cycle[::-1]
-            # Not to be found again from here.
+            # Mark the cycle as found, so that it is yielded only once.
             seen[node] = len(before)
 
 
 def _turn(placement: Placement, cycle: list[int]) -> None:
-    """Make all changes of a cycle, as often as it lowers the cost."""
+    """Apply all changes of a cycle, as many times as that lowers the cost."""
     moves = list(_moves(placement, cycle))
     count = min(len(placement.held[source][lot]) for source, lot, _ in moves)
     scales = len(placement.load) + len(placement.kinds)
@@ -165,7 +180,7 @@ def _turn(placement: Placement, cycle: list[int]) -> None:
 
 
 def _moves(placement: Placement, cycle: list[int]) -> Iterator[tuple[int, Lot, int]]:
-    """From whom, which and to whom: the moves that a cycle stands for."""
+    """Yield the moves of a cycle as tuples of source member, lot, and target member."""
     members, scales = len(placement.load), len(placement.load) + len(placement.kinds)
     around = [*cycle, *cycle[:2]]
     for (source, through), target in zip(pairwise(around), around[2:], strict=False):

@@ -1,12 +1,12 @@
-"""Which member has which partitions, while a sticky assignment is worked out. Numbers for names.
+"""The partitions of each member while a sticky assignment is computed. Members are numbered.
 
-Thousands of partitions are alike: the same members may get them, at the same distance, and they
-come from the same member. They are counted as one lot, so that all work goes by the number of
-members and kinds of topics, not of partitions.
+Partitions are often alike by the thousands: the same members may be assigned them, with a replica
+in the same racks, and they had the same owner. Such partitions form one lot, so that the work
+depends on the number of members and kinds of partitions, not on the number of partitions.
 
-What an assignment costs, in order of weight: the squares of the members' loads, which are least
-where it is balanced as well as can be; one FAR for each partition on a member whose rack has no
-replica of it; one for each partition that is not where it was.
+The cost of an assignment has three parts, in order of weight: the sum of the squares of the
+members' loads, which is lowest for the most balanced assignment; `far` for each partition on a
+member whose rack has no replica of it; and 1 for each partition that has left its owner.
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ from aiokclient.types import TopicPartition
 __all__ = ["NOWHERE", "Kind", "Lot", "Placement"]
 
 NOWHERE = -1
-"""The home of a partition that no member had."""
+"""The home of a partition that had no owner."""
 
 Lot: TypeAlias = tuple[int, int]
-"""Partitions alike: the number of their kind, and that of the member that had them."""
+"""A set of equivalent partitions, as the number of their kind and the number of their home, which
+is the member that owned them."""
 
 
 class Kind(NamedTuple):
-    """Partitions that the same members may get; `far` has FAR or 0 for each of these."""
+    """The properties of partitions that the same members may be assigned.
+
+    `far` maps each of these members to `Placement.far` if its rack has no replica, otherwise to 0.
+    """
 
     far: Mapping[int, int]
     near: Sequence[int]
-    """Those to whom they are best given: on the rack of a replica, else all."""
+    """The preferred members: those in the rack of a replica, or all members if there are none."""
 
 
 class Placement:
-    """What each member has. Its changes go through `put` and `take`."""
+    """The partitions and the load of each member. Only `put` and `take` change them."""
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class Placement:
         partitions = [one for topic in topics for one in cluster.partitions(topic)]
         self.far = len(partitions) + 1
         self.heavy = self.far * self.far
-        """More than any sum of the lesser costs."""
+        """The weight of the loads, which is more than any sum of the two other costs."""
         self._sort(partitions, topics, _racks(cluster, members, partitions), members, owners)
 
     def _sort(
@@ -63,7 +67,7 @@ class Placement:
         members: Mapping[str, MemberSubscription],
         owners: Mapping[TopicPartition, str],
     ) -> None:
-        """Give each partition its lot; all begin in `loose`, in order of topic and number."""
+        """Determine the lot of each partition and fill `loose`, in order of topic and number."""
         number = {name: index for index, name in enumerate(self.names)}
         rack = [members[name].rack or None for name in self.names]
         able = {topic: tuple(number[name] for name in names) for topic, names in topics.items()}
@@ -75,7 +79,7 @@ class Placement:
                 kind = known[key] = len(self.kinds)
                 self.kinds.append(self._kind(*key, rack))
             home = number.get(owners.get(partition, ""), NOWHERE)
-            # A member that no longer subscribes to the topic is as good as gone.
+            # An owner that no longer subscribes to the topic cannot be assigned the partition.
             lot = kind, home if home in self.kinds[kind].far else NOWHERE
             self.loose.append((lot, partition))
 
@@ -95,7 +99,7 @@ class Placement:
         self.load[member] += len(have) - before
 
     def take(self, member: int, lot: Lot, count: int) -> list[TopicPartition]:
-        """The last ones of the lot, which is gone when it is empty."""
+        """Remove the last `count` partitions of a lot from a member, and return them."""
         have = self.held[member][lot]
         taken = have[len(have) - count :]
         del have[len(have) - count :]
@@ -105,14 +109,14 @@ class Placement:
         return taken
 
     def cost(self, lot: Lot, source: int, target: int) -> int:
-        """What it costs, beside loads, if one partition of the lot goes from one to the other."""
+        """Return the cost, without that of the loads, of a move of one partition of the lot."""
         kind, home = lot
         far = self.kinds[kind].far
         moved = 0 if home == NOWHERE else (home != target) - (home != source)
         return far[target] - far[source] + moved
 
     def result(self) -> dict[str, list[TopicPartition]]:
-        """The partitions of each member by its name, sorted."""
+        """Return the sorted partitions of each member, by member id."""
         return {
             name: sorted(partition for have in lots.values() for partition in have)
             for name, lots in zip(self.names, self.held, strict=True)
@@ -124,7 +128,10 @@ def _racks(
     members: Mapping[str, MemberSubscription],
     partitions: Sequence[TopicPartition],
 ) -> dict[TopicPartition, frozenset[str]]:
-    """The racks of each partition among those of the members; nothing where they do not matter."""
+    """Return the racks of each partition, limited to racks of members.
+
+    The result is empty if racks make no difference to the assignment.
+    """
     on = frozenset(member.rack for member in members.values() if member.rack)
     racks = {partition: cluster.racks(partition) for partition in partitions}
     if not on or not uses_racks(on, list(racks.values())):

@@ -1,13 +1,13 @@
-"""`range`: each topic's partitions in as many runs as it has members, as Kafka's RangeAssignor.
+"""The `range` strategy: each subscriber of a topic is assigned one range of its partitions.
 
-Topics with the same subscribers and the same number of partitions are co-partitioned: partition
-i of all of them is on one member. The price is balance: the first members get one partition more
-of every topic that does not divide evenly.
+Topics with the same subscribers and the same number of partitions are co-partitioned: partition i
+of all of them is assigned to the same member. The disadvantage is worse balance: the first members
+get one partition more of every topic whose partitions do not divide evenly.
 
-With racks (KIP-881) the partitions that have a replica on their member's rack are given first,
-within the same limits, and the rest as without racks; co-partitioned topics stay so. A topic's
-members are asked in order, and each takes what it can, so that the result is that of Kafka's
-class for the same input, whichever client leads the group.
+With racks (KIP-881), members are first assigned partitions that have a replica in their rack,
+within the same limits. The remaining partitions are assigned as they are without racks, and
+co-partitioned topics remain co-partitioned. The order of the steps is that of Kafka's
+RangeAssignor, so that the same input gives the same result, whichever client leads the group.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["Range"]
 
 
 class Range(Assignor):
-    """Runs of partitions, topic by topic; the default of Kafka's clients."""
+    """A strategy that assigns a range of partitions of each topic, the default in Kafka."""
 
     name = "range"
 
     def assign(
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> dict[str, MemberAssignment]:
-        """The same as Kafka's class gives for the same members and cluster."""
+        """Return the same assignment as Kafka's RangeAssignor."""
         topics = [
             _Topic(topic, cluster, {member: members[member].rack or None for member in ids})
             for topic, ids in subscribers(cluster, members).items()
@@ -51,7 +51,7 @@ class Range(Assignor):
 
 
 class _Topic:
-    """A topic while it is dealt out: how many each member may still get, and what is left."""
+    """A topic during the assignment: each member's remaining share, and the partitions left."""
 
     def __init__(
         self, name: str, cluster: AssignmentCluster, members: Mapping[str, str | None]
@@ -80,12 +80,15 @@ class _Topic:
             self._larger -= 1
 
     def deal(self, may: Callable[[str, int], bool]) -> None:
-        """Give each member, in order, as many of what is left as it may get."""
+        """Assign remaining partitions to the members, in order, up to the share of each one.
+
+        `may(member, index)` returns whether the member may be assigned that partition.
+        """
         for member in self.members:
             if not self.left:
                 return
             fitting = (index for index in self.left if may(member, index))
-            # Without anything to give, a member does not use up a larger share.
+            # A member that gets nothing must not use up one of the larger shares.
             if taken := list(islice(fitting, max(0, self.room(member)))):
                 self.give(member, taken)
 
@@ -102,7 +105,7 @@ def _match_racks(topics: Iterable[_Topic]) -> None:
 
 
 def _match_together(topics: list[_Topic]) -> None:
-    """Give partition i of all of these to the first member whose rack has all of them."""
+    """Assign each partition number of all topics to the first member whose rack has them all."""
     members = list(topics[0].members)
     for index in range(len(topics[0].racks)):
         for member in members:

@@ -1,9 +1,9 @@
-"""Each partition to several members: for replicas of an index, a cache, a materialized view.
+"""Assignment of each partition to several members, for replicas of an index or a cache.
 
-Members that had a partition keep it, then it goes to those that have the fewest; last, single
-copies move from those that have most to those that have least, as long as that helps. Where all
-members subscribe to the same topics, their loads then differ by one at most: who has two copies
-more than another has one of a partition that the other has not.
+Members keep the partitions that they had. Missing copies are assigned to the members with the
+lowest load. Finally, single copies move from the highest to the lowest loads, as long as that
+helps. If all members subscribe to the same topics, their loads then differ by at most one: a
+member with two copies more than another one has a partition that the other one lacks.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ __all__ = ["Redundant"]
 
 
 class Redundant(Sticky):
-    """Each partition to `copies` members, or to all where fewer subscribe to its topic.
+    """A strategy that assigns each partition to `copies` members.
 
-    The number is part of the name, as members have to agree on it; to change it while the group
-    lives, offer the new one before the old one for a round of restarts. Committed offsets belong
-    to the group, not to a copy, so automatic commits are off unless asked for.
+    If fewer members subscribe to a topic, all of them are assigned its partitions. The number of
+    copies is part of the strategy's name, because all members must use the same number. To change
+    it in a running group, offer the strategy with the new number first and the old one second
+    during a rolling restart. Committed offsets belong to the group, not to a copy, so automatic
+    commits are off unless `enable_auto_commit` is set.
     """
 
     name = "redundant"
@@ -48,7 +50,7 @@ class Redundant(Sticky):
     def assign(
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> dict[str, MemberAssignment]:
-        """Each partition to distinct members, balanced, with few moves."""
+        """Return a balanced assignment with `copies` members per partition and few moves."""
         holdings = {name: read_holding(member.user_data) for name, member in members.items()}
         copies = _Copies(cluster, members, holdings)
         copies.keep(self.copies)
@@ -58,7 +60,7 @@ class Redundant(Sticky):
 
 
 class _Copies:
-    """Who has a copy of what, while they are dealt out."""
+    """The copies of each member while an assignment is computed."""
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class _Copies:
         self._partitions = [one for topic in self._able for one in cluster.partitions(topic)]
         self._had = {name: set(holding.partitions) for name, holding in holdings.items()}
         order = in_order(members)
-        # Whose claim is the latest comes first.
+        # Members with the latest generation come first.
         self._claimants = sorted(order, key=lambda name: -holdings[name].generation)
         self.held: dict[str, dict[TopicPartition, None]] = {name: {} for name in order}
 
@@ -108,7 +110,7 @@ class _Copies:
                 if partition not in self.held[target] and target in self._able[partition.topic]
             ]
             if fitting:
-                # What is new where it is had better be new elsewhere.
+                # Prefer a partition that the source did not have before: it is new to any member.
                 moved = max(fitting, key=lambda one: (one not in self._had[source], one[::-1]))
                 del have[moved]
                 self.held[target][moved] = None

@@ -1,7 +1,7 @@
-"""`roundrobin`: all partitions in turn over all members, as Kafka's RoundRobinAssignor.
+"""The `roundrobin` strategy: partitions are assigned to the members in turn.
 
-Members that do not subscribe to a topic are passed over, so it is balanced only where all
-subscribe to the same topics.
+Members that do not subscribe to a topic are skipped, so the assignment is balanced only if all
+members subscribe to the same topics.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["RoundRobin"]
 
 
 class RoundRobin(Assignor):
-    """Partitions in turn over the members; racks play no part, as in Kafka."""
+    """A strategy that assigns partitions to the members in turn. As in Kafka, it ignores racks."""
 
     name = "roundrobin"
 
     def assign(
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> dict[str, MemberAssignment]:
-        """The same as Kafka's class gives for the same members and cluster."""
+        """Return the same assignment as Kafka's RoundRobinAssignor."""
         ring = in_order(members)
         given: dict[str, list[TopicPartition]] = {member: [] for member in members}
         turn = 0

@@ -1,9 +1,9 @@
-"""`sticky` and `cooperative-sticky`: as balanced as can be, and then as few moves as can be.
+"""The strategies `sticky` and `cooperative-sticky`: the best balance with the fewest moves.
 
-Both give the same assignment for the same holdings (KIP-54; with racks KIP-881). Under the
-cooperative protocol members go on with what they hold while they join, so that a partition that
-is to move takes two rebalances (KIP-429): in the first one it is given to nobody, and its holder,
-who no longer finds it in its assignment, gives it up and asks for the second one.
+Both compute the same assignment for the same owners (KIP-54; with racks KIP-881). Under the
+cooperative protocol members continue to read their partitions while they join, so that moving a
+partition takes two rebalances (KIP-429). The first one assigns it to no member. Its owner, whose
+new assignment lacks it, revokes it and requests the second rebalance.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["CooperativeSticky", "Sticky", "without_transfers"]
 
 
 class Sticky(Assignor):
-    """Keeps partitions where they were as far as balance allows; eager, as Kafka's `sticky`."""
+    """An eager strategy that moves as few partitions as balance allows, as Kafka's `sticky`."""
 
     name = "sticky"
     version = 1
@@ -46,24 +46,27 @@ class Sticky(Assignor):
         self._holding: Holding | None = None
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """What this member had last, in Kafka's format; None before its first assignment."""
+        """Return this member's last assignment in Kafka's format, or None before the first one."""
         return None if self._holding is None else sticky_data(self._holding)
 
     def on_assignment(self, assignment: MemberAssignment, metadata: GroupMetadata) -> None:
-        """Remember it for the next generation."""
+        """Store the assignment, which `user_data` sends in the next rebalance."""
         self._holding = Holding(assignment.partitions, metadata.generation_id)
 
     def assign(
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> dict[str, MemberAssignment]:
-        """The most balanced assignment with the fewest moves."""
+        """Return the most balanced assignment with the fewest moves."""
         return _assigned(
             cluster, members, {m: read_holding(s.user_data) for m, s in members.items()}
         )
 
 
 class CooperativeSticky(Assignor):
-    """The same without a stop for partitions that stay, as Kafka's `cooperative-sticky`."""
+    """A cooperative form of `Sticky`, as Kafka's `cooperative-sticky`.
+
+    Partitions that stay with their owner are read without interruption.
+    """
 
     name = "cooperative-sticky"
     cooperative = True
@@ -72,17 +75,17 @@ class CooperativeSticky(Assignor):
         self._generation = NO_GENERATION
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """The last generation, for leaders that read no newer subscription than version 1."""
+        """Return the last generation, for leaders that read subscriptions up to version 1 only."""
         return generation_data(self._generation)
 
     def on_assignment(self, assignment: MemberAssignment, metadata: GroupMetadata) -> None:
-        """Remember the generation."""
+        """Store the generation, which `user_data` sends in the next rebalance."""
         self._generation = metadata.generation_id
 
     def assign(
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> dict[str, MemberAssignment]:
-        """As `Sticky`, less what another member still holds."""
+        """Return the assignment of `Sticky` without partitions that another member still owns."""
         holdings = {member: _owned(subscription) for member, subscription in members.items()}
         return without_transfers(_assigned(cluster, members, holdings), holdings)
 
@@ -108,9 +111,10 @@ def _assigned(
 def without_transfers(
     given: Mapping[str, MemberAssignment], holdings: Mapping[str, Holding]
 ) -> dict[str, MemberAssignment]:
-    """The assignment without what would be taken from one member and given to another at once.
+    """Return the assignment without partitions that would move directly between two members.
 
-    A claim that lost against a later one counts, too: who made it holds the partition still.
+    Every member that claims a partition counts, even one whose claim is outdated, because it may
+    still be reading the partition.
     """
     right = owners(holdings)
     holders: dict[TopicPartition, set[str]] = {}

@@ -1,4 +1,4 @@
-"""The assignors that `partition_assignment_strategy` names, in the same order of preference."""
+"""The assignors that the option `partition_assignment_strategy` selects."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ __all__ = ["BUILT_IN", "make_assignors"]
 BUILT_IN: dict[str, type[Assignor]] = {
     kind.name: kind for kind in (Range, RoundRobin, Sticky, CooperativeSticky)
 }
-"""Those that have a name in the configuration; a test holds them equal to the option's names."""
+"""The assignors that can be selected by name. A test compares them with the option's values."""
 
 
 def make_assignors(
     strategies: Iterable[str | type[AssignorLike] | AssignorLike],
 ) -> tuple[Assignor, ...]:
-    """One object for each strategy; names and classes give new ones, for one consumer.
+    """Return one assignor for each strategy, in the same order of preference.
 
-    Raises ConfigError for what is no assignor, for a class that cannot be made without
-    arguments, and for two with the same name.
+    Names and classes are instantiated for this consumer. Raises ConfigError for a value that is
+    not an assignor, for a class whose constructor requires arguments, and if two assignors have
+    the same name.
     """
     made: dict[str, Assignor] = {}
     for strategy in strategies:

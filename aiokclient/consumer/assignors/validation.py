@@ -1,4 +1,4 @@
-"""What an assignor returned is checked before it is sent: a mistake would harm the whole group."""
+"""The check of an assignor's result before it is sent, as a mistake would harm the whole group."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ def validate(
     members: Mapping[str, MemberSubscription],
     protocol: RebalanceProtocol = RebalanceProtocol.EAGER,
 ) -> dict[str, MemberAssignment]:
-    """The assignment of every member, in the order of `members`; none means no partitions.
+    """Return the assignment of every member, in the order of `members`, after checking them all.
 
-    Raises AssignmentFailedError, which names the assignor, the partition and what to do, for:
-    something else than assignments by member id, members that are not in the group, partitions
-    that do not exist or whose topic the member did not ask for, a partition for two members
-    unless the assignor is `overlapping`, and, with the cooperative protocol, a partition for one
-    member that another one says it owns.
+    A member that `given` omits is assigned no partitions. Raises AssignmentFailedError, which
+    names the assignor, the partition, and the remedy, in these cases:
+
+    - `given` is not a mapping from member ids of the group to assignments.
+    - A partition does not exist, or the member does not subscribe to its topic.
+    - A partition is assigned to two members, and the assignor is not `overlapping`.
+    - With the cooperative protocol, a partition is assigned to one member while another member
+      reports that it owns it.
     """
     check = _Check(assignor, cluster, members)
     check.shape(given)
@@ -84,7 +87,7 @@ class _Check:
             )
 
     def partitions(self, name: str, assignment: MemberAssignment) -> None:
-        """Existing ones, of topics that the member asked for."""
+        """Check that the partitions exist and that the member subscribes to their topics."""
         topics = set(self._members[name].topics)
         for partition in assignment.partitions:
             topic, count = partition.topic, self._cluster.count(partition.topic)
@@ -106,7 +109,7 @@ class _Check:
                 raise self._error(partition, name, advice)
 
     def given_up(self, given: Mapping[str, MemberAssignment]) -> None:
-        """No partition goes straight from one member to another."""
+        """Check that no partition moves from one member to another in one rebalance."""
         holders: dict[TopicPartition, list[str]] = {}
         for name, member in self._members.items():
             for partition in member.owned:
@@ -134,7 +137,7 @@ def _pairs(given: Mapping[str, MemberAssignment]) -> Iterator[tuple[str, TopicPa
 
 
 def _wrong(partitions: object, user_data: object) -> str:
-    """What is wrong with the types of an assignment."""
+    """Return what is wrong with the types of an assignment, or an empty string."""
     if not isinstance(user_data, bytes | None):
         return f"user data that is {_kind(user_data)}"
     if not isinstance(partitions, tuple | list):

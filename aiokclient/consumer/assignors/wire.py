@@ -1,9 +1,9 @@
-"""Subscriptions and assignments as bytes: the protocol that consumers embed in the group's.
+"""The wire format of subscriptions and assignments, which JoinGroup and SyncGroup carry as bytes.
 
-The version comes first, and new versions only append fields: of a newer one the known fields are
-read and the rest is left alone. Written is the newest, as Kafka's own clients do, since every
-reader is asked for the same tolerance. What other members send is not to be trusted: bytes that do
-not follow the protocol raise a typed error, whatever they are.
+The data begins with a version, and newer versions only append fields. So a reader of a newer
+version reads the fields that it knows and ignores the rest. The newest version is written, as
+Kafka's own clients do, because every reader can handle it. Data from other members is not
+trusted: any bytes that do not follow the format raise ProtocolError.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ M = TypeVar("M", ConsumerProtocolAssignment, ConsumerProtocolSubscription)
 
 
 def encode_subscription(subscription: MemberSubscription) -> bytes:
-    """The metadata of a member in JoinGroup. The instance id is a field of JoinGroup's own."""
+    """Return the metadata of a member for JoinGroup.
+
+    It does not include the instance id, for which JoinGroup has a field.
+    """
     return _written(
         ConsumerProtocolSubscription(
             topics=sorted(subscription.topics),
@@ -49,7 +52,10 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
 
 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberSubscription:
-    """What a member of any client sent; ProtocolError for what no version of the protocol is."""
+    """Decode the metadata of a member, which may use any client.
+
+    Raises ProtocolError for bytes that do not follow the format.
+    """
     message = _read(ConsumerProtocolSubscription, data)
     return MemberSubscription(
         topics=tuple(dict.fromkeys(message.topics)),
@@ -64,9 +70,10 @@ def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberSu
 def decode_members(
     members: Iterable[tuple[str, str | None, bytes]],
 ) -> dict[str, MemberSubscription]:
-    """The subscriptions of a group by member id, out of (member id, instance id, metadata).
+    """Return the subscriptions of a group by member id.
 
-    Raises AssignmentFailedError, which names the member, for metadata that cannot be read.
+    Each item of `members` consists of member id, instance id, and metadata. Raises
+    AssignmentFailedError, which names the member, for metadata that cannot be decoded.
     """
     found = {}
     for member_id, instance_id, metadata in members:
@@ -81,7 +88,7 @@ def decode_members(
 
 
 def encode_assignment(assignment: MemberAssignment) -> bytes:
-    """What a member gets, as SyncGroup carries it."""
+    """Return the assignment of a member as bytes for SyncGroup."""
     topics = _grouped(assignment.partitions)
     return _written(
         ConsumerProtocolAssignment(assigned_partitions=topics, user_data=assignment.user_data)
@@ -89,7 +96,11 @@ def encode_assignment(assignment: MemberAssignment) -> bytes:
 
 
 def decode_assignment(data: bytes) -> MemberAssignment:
-    """What a leader of any client gave; no bytes mean no partitions. Raises ProtocolError."""
+    """Decode an assignment from the leader of the group, which may use any client.
+
+    Empty bytes mean no partitions. Raises ProtocolError for bytes that do not follow the format
+    and for negative partition numbers.
+    """
     if not data:
         return MemberAssignment()
     message = _read(ConsumerProtocolAssignment, data)
