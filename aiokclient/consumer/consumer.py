@@ -72,29 +72,30 @@ class Consumer(Lifecycle, Generic[K, V]):
             async for record in consumer:
                 print(record.value)
 
-    Without `group_id`, topics are read whole: all partitions, including those that appear later
-    (these from their first record on, see `new_partitions`), from `auto_offset_reset` on
-    ("latest"; "earliest", "none", "by_duration:P1D"). Instead of topics, one compiled pattern can
-    be given, which must match their whole names. With `group_id`, the partitions are shared among
-    the members of the group and read from the offsets that the group has committed. `assign` takes
-    single partitions instead or in addition.
+    Without `group_id`, the consumer reads all partitions of its topics, including partitions that
+    appear later. It begins at `auto_offset_reset` ("latest" by default; or "earliest", "none",
+    "by_duration:P1D"), and at the first record of partitions that appear later (see
+    `new_partitions`). Instead of topics, one compiled pattern can be given, which must match whole
+    topic names. With `group_id`, the group assigns the partitions to its members, which begin at
+    the group's committed offsets. `assign` selects single partitions instead or in addition.
 
-    A consumer can be created anywhere, and starts by `async with`, `await consumer.start()` or
-    `await consumer`. Once it is started its positions are known, except for partitions whose
-    brokers do not answer: with "latest", what is sent from then on is read. The start also waits
-    for the first assignment of a group, for at most three seconds. One task reads at a time. A
-    record that was delivered counts as processed once the next one is requested.
+    A consumer can be created anywhere, and is started by `async with`, `await consumer.start()` or
+    `await consumer`. When it has started, its positions are known, so that with "latest" all
+    records sent from then on are read. Partitions whose brokers do not respond are an exception.
+    The start also waits for the first assignment of a group, for at most three seconds. Only one
+    task at a time may read. A delivered record counts as processed when the next one is requested.
 
-    `client` shares connections and metadata. `listener` is an object with `on_assigned(tps)`,
-    `on_revoked(tps)` (only with a group) and `on_lost(tps)`, synchronous or async. It may commit
-    and seek, but not read; what it raises fails the consumer.
+    `client` is a client whose connections and metadata this consumer shares.
+    `listener` is an object with `on_assigned(tps)`, `on_revoked(tps)` (only with a group), and
+    `on_lost(tps)`, synchronous or async. It may commit and seek, but not read. An exception from it
+    fails the consumer.
 
-    Options are Kafka's with `_` for `.`, times in milliseconds; ConfigError is raised for a bad
-    one. `key_deserializer` and `value_deserializer` are functions of the bytes, or objects with
-    `deserialize(topic, data, headers)`. When they fail, `on_record_error(error)` returns a value
-    to use instead, or SKIP. With `value_deserializer=memoryview` values are not copied, which pays
-    from about 4 KB each: the views are read-only, and each keeps in memory the response that it is
-    part of.
+    Options have Kafka's names with `_` for `.`, and times are in milliseconds. ConfigError is
+    raised for an invalid option. `key_deserializer` and `value_deserializer` are functions of the
+    bytes, or objects with `deserialize(topic, data, headers)`. When they fail,
+    `on_record_error(error)` returns a value to use instead, or SKIP. With
+    `value_deserializer=memoryview` values are not copied, which is faster for values from about
+    4 KB. The views are read-only, and each one keeps the response that contains it in memory.
     """
 
     closing_rank: ClassVar[int] = 0
@@ -120,7 +121,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         self._engine: Engine | None = None
         self._stopped = False
         self._listener: Any = None
-        """The application's listener. Only this keeps it alive, as it may hold the consumer."""
+        """The application's listener. This is the only strong reference to it, as the listener may
+        refer to the consumer."""
         self._closers: dict[asyncio.Task[Any] | None, None] = {}
         self._subscribe_all(topics, listener)
 
@@ -164,7 +166,10 @@ class Consumer(Lifecycle, Generic[K, V]):
         await self._engine.start()
 
     def _died(self, raised: bool = False) -> BaseException | None:
-        """Return what has failed the consumer; `raised` if the caller raises it to a user."""
+        """Return the error with which the consumer has failed, or None.
+
+        `raised` tells that the caller raises it to the application.
+        """
         self._failure_seen |= raised and self._failure is not None
         return self._failure
 
@@ -207,8 +212,8 @@ class Consumer(Lifecycle, Generic[K, V]):
     # -- checks
 
     def _check(self) -> None:
-        # Listeners are called while the consumer starts and closes, too. What a listener starts and
-        # does not wait for may continue while the consumer starts.
+        # Listeners are also called while the consumer starts and closes. A task that a listener has
+        # started and not awaited may continue while the consumer starts.
         if self._usable or not (self._in_listener() or self._is_started_by_listener()):
             super()._check()
 
@@ -237,7 +242,7 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     def _reader(self) -> Reader:
         if self._closing is not None and self._engine is not None and not self._in_listener():
-            # The request is refused, but it shows that the application is done with its records.
+            # The request is refused, but it shows that earlier records have been processed.
             self._engine.in_progress.ask()
         return self._running.reader
 
@@ -253,11 +258,12 @@ class Consumer(Lifecycle, Generic[K, V]):
     # -- what to read
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: Any = None) -> None:
-        """Read these topics whole instead of the earlier ones, or all that a pattern matches.
+        """Read these topics, or all topics that a pattern matches, instead of earlier ones.
 
-        Synchronous. A pattern must match a topic's whole name; internal topics are left out. With
-        `group_protocol="consumer"` the brokers match it, as RE2 does: without look-around and
-        back-references (InvalidRegularExpressionError). Partitions that were assigned by hand stay.
+        Synchronous. A pattern must match the whole name of a topic. It does not match internal
+        topics. With `group_protocol="consumer"` the brokers evaluate it with RE2, which supports
+        neither lookaround nor backreferences (InvalidRegularExpressionError). Partitions that were
+        assigned by hand stay assigned.
         """
         self._check_known()
         checked = as_topics(topics)
@@ -265,23 +271,23 @@ class Consumer(Lifecycle, Generic[K, V]):
         self._subscription.subscribe(Subscription(checked, self._listener))
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, neither what was subscribed nor what was assigned. Synchronous."""
+        """Stop reading all subscribed topics and all assigned partitions. Synchronous."""
         self._check_known()
         self._subscription.assign(())
         self._subscription.subscribe(Subscription())
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Read these partitions instead of those that were assigned before. Synchronous.
+        """Read these partitions instead of those of the last `assign`. Synchronous.
 
-        Partitions that were assigned already keep their positions. A subscription stays.
+        Partitions that are already assigned keep their positions. A subscription stays in effect.
         """
         self._check_known()
         self._subscription.assign(tps)
 
     def subscription(self) -> set[str]:
-        """Return the names of the subscribed topics; of a pattern, those that match.
+        """Return the names of the subscribed topics, or of the topics that the pattern matches.
 
-        Synchronous. A pattern matches nothing before the first metadata is read.
+        Synchronous. A pattern matches no topics before the first metadata is read.
         """
         self._check_known()
         wanted = self._subscription.subscription
@@ -293,20 +299,21 @@ class Consumer(Lifecycle, Generic[K, V]):
         return set(matching(wanted, self._engine.cluster.metadata, hide_internal))
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are read. Synchronous."""
+        """Return the partitions that this consumer reads. Synchronous."""
         self._check_known()
         return set(self._subscription.partitions)
 
     def pause(self, tps: Iterable[TopicPartition]) -> None:
-        """Deliver nothing of these partitions until `resume`. Synchronous.
+        """Deliver no records of these partitions until `resume`. Synchronous.
 
-        Their fetched records are kept within bounds, and beyond them are fetched again later.
+        Records that are already fetched are kept up to a limit of memory; records beyond it are
+        fetched again later.
         """
         self._check_known()
         self._subscription.pause(tps, True)
 
     def resume(self, tps: Iterable[TopicPartition]) -> None:
-        """Continue with these partitions. Synchronous."""
+        """Deliver records of these partitions again, after `pause`. Synchronous."""
         self._check_known()
         self._subscription.pause(tps, False)
 
@@ -322,10 +329,10 @@ class Consumer(Lifecycle, Generic[K, V]):
         to: ConsumerRecord[Any, Any] | TopicPartition,
         offset: int | OffsetAndMetadata | None = None,
     ) -> None:
-        """Deliver a record again, or the one at an offset: `seek(record)`, `seek(tp, offset)`.
+        """Continue at a record or an offset: `seek(record)`, `seek(tp, offset)`.
 
-        Synchronous. What was delivered and what is processed both move there. Raises
-        IllegalStateError for a partition that is not assigned.
+        Synchronous. The record there is delivered next. The offset up to which records count as
+        processed also moves there. Raises IllegalStateError for a partition that is not assigned.
         """
         self._check_known()
         self._subscription.seek(*as_position(to, offset))
@@ -339,9 +346,10 @@ class Consumer(Lifecycle, Generic[K, V]):
         self._subscription.look_up(self._subscription.chosen(tps), EARLIEST)
 
     def seek_to_end(self, tps: Iterable[TopicPartition] | None = None) -> None:
-        """Continue at the end of each partition, by default of all. Synchronous.
+        """Continue at the end of each partition, by default of all partitions. Synchronous.
 
-        The offset is looked up in the background: it is the end as it is a little later.
+        The end offset is looked up in the background, so records that are sent until then are
+        skipped.
         """
         self._check_known()
         self._subscription.look_up(self._subscription.chosen(tps), LATEST)
@@ -349,7 +357,8 @@ class Consumer(Lifecycle, Generic[K, V]):
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return for each partition the offset after the last delivered record. Synchronous.
 
-        That is what `commit()` commits. Of `tracked`, the lowest record that is not done counts.
+        `commit()` commits these offsets. With `tracked`, it is the offset of the lowest record that
+        is not done.
         """
         self._check_known()
         return self._subscription.consumed()
@@ -360,10 +369,14 @@ class Consumer(Lifecycle, Generic[K, V]):
         """Return an endless iterator over the records: `async for record in consumer`.
 
         It waits only when nothing is buffered, and yields to the event loop at least every 10 ms.
-        Raises RecordError for a record that cannot be deserialized (the next request continues
-        after it), CorruptBatchError for a damaged batch, OffsetOutOfRangeError, LogTruncationError
-        and NoOffsetError where `auto_offset_reset` is "none", ConcurrentReadError while another
-        task reads, and what the brokers refuse. A cancellation loses no record.
+        A cancellation loses no record. The iterator raises:
+
+        - RecordError for a record that cannot be deserialized; the next request continues after it;
+        - CorruptBatchError for a damaged batch;
+        - OffsetOutOfRangeError, LogTruncationError, and NoOffsetError if `auto_offset_reset` is
+          "none";
+        - ConcurrentReadError while another task reads;
+        - the errors by which brokers refuse requests.
         """
         return RecordIterator(self, self._running.reader)
 
@@ -371,9 +384,10 @@ class Consumer(Lifecycle, Generic[K, V]):
     def until_end(self) -> RecordIterator[K, V]:
         """Return an iterator over the records up to the present end offsets.
 
-        The end offsets are looked up when the iteration begins. It begins when it is known which
-        partitions are subscribed, or which ones the group has assigned: ApiTimeoutError is raised
-        after `default_api_timeout_ms` without that. Otherwise as the iteration over the consumer.
+        The end offsets are looked up when the iteration begins, which waits until the partitions of
+        the subscription are known or the group has assigned partitions. Raises ApiTimeoutError if
+        that takes more than `default_api_timeout_ms`. In all other respects it is like the
+        iteration over the consumer.
         """
         return RecordIterator(self, self._running.reader, self._final_offsets)
 
@@ -389,10 +403,11 @@ class Consumer(Lifecycle, Generic[K, V]):
         """Return an iterator over lists of records: `async for records in consumer.batches()`.
 
         The lists are never empty. A list is delivered when it has `max_records`, or `max_wait`
-        seconds after its first record was there. With `by_partition` each holds records of one
-        partition. `max_bytes` bounds the decompressed keys, values and headers of a list, beyond
-        its first record; what does not fit comes next. With `until_end` it ends as `until_end()`.
-        Otherwise as the iteration over the consumer.
+        seconds after its first record was available. With `by_partition` each list has records of
+        one partition. `max_bytes` limits the decompressed keys, values, and headers of a list,
+        except that a larger single record is delivered alone. With `until_end` the iteration ends
+        at the present end offsets, as with `until_end()`. In all other respects it is like the
+        iteration over the consumer.
         """
         require_count("max_records", max_records)
         require_count("max_bytes", max_bytes)
@@ -404,13 +419,14 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     @lets_go
     def tracked(self, max_outstanding: int = 1000) -> TrackedRecords[K, V]:
-        """Return an iterator for many handlers at a time, each of which ends with `done(record)`.
+        """Return an iterator for concurrent handlers, which call `done(record)` at their end.
 
             async for record in consumer.tracked():
                 tasks.start_soon(handle, record)
 
-        It waits while `max_outstanding` records are not done. Commits cover everything before the
-        lowest record that is not done. Otherwise as the iteration over the consumer.
+        It waits while `max_outstanding` records are not done. Commits cover all records before the
+        lowest one that is not done. In all other respects it is like the iteration over the
+        consumer.
         """
         require_count("max_outstanding", max_outstanding)
         return TrackedRecords(self, self._running.reader, max_outstanding)
@@ -418,19 +434,19 @@ class Consumer(Lifecycle, Generic[K, V]):
     def done(self, record: ConsumerRecord[Any, Any]) -> None:
         """Count a record that `tracked` has delivered as processed. Synchronous.
 
-        A record of a partition that was lost, or that was delivered again since, is ignored. So is
-        any record after the end of the consumer.
+        The call has no effect if the partition was lost, if the record was delivered again in the
+        meantime, or if the consumer is closed.
         """
         require_record(record)
         if self._engine is not None:
             self._engine.reader.done(record)
 
     def mark_processed(self) -> None:
-        """Count everything that was delivered so far as processed, without requesting more.
+        """Count all records that were delivered so far as processed, without requesting more.
 
-        Automatic commits then cover it, and a revocation does not wait for it. This includes
-        records of `tracked` that are not done. Synchronous; allowed while the consumer closes,
-        which waits for what is being processed.
+        Automatic commits then cover them, and a revocation does not wait for them. This includes
+        records of `tracked` that are not done. Synchronous. It is allowed while the consumer is
+        closing, because closing waits for records in progress.
         """
         if self._engine is not None:
             self._engine.reader.mark_processed()
@@ -443,11 +459,11 @@ class Consumer(Lifecycle, Generic[K, V]):
 
             async for table in consumer.arrow_batches(): ...
 
-        `max_bytes`, at most 1 GiB, bounds the decompressed keys, values and headers of a table,
-        beyond its first record; what does not fit comes next. The columns are topic, partition,
-        offset, timestamp, timestamp_type, key, value, headers. Keys and values are bytes:
-        deserializers are not applied. Raises ImportError without pyarrow. Otherwise as the
-        iteration over the consumer.
+        `max_bytes`, at most 1 GiB, limits the decompressed keys, values, and headers of a table,
+        except that a larger single record is delivered alone. The columns are topic, partition,
+        offset, timestamp, timestamp_type, key, value, and headers. Keys and values are bytes:
+        deserializers are not applied. Raises ImportError if pyarrow is not installed. In all other
+        respects it is like the iteration over the consumer.
         """
         require_count("max_bytes", max_bytes)
         return ArrowBatches(
@@ -464,10 +480,12 @@ class Consumer(Lifecycle, Generic[K, V]):
         max_records: int | None = None,
         max_bytes: int = MAX_BYTES,
     ) -> Records[K, V]:
-        """Return up to `max_records` (`max_poll_records`) as soon as there is one.
+        """Return up to `max_records` records as soon as there is one.
 
-        The list is empty after `timeout` seconds; 0 takes only what is buffered. `max_bytes` as in
-        `batches`. Raises as the iteration does. A cancellation loses no record.
+        `max_records` is `max_poll_records` by default. The list is empty if there is no record
+        within `timeout` seconds; with a timeout of 0 only buffered records are returned.
+        `max_bytes` is the same as in `batches`. Raises the same errors as the iteration over the
+        consumer. A cancellation loses no record.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
         try:
@@ -490,10 +508,10 @@ class Consumer(Lifecycle, Generic[K, V]):
         return records[0] if records else None
 
     def stop(self) -> None:
-        """End reading for good: iterations end after what is in progress, `poll` returns [].
+        """Stop reading permanently: iterations end at their next request, and `poll` returns [].
 
-        Synchronous; may be called from any thread and from signal handlers, at any time. A consumer
-        that is stopped before its start reads nothing. It must still be closed.
+        Synchronous. It may be called at any time, from any thread, and from signal handlers. A
+        consumer that is stopped before its start reads nothing. It must still be closed.
         """
         self._stopped = True
         if self._engine is None or self._loop is None or self._state is State.CLOSED:
@@ -511,30 +529,32 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     @lets_go
     async def commit(self, what: Any = None, timeout: float | None = None) -> None:
-        """Store in the group how far this consumer is.
+        """Commit offsets to the group.
 
-        `commit()` covers everything that was delivered, including what is being processed (of
-        `tracked`: up to the lowest record that is not done). `commit(what)` covers exactly that:
-        a record or several, `{tp: offset}`, `{tp: OffsetAndMetadata}`, topics, or partitions. A
-        record commits its offset + 1.
+        `commit()` covers all delivered records, including those that are being processed (with
+        `tracked`: up to the lowest record that is not done). `commit(what)` covers only what is
+        given: one or more records, `{tp: offset}`, `{tp: OffsetAndMetadata}`, topics, or
+        partitions. For a record its offset + 1 is committed.
 
-        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it. A
-        rebalance and other passing obstacles are waited for. Raises CommitFailedError:
+        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it. The
+        call waits for the end of a rebalance, and retries temporary errors. Raises
+        CommitFailedError:
 
-        - for partitions that this consumer no longer owns, as another member may be at work on
+        - for partitions that this consumer no longer owns, because another member may be processing
           them; `commit()` raises it if records of a lost partition were delivered and not
           committed;
         - for partitions that were assigned by hand, if this consumer is not a member of the group
-          and others are: the coordinator then takes offsets of members only;
-        - for partitions that are named without offsets and are not assigned.
+          and others are: the coordinator then accepts offsets only from members;
+        - for partitions that are given without offsets and are not assigned.
 
-        In a listener it does not wait for the group, which waits for the listener. In `on_lost`
-        the lost partitions can no longer be committed: CommitFailedError is raised immediately,
-        except by `commit()` if all that was delivered of them is committed. Catch it there,
-        because what a listener raises fails the consumer.
+        In a listener the call does not wait for the group, which waits for the listener. In
+        `on_lost` the lost partitions can no longer be committed: CommitFailedError is raised
+        immediately, except by `commit()` if all delivered records of these partitions are
+        committed. Catch it in the listener, because an exception from a listener fails the
+        consumer.
 
-        If the consumer fails in the meantime, this raises why. When it raises, or is cancelled,
-        part of the commit may have been stored.
+        If the consumer fails during the call, the call raises the error of that failure. After an
+        error or a cancellation, some of the offsets may have been stored.
         """
         await self._group("commit").commit(what, self._seconds(timeout))
 
@@ -542,11 +562,12 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def committed(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed, None where it has nothing.
+        """Return the group's committed offset of each partition, or None if there is none.
 
         The partitions need not be assigned to this consumer. `timeout` is in seconds
-        (`default_api_timeout_ms`); ApiTimeoutError is raised after it. What an open transaction
-        has committed is waited for. If the consumer fails in the meantime, this raises why.
+        (`default_api_timeout_ms`); ApiTimeoutError is raised after it. If an open transaction has
+        committed offsets, the call waits for its end. If the consumer fails during the call, the
+        call raises the error of that failure.
         """
         group = self._group("committed")
         return await group.committed(as_partitions(tps), self._seconds(timeout))
@@ -555,21 +576,22 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> None:
-        """Have the whole group, while it lives, continue at these offsets.
+        """Make a whole running group continue at these offsets.
 
-        The members that own the partitions wait until nothing of them is in progress, seek, and
-        commit; the call returns when all have. Each does so once, even if owners, leader or
-        coordinator change in the meantime. It works only with the classic protocol, and only if all
-        members are of this library. Of several rewind requests that reach an owner together the
-        latest wins, by the clocks of the callers; one that arrives later is carried out then.
+        Each owner of a partition waits until none of its records are in progress, seeks, and
+        commits. The call returns when all partitions are rewound. Each partition is rewound once,
+        even if its owner, the leader, or the coordinator changes in the meantime. This works only
+        with the classic protocol, and only if all members use this library. If several rewind
+        requests reach an owner together, the latest one by the clocks of the callers applies. A
+        request that arrives later is executed when it arrives.
 
-        The task that reads may call it, too: the records that it is processing then do not count as
-        processed, and are delivered again to the owner of their partition.
+        The task that reads may call this, too. The records that it is processing then do not count
+        as processed, and are delivered again to the owner of their partition.
 
         `timeout` is in seconds (`default_api_timeout_ms`). ApiTimeoutError is raised after it and
-        names the partitions that have not been rewound; the others have. The same holds after a
-        cancellation. Raises UnsupportedVersionError for another protocol, and IllegalStateError
-        for a member that would not take part.
+        names the partitions that have not been rewound; the others have been. After a cancellation,
+        too, some partitions may have been rewound. Raises UnsupportedVersionError for another
+        protocol, and IllegalStateError if a member uses another library or an older version.
         """
         group = self._group("rewind_group")
         wanted = as_numbers(offsets, "an offset")
@@ -592,10 +614,11 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     @lets_go
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """Return the offset of the next record to be delivered; look it up if it is not known.
+        """Return the offset of the next record to be delivered; wait if it is not known yet.
 
-        `timeout` in seconds (`default_api_timeout_ms`), after which ApiTimeoutError is raised;
-        ClosedError, or what failed the consumer, if that is its end. May be cancelled.
+        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it. If
+        the consumer is closed or fails during the call, the call raises ClosedError or the error of
+        that failure. It may be cancelled.
         """
         engine = self._running
         return await engine.lookups.position(as_partition(tp), self._seconds(timeout))
@@ -627,9 +650,10 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time in ms, for each partition; None if none is.
+        """Return the offset of the first record at or after a time in ms, for each partition.
 
-        `timeout` as in `beginning_offsets`.
+        The value is None for a partition without such a record. `timeout` is the same as in
+        `beginning_offsets`.
         """
         wanted = as_numbers(times, "a time in milliseconds since the epoch")
         return await self._running.lookups.offsets_for_times(wanted, self._seconds(timeout))
@@ -638,16 +662,16 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def lag(
         self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the number of offsets from position to end, by default of all assigned partitions.
+        """Return the number of offsets from the position to the end, by default of all partitions.
 
-        `timeout` as in `beginning_offsets`.
+        `timeout` is the same as in `beginning_offsets`.
         """
         chosen = [state.tp for state in self._subscription.chosen(tps)]
         ends = await self.end_offsets(chosen, timeout)
         return {tp: max(ends[tp] - await self.position(tp, timeout), 0) for tp in chosen}
 
     async def _final_offsets(self) -> dict[TopicPartition, int]:
-        """Return the end offsets of all partitions, once it is known which there are."""
+        """Wait until the partitions are known; return their end offsets."""
         timeout = self._seconds(None)
         if not await self._running.knows_its_part(self._cluster.clock.monotonic() + timeout):
             raise ApiTimeoutError(f"The group assigned no partitions within {timeout:.1f} s.")
@@ -668,7 +692,8 @@ class Consumer(Lifecycle, Generic[K, V]):
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partition numbers of a topic in the known metadata, or None if unknown.
 
-        Synchronous. Known are the topics that this client uses; `partitions_for` asks a broker.
+        Synchronous. The metadata has the topics that this client uses; `partitions_for` requests
+        the metadata of any topic.
         """
         self._check_known()
         (name,) = as_topics([topic])
@@ -681,7 +706,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> tuple[PartitionInfo, ...]:
-        """Return the partitions of a topic with their leaders and replicas, read anew.
+        """Request and return the partitions of a topic, with their leaders and replicas.
 
         `timeout` is in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError,
         ApiTimeoutError, and ClosedError when the client is closed in the meantime.
@@ -710,5 +735,5 @@ for _name in (
     "subscribe",
     "unsubscribe",
 ):
-    # Not as decorators: type checkers would no longer see that there is nothing to await.
+    # These are not decorated, because type checkers would no longer see that they are synchronous.
     setattr(Consumer, _name, lets_go(getattr(Consumer, _name)))

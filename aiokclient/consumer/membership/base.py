@@ -3,8 +3,8 @@
 A `Membership` keeps the consumer in its group: it joins, sends heartbeats, learns what the group
 assigns to this member, and leaves. It knows nothing of records. It tells the `Reconciler`, which
 stops and begins the reading of partitions by the rules of revocation, commits, and calls the
-listener. The reconciler knows nothing of protocols, and the subscription state, positions and
-fetchers know nothing of either.
+listener. The reconciler does not depend on group protocols, and the subscription state, positions,
+and fetchers depend on neither.
 
     program ──subscribe, asks──▶ Membership ──assign, revoke, lose──▶ Reconciler ──▶ partitions
                                      │                                    │
@@ -32,7 +32,7 @@ __all__ = ["Membership", "MembershipParts", "Reconciler"]
 
 
 class Reconciler(Protocol):
-    """What takes and releases partitions for a membership. Its task makes one call at a time.
+    """The object that takes and releases partitions for a membership, which makes one call at once.
 
     These calls raise what a listener raises. It must pass through, because it fails the consumer.
     """
@@ -42,13 +42,13 @@ class Reconciler(Protocol):
         ...
 
     async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
-        """Release partitions in an orderly way.
+        """Release partitions after their records are processed and committed.
 
-        Nothing of them is delivered from the call on. It waits for records that are being
-        processed, until `deadline` at most (on the monotonic clock). Then it commits what is
-        processed and calls `on_revoked`, and the partitions are no longer owned. If the time runs
-        out, or the coordinator refuses the commit because this is no longer a member, the
-        partitions are lost, as by `lose`.
+        None of their records are delivered after this call begins. It waits for records that are
+        being processed, until `deadline` (on the monotonic clock). Then it commits the processed
+        records and calls `on_revoked`, and the partitions are no longer owned. If the deadline
+        passes, or the coordinator refuses the commit because this consumer is no longer a member,
+        the partitions are lost, as by `lose`.
         """
         ...
 
@@ -64,30 +64,31 @@ class Reconciler(Protocol):
         ...
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
-        """Take note that these partitions are lost: call `on_lost`, without a commit."""
+        """Release lost partitions without a commit, and call `on_lost`."""
         ...
 
 
 class Membership(Protocol):
-    """What keeps one consumer in its group. Its synchronous calls only inform its task."""
+    """The membership of one consumer in its group. Synchronous calls only notify its task."""
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Member id and generation; -1 and no id while it is not a member."""
+        """The member id and generation; no id and generation -1 while it is not a member."""
         ...
 
     @property
     def confirmed_until(self) -> float:
-        """The time, on the monotonic clock, until which this certainly is a member.
+        """The time, on the monotonic clock, until which the coordinator certainly keeps the member.
 
-        That is one session timeout after the last answered request was sent. After it nothing is
-        delivered until the coordinator answers a heartbeat. -inf while this is not a member.
+        It is one session timeout after the last request with a response was sent. After that time
+        no records are delivered until the coordinator responds to a heartbeat. -inf while this
+        consumer is not a member.
         """
         ...
 
     @property
     def joins(self) -> bool:
-        """Whether this is a member, or becomes one without any call by the application.
+        """Whether this consumer is a member, or becomes one without a call by the application.
 
         False after it has left because of `max_poll_interval_ms`, and after the group refused it.
         """
@@ -95,21 +96,21 @@ class Membership(Protocol):
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time, on the monotonic clock, since which it waits for its group; or None."""
+        """The time, on the monotonic clock, since which it waits for its group, or None."""
         ...
 
     @property
     def answered_at(self) -> float:
-        """The time of the last request whose response shows that this is a member."""
+        """The time of the last request whose response confirmed the membership."""
         ...
 
     @property
     def settled(self) -> bool:
-        """Whether this is a member that has taken its assignment, which may be empty."""
+        """Whether this consumer is a member and owns its assignment, which may be empty."""
         ...
 
     async def run(self) -> None:
-        """Join, stay and rejoin, until it is cancelled or `leave` is called.
+        """Keep the consumer in the group until this is cancelled or `leave` is called.
 
         It waits while nothing is subscribed. Raises a fatal error, which fails the consumer.
         """
@@ -135,9 +136,9 @@ class Membership(Protocol):
         ...
 
     async def leave(self, timeout: float) -> None:
-        """Leave for good, within `timeout` seconds, and end `run`.
+        """Leave the group permanently, within `timeout` seconds, and end `run`.
 
-        Everything that is owned was revoked before. The coordinator keeps a member with an
+        All partitions must have been revoked before. The coordinator keeps a member with an
         instance id, because its next start replaces it.
         """
         ...
@@ -151,17 +152,17 @@ class MembershipParts:
     config: ConsumerConfig
     subscription: SubscriptionState
     topics: SubscribedTopics
-    """What the consumer subscribes to; read when `subscribed` is called."""
+    """The topics that the consumer subscribes to, which are read when `subscribed` is called."""
     reconciler: Reconciler
     report: Callable[[Exception], None]
-    """Has the next request for records raise an error, because the group refuses something."""
+    """A function that makes the next request for records raise an error of the group."""
     changed: Callable[[], None]
-    """To be called when `metadata` or `confirmed_until` have changed."""
+    """A function to be called when `metadata` or `confirmed_until` has changed."""
     spawn: Callable[..., None]
     """`spawn(function, *args, name=...)` starts a background task of the consumer."""
     callbacks: Callbacks
-    """Schedules callbacks in the loop; one that raises fails the consumer."""
+    """Callbacks in the event loop. If one raises, the consumer fails."""
     owner: Hashable
-    """Owner of the connection that heartbeats and commits share (Purpose.GROUP)."""
+    """The owner of the connection that heartbeats and commits share (Purpose.GROUP)."""
     rewinder: GroupRewinder | None = None
-    """Rewind requests, which only the classic protocol passes on."""
+    """The rewind requests, which only the classic protocol supports."""

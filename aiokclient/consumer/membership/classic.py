@@ -5,9 +5,10 @@ is its handler for consumers. A member sends its subscription as metadata, once 
 that it offers. The leader runs a strategy that all members offer, and SyncGroup distributes the
 assignments.
 
-In an eager rebalance a member revokes everything before it joins, and takes what it is assigned. In
-a cooperative one (KIP-429, if all of its strategies support it) it joins with what it owns, then
-revokes what the new assignment lacks and joins again: only then is that assigned to others.
+In an eager rebalance a member revokes all partitions before it joins, and then takes its new
+assignment. In a cooperative rebalance (KIP-429, if all of its strategies support it) it keeps its
+partitions while it joins. Then it revokes those that are not in its new assignment and joins again,
+and only this second rebalance assigns them to other members.
 """
 
 from __future__ import annotations
@@ -51,16 +52,16 @@ __all__ = ["ClassicMembership"]
 T = TypeVar("T")
 
 LOOK_S: Final = 3.0
-"""Seconds for which a rebalance waits for new metadata before it uses what is known."""
+"""Seconds for which a rebalance waits for new metadata before it uses the old metadata."""
 AT_ONCE: Final = 10_000
-"""Number of pairs of a member and a partition that it might get, up to which an assignor runs in
-the event loop. Above that it runs in a thread, as it could block the loop for milliseconds."""
+"""The largest number of pairs of member and partition for which an assignor runs in the event loop.
+Above it the assignor runs in a thread, because it could block the loop for milliseconds."""
 MARGIN_S: Final = 0.25
-"""Seconds before the rebalance timeout at which unreleased partitions are lost."""
+"""Seconds before the rebalance timeout at which partitions that are not yet released are lost."""
 
 
 class ClassicMembership:
-    """A `Membership`, and the handler of its engine."""
+    """A `Membership` by the classic protocol, and the handler of its group engine."""
 
     protocol_type = "consumer"
 
@@ -83,7 +84,7 @@ class ClassicMembership:
         self._assignors = {assignor.name: Anchor(assignor) for assignor in assignors}
         for assignor in assignors:
             if not any(assignor is each for each in given):
-                self._assignors[assignor.name].hold(assignor)  # The application has the others.
+                self._assignors[assignor.name].hold(assignor)  # The application owns the others.
         self._protocol = rebalance_protocol(assignors)
         settings = GroupSettings(
             config.group_id,
@@ -113,22 +114,22 @@ class ClassicMembership:
 
     @property
     def owner(self) -> Hashable:
-        """Owner of the connection of heartbeats, which commits share."""
+        """The owner of the connection that heartbeats and commits share."""
         return self._engine
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Member id and generation."""
+        """The member id and generation."""
         return self._engine.metadata
 
     @property
     def confirmed_until(self) -> float:
-        """The time until which it certainly is a member."""
+        """The time until which the coordinator certainly keeps this member."""
         return self._engine.last_answer_at + self._session_s
 
     @property
     def joins(self) -> bool:
-        """Whether it becomes a member without any call by the application."""
+        """Whether this is a member, or becomes one without a call by the application."""
         return self._engine.joins or not self._ready
 
     @property
@@ -138,16 +139,19 @@ class ClassicMembership:
 
     @property
     def answered_at(self) -> float:
-        """The time of the last request whose response shows that this is a member."""
+        """The time of the last request whose response confirmed the membership."""
         return self._engine.last_answer_at
 
     @property
     def settled(self) -> bool:
-        """Whether it has taken its assignment."""
+        """Whether this is a member that owns its assignment."""
         return self._engine.state is MemberState.STABLE
 
     async def run(self) -> None:
-        """Join and stay. Raises FencedInstanceIdError if another member replaces this one."""
+        """Keep the consumer in the group until it leaves.
+
+        Raises FencedInstanceIdError if another member replaces this one.
+        """
         try:
             await self._engine.run()
         finally:
@@ -178,7 +182,7 @@ class ClassicMembership:
     def asked(self) -> None:
         """Join again, because the application requests records. Synchronous."""
         if self._ready:
-            # In every state: it may be about to leave, and nothing would resume it later.
+            # This holds in every state: if it is just leaving, no later call would resume it.
             self._engine.resume()
 
     def rejoin(self, reason: str) -> None:
@@ -193,7 +197,7 @@ class ClassicMembership:
             self._engine.reassign(reason)
 
     async def leave(self, timeout: float) -> None:
-        """Leave for good."""
+        """Leave the group permanently, within `timeout` seconds."""
         await self._engine.leave("the consumer is being closed", timeout)
 
     # -- for the engine
@@ -217,7 +221,11 @@ class ClassicMembership:
         return offered
 
     async def before_rejoin(self, reason: str) -> None:
-        """Release what has to be released before the next JoinGroup."""
+        """Release partitions before the next JoinGroup.
+
+        The eager protocol releases all of them, the cooperative one only those of topics that are
+        no longer subscribed to.
+        """
         owned = self._reconciler.owned()
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             owned = [tp for tp in owned if not self._is_wanted(tp)]
@@ -225,7 +233,7 @@ class ClassicMembership:
         if owned:
             await self._reconciler.revoke(owned, deadline=deadline)
         if self._subscription.subscription.pattern is not None:
-            # So that members whose patterns match new topics do not rebalance one after another.
+            # All members then see new topics at once, and do not cause one rebalance each.
             await self._look(None)
 
     async def assign(
@@ -272,7 +280,7 @@ class ClassicMembership:
             raise AssignmentFailedError(why) from error
 
     async def began(self, generation: Generation) -> None:
-        """Take what was assigned, and release what was not."""
+        """Release partitions that are no longer assigned, and take those that are new."""
         self._rebalances.add()
         if not generation.is_leader:
             self._watch.follows()
@@ -294,7 +302,7 @@ class ClassicMembership:
             self._parts.rewinder.carry_out(rewind_requests.read(generation.assignment))
 
     async def lost(self, reason: str) -> None:
-        """Lose everything that this member owns."""
+        """Lose all partitions that this member owns."""
         self._parts.changed()
         if owned := self._reconciler.owned():
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
@@ -317,16 +325,16 @@ class ClassicMembership:
         return self._subscription.subscription.matches(tp.topic, internal=False)
 
     async def _look(self, topics: Sequence[str] | None) -> None:
-        """Read the metadata of topics, of all for None, unless that takes too long."""
+        """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
-        except Exception as error:  # Including the failure of the client: other members wait.
+        except Exception as error:  # Even a failure of the client, because other members wait.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
 
 
 def assignment_with(given: MemberAssignment, wanted: rewind_requests.RewindRequests) -> bytes:
-    """Return the assignment of a member, with the rewind requests for it."""
+    """Return the assignment of a member as bytes, with the rewind requests for its partitions."""
     data = encode_assignment(given)
     has = dict.fromkeys(given.partitions)
     parts = {

@@ -1,7 +1,4 @@
-"""Everything about the group of one consumer: membership, offsets, revocation, automatic commits.
-
-`MEMBERSHIPS` has one membership for each group protocol.
-"""
+"""The group of one consumer: its membership, offsets, partitions, and automatic commits."""
 
 from __future__ import annotations
 
@@ -46,12 +43,12 @@ MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {
     "classic": ClassicMembership,
     "consumer": Kip848Membership,
 }
-"""The memberships by the values of `group_protocol`."""
+"""The membership class for each value of `group_protocol`."""
 
 LEAVE_SHARE: Final = 0.2
-"""Part of the time for closing that is reserved for leaving the group."""
+"""The share of the timeout of `close` that is reserved for leaving the group."""
 COMMIT_SHARE: Final = 0.2
-"""Part that is reserved for the commit before that. The rest is for records in progress."""
+"""The share that is reserved for the commit before that. The rest is for records in progress."""
 
 
 class ConsumerCoordinator:
@@ -149,11 +146,11 @@ class ConsumerCoordinator:
 
     def _report(self, error: Exception) -> None:
         self._report_error(error)
-        self._subscription.changed()  # A start that still waits for the group is to end with it.
+        self._subscription.changed()  # A start that is waiting for the group raises the error.
 
     def start(self) -> None:
-        """Begins. Plain."""
-        self._subscription.assign_subscribed({})  # A start before this one may have been cut short.
+        """Start the background tasks. Synchronous."""
+        self._subscription.assign_subscribed({})  # An earlier start may have been cancelled.
         self._subscription.confirm()
         self._subscription.listen(self._subscribed)
         for run, name in (
@@ -179,27 +176,27 @@ class ConsumerCoordinator:
             self.commits.end()
 
     def wake(self) -> None:
-        """Have commits look again, after the consumer has failed. Synchronous."""
+        """Make waiting commits raise, after the consumer has failed. Synchronous."""
         self.commits.wake()
 
     @property
     def followed(self) -> Subscription:
-        """The subscription that the group knows of, which may be an earlier one."""
+        """The subscription that the group uses, which may be an earlier one than the present."""
         return self.topics.current
 
     @property
     def confirmed_until(self) -> float:
-        """The time, on the loop's clock, until which this consumer certainly is a member."""
+        """The time, on the loop's clock, until which the coordinator certainly keeps the member."""
         return self.membership.confirmed_until
 
     def settled(self) -> bool:
-        """Return whether the group has assigned partitions, and they are taken. Synchronous."""
+        """Return whether the consumer owns the group's assignment. Synchronous."""
         if self._subscription.subscription is not self.topics.current:
             return False
         return not self._subscription.subscription or self.membership.settled
 
     def knows_its_part(self) -> bool:
-        """Return whether all or some of the partitions to read are known. Synchronous."""
+        """Return whether the group has assigned all or some of the partitions. Synchronous."""
         wanted = self._subscription.subscription
         if wanted is not self.topics.current:
             return False
@@ -207,7 +204,7 @@ class ConsumerCoordinator:
         return self.settled() or any(wanted.matches(tp.topic, internal=False) for tp in owned)
 
     def troubles(self) -> list[str]:
-        """Return what is wrong with the membership, as text. Synchronous."""
+        """Return the problems of the membership as texts. Synchronous."""
         found = self.commits.troubles()
         if self._subscription.subscription:
             if self._refusal is not None and self._refusal[1] > self.membership.answered_at:
@@ -224,14 +221,14 @@ class ConsumerCoordinator:
         return found
 
     def refused(self) -> Exception | None:
-        """Return why the group refuses this consumer, if it is not a member. Synchronous."""
+        """Return the error by which the group refuses this consumer, or None. Synchronous."""
         refusal = self._refusal
         if refusal is None or refusal[1] <= self.membership.answered_at:
             return None
         return refusal[0]
 
     async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
-        """Have all owners go back to these offsets; see `rewind_group`."""
+        """Make all owners of these partitions seek to the offsets; see `rewind_group`."""
         if not isinstance(self.membership, ClassicMembership):
             raise UnsupportedVersionError(
                 "rewind_group() needs group_protocol='classic', because members of the newer "
@@ -241,7 +238,7 @@ class ConsumerCoordinator:
             raise IllegalStateError(
                 "Only a member of the group can call rewind_group(). Call subscribe() first."
             )
-        # A task that calls this while it processes records would wait for itself.
+        # Otherwise a task that calls this while it processes records would wait for itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
             await self._rewinder.request(offsets, timeout, self.membership.rejoin)
@@ -267,7 +264,7 @@ class ConsumerCoordinator:
         if self._left_behind or not self._subscription.subscription:
             return  # No other member waits for partitions that are assigned by hand.
         self._left_behind = True
-        self.commits.wake()  # A commit must not wait for a membership that waits for it.
+        self.commits.wake()  # A commit must not wait for a membership that waits for the commit.
         self._subscription.client_log.error(
             "%s: the consumer leaves its group until it is asked for records",
             text,
@@ -275,7 +272,7 @@ class ConsumerCoordinator:
         )
         self.membership.left_behind(text)
         if self._read_lock.is_asked():
-            # One of many handlers is late, and the program waits for records meanwhile.
+            # One of several handlers is late, and the program is already waiting for records.
             self.requested()
 
     def _released(self, states: Sequence[PartitionState], lost: bool) -> None:
@@ -297,13 +294,14 @@ class ConsumerCoordinator:
     # -- the end
 
     async def close(self, timeout: float, may_ask: Callable[[], bool]) -> None:
-        """Commit what is processed, release everything that is owned, and leave the group.
+        """Commit processed records, release all partitions, and leave the group.
 
-        What is in hand is waited for while `may_ask()`, at most a part of `timeout` seconds.
+        It waits for records in progress while `may_ask()` returns true, for at most a part of
+        `timeout` seconds.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        bounded_s = timeout if timeout < math.inf else 0.0  # Without a bound no share is kept.
+        bounded_s = timeout if timeout < math.inf else 0.0  # Without a bound nothing is reserved.
         leave_by = deadline - bounded_s * LEAVE_SHARE
         wait_until = leave_by - bounded_s * COMMIT_SHARE
         in_progress = self._in_progress
@@ -323,7 +321,7 @@ class ConsumerCoordinator:
             await in_progress.relieved.wait(until)
 
     def release(self) -> None:
-        """Close its connections and end its subscriptions to metadata. Synchronous."""
+        """Close the group's connections and stop requesting its metadata. Synchronous."""
         self._closed = True
         self._cluster.updater.unwant(self.topics)
         self._cluster.release(self)

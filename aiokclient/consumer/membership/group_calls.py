@@ -15,14 +15,14 @@ __all__ = ["GroupCalls"]
 
 
 class GroupCalls:
-    """A part of a consumer with a group. Its calls are described at `Consumer`."""
+    """The calls of a consumer with a group. `Consumer` documents them."""
 
     def __init__(self, group: ConsumerCoordinator, subscription: SubscriptionState) -> None:
         self._group = group
         self._subscription = subscription
 
     async def commit(self, what: Any, timeout: float) -> None:
-        """Store in the group how far the consumer is; `timeout` is in seconds."""
+        """Commit offsets to the group, within `timeout` seconds."""
         offsets, nothing = to_commit(what, self._subscription.consumed())
         gone = [tp for tp in nothing if tp not in self._subscription]
         if gone:
@@ -32,12 +32,12 @@ class GroupCalls:
     async def committed(
         self, tps: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed, None where it has nothing."""
+        """Return the committed offset of each partition, or None if there is none."""
         found = await self._group.commits.fetch(tps, timeout)
         return {tp: _without_notes(found[tp]) for tp in tps}
 
     async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
-        """Have the whole group continue at these offsets."""
+        """Make the whole group continue at these offsets."""
         await self._group.rewind(offsets, timeout)
 
     @property
@@ -47,5 +47,5 @@ class GroupCalls:
 
 
 def _without_notes(stored: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
-    """Remove what the library has written into the metadata for itself."""
+    """Remove the library's own notes from the metadata of a committed offset."""
     return None if stored is None else stored._replace(metadata=plain(stored.metadata))

@@ -11,10 +11,10 @@ committed offsets for other partitions of its topic: then the group was reading 
 partition existed. For members that join later, a position that a reset gave is committed before
 the first record is delivered (not with `enable_auto_commit=False`).
 
-Members that begin at the same time must not take each other's first commits for a sign of that:
-some of them would read a topic from its first record while others read it from its end. Such a
-commit therefore has the number of partitions of the topic in its metadata, and is a sign only for
-partitions with higher numbers.
+When members start at the same time, their first commits must not make other partitions of the
+topic look as if they had appeared later. Otherwise some members would read the topic from its first
+record and others from its end. Therefore such a commit has the number of partitions of the topic in
+its metadata, and shows only for partitions with higher numbers that they appeared later.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class InitialOffsets:
 
     def _awaiting(self) -> list[PartitionState]:
         if not self._topics.read:
-            return []  # Which partitions have appeared since is not known yet.
+            return []  # It is not known yet which partitions have appeared since the subscription.
         states = self._subscription.partitions.values()
         return [state for state in states if state.phase is Phase.AWAITING]
 
@@ -100,7 +100,7 @@ class InitialOffsets:
         states = [*self._awaiting(), *self._uncommitted()]
         return min((state.retry_at for state in states), default=math.inf)
 
-    # -- where
+    # -- finding initial offsets
 
     async def _place(self, states: Sequence[PartitionState]) -> None:
         found, failed = await self._commits.ask([state.tp for state in states])
@@ -123,15 +123,15 @@ class InitialOffsets:
         self._subscription.changed()
 
     def _matters(self, state: PartitionState) -> bool:
-        """Return whether commits of other partitions decide where this one begins."""
+        """Return whether commits of other partitions affect the initial offset of this one."""
         if not self._follows or self._subscription.reset == EARLIEST:
-            return False  # The offset is the same in any case, and topics may be large.
+            return False  # The result is the same, and a topic may have many partitions.
         return not self._topics.has_appeared(state.tp, self._cluster.metadata)
 
     async def _ask_for_siblings(
         self, states: Sequence[PartitionState]
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[str, KafkaError]]:
-        """Return what is committed for the other partitions of these topics, and the errors."""
+        """Return committed offsets of the other partitions of these topics, and errors by topic."""
         metadata = self._cluster.metadata
         asked = dict.fromkeys(state.tp for state in states)
         others = [
@@ -151,7 +151,7 @@ class InitialOffsets:
         reset = self._subscription.reset
         if self._follows and self._has_appeared(state.tp, siblings):
             reset = EARLIEST
-        # Members that join later need only what the group has assigned, not what was by hand.
+        # Only partitions that the group assigned are committed: later members may get them.
         if self._commits_first and reset != NONE and self._subscription.is_shared(state.tp):
             state.withhold(Withheld.INITIAL_OFFSET, True)
         self._subscription.look_up([state], reset)
@@ -168,7 +168,7 @@ class InitialOffsets:
             for other, stored in siblings.items()
         )
 
-    # -- that it is where
+    # -- committing initial offsets
 
     async def _commit(self, states: Sequence[PartitionState]) -> None:
         metadata = self._cluster.metadata

@@ -1,9 +1,9 @@
 """Calls of the application's listener, and which tasks belong to such a call.
 
-Within a call of the listener reading is refused, and commits do not wait for the group, because
-the group waits for the listener. That holds for the tasks that the listener starts as well
-(`asyncio.gather`, a TaskGroup), so a context variable records it and not the task's identity.
-A task that outlives the call of the listener that started it is an ordinary task from then on.
+During a call of the listener, reading is refused, and commits do not wait for the group, because
+the group waits for the listener. The same applies to tasks that the listener starts
+(`asyncio.gather`, a TaskGroup), so a context variable marks the call instead of the identity of the
+task. A task that outlives the listener call that started it is an ordinary task from then on.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class ListenerCalls:
 
 
 async def tell(listener: Any, method: str, partitions: Sequence[TopicPartition]) -> None:
-    """Call `listener.method(partitions)`, a function or a coroutine function, if there is one.
+    """Call `listener.method(partitions)`, and await the result if it is awaitable.
 
-    What it raises is raised here.
+    Do nothing if the listener has no such method. Exceptions of the method are raised here.
     """
     call = getattr(listener, method, None)
     if call is not None:

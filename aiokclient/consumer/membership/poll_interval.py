@@ -1,9 +1,9 @@
 """A watch over the poll interval: whether the application still requests records.
 
-If an application hangs, its heartbeats go on, and no other member would ever get its partitions.
-So a member leaves when the application has not requested records for `max_poll_interval_ms`. Time
-in which it waits for records does not count. In `tracked`, the age of the oldest outstanding record
-counts.
+If an application hangs, its heartbeats continue, and its partitions would never be assigned to
+another member. So a member leaves when the application has not requested records for
+`max_poll_interval_ms`. Time in which the application waits for records does not count. With
+`tracked`, the age of the oldest outstanding record counts instead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PollIntervalWatch:
 
     @property
     def trouble(self) -> str | None:
-        """The last text, until the application requests records again."""
+        """The text of the last call of `overdue`, until the application requests records again."""
         return self._said if self._since() == self._told else None
 
     async def run(self) -> None:
@@ -50,7 +50,7 @@ class PollIntervalWatch:
             now = loop.time()
             due = math.inf if since is None or since == self._told else since + self._interval_s
             if now < due:
-                # A record that is delivered in the meantime is not due before that.
+                # A record that is delivered during the sleep is not due before its end.
                 await asyncio.sleep(min(due, now + self._interval_s) - now)
                 continue
             assert since is not None

@@ -1,12 +1,12 @@
-"""For whom a rebalance waits that lasts, for people to read.
+"""The members that a long rebalance waits for, as text for diagnostics.
 
-The coordinator of a group of the newer protocol says it (ConsumerGroupDescribe): a member of an
-older epoch than the assignment has not released yet what this member is to have in addition.
+In a group of the newer protocol, ConsumerGroupDescribe shows them: members with an older epoch than
+the assignment have not yet released the partitions that this member is to be assigned.
 
-The coordinator of a classic group says what members own only while the group is stable. So it is
-asked once in each generation, and when a member starts; when a rebalance lasts, it waits for one
-or more of the other members that the group still has. A group that is refused or does not answer
-is asked again later.
+The coordinator of a classic group returns the members' partitions only while the group is stable.
+So the watch describes the group once in each generation, and when the consumer starts. A long
+rebalance then waits for one or more of the other members that are still in the group. If the
+coordinator refuses the description or does not respond, the watch tries again later.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 __all__ = ["SHOWN_S", "RebalanceWatch", "named"]
 
 SHOWN_S: Final = 3.0
-"""A rebalance, a listener or a revocation that has lasted so long is shown."""
+"""Seconds after which a rebalance, a call of the listener, or a revocation is reported."""
 LOOK_S: Final = 1.0
 ASKING: Final = Backoff(5.0, 30.0)
-"""Seconds between two questions to the coordinator while a rebalance lasts."""
+"""Seconds between two descriptions of the group while a rebalance lasts."""
 SPREAD_S: Final = (1.0, 5.0)
-"""Seconds from the beginning of a generation until its members ask: not all together."""
+"""Range of the random delay, in seconds, between the beginning of a generation and the description
+of the group, so that not all members request it at the same time."""
 NAMED: Final = 3
 
 STABLE: Final = "Stable"
@@ -50,13 +51,13 @@ SYNCING: Final = "CompletingRebalance"
 
 
 class MemberSnapshot(NamedTuple):
-    """A member: how to name it, what it owns, and what it is to have in addition, if known."""
+    """A member: its label, the partitions that it owns, and, if known, those it still waits for."""
 
     label: str
     owned: Sequence[TopicPartition]
     missing: Sequence[TopicPartition] = ()
     is_late: bool = False
-    """It has not taken up the present assignment."""
+    """Whether the member has not taken its present assignment yet."""
 
 
 class GroupSnapshot(NamedTuple):
@@ -67,9 +68,9 @@ class GroupSnapshot(NamedTuple):
 
 
 class RebalanceWatch:
-    """Looks at one consumer's group; `membership` is the consumer's.
+    """A task that describes the group of one consumer from time to time.
 
-    It does not use the connection of the heartbeats, which nothing may delay.
+    It does not use the connection of the heartbeats, because nothing may delay these.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class RebalanceWatch:
         self._owned: dict[str, Sequence[TopicPartition]] = {}
         self._waits = ""
         self._not_found: KafkaError | None = None
-        """Why the coordinator was not found when it was last looked for."""
+        """The error of the last lookup of the coordinator, or None."""
 
     @property
     def trouble(self) -> str | None:
-        """Return for how long the group has been rebalancing, and for whom it waits."""
+        """How long the group has been rebalancing, and which members it waits for, as text."""
         since = self._since()
         lasted = -math.inf if since is None else self._cluster.clock.monotonic() - since
         if lasted < SHOWN_S:
@@ -119,7 +120,7 @@ class RebalanceWatch:
         return since
 
     async def run(self) -> None:
-        """Look until it is cancelled."""
+        """Describe the group when it is due, until it is cancelled."""
         while True:
             if self._is_due():
                 await self._look()
@@ -138,7 +139,7 @@ class RebalanceWatch:
         try:
             self._found(await self._describe())
         except KafkaError:
-            self._waits = ""  # Not permitted, or out of reach: that shows elsewhere.
+            self._waits = ""  # Missing permissions and broken connections are reported elsewhere.
 
     def _is_due(self) -> bool:
         now, rng = self._cluster.clock.monotonic(), self._cluster.clock.rng
@@ -178,7 +179,7 @@ class RebalanceWatch:
         elif self._newer:
             missing = group.members[me].missing if me in group.members else ()
             late = [other.label for other in others.values() if other.is_late and missing]
-            # Which of several holds which partition, the coordinator does not say.
+            # If there are several, it is unknown which of them owns which partition.
             self._waits = _listed((label, missing if len(late) == 1 else ()) for label in late)
         elif group.state == SYNCING:
             self._waits = "the assignment by the leader of the group"
@@ -186,7 +187,7 @@ class RebalanceWatch:
             held = [(other.label, self._owned.get(key, ())) for key, other in others.items()]
             self._waits = _listed([each for each in held if each[1]] or held)
 
-    # -- asking
+    # -- requests
 
     async def _describe_classic(self) -> GroupSnapshot:
         group = await self._ask(DescribeGroupsRequest(groups=[self._group_id]))
@@ -229,7 +230,7 @@ def _partitions(assignment: Assignment) -> dict[TopicPartition, None]:
 
 
 def _label(member: Any, instance_id: str | None) -> str:
-    """Return how people know the member."""
+    """Return a text that identifies a member for people."""
     instance = "" if instance_id is None else f"instance {instance_id}, "
     host = member.client_host.removeprefix("/")
     return f"member {member.member_id} ({instance}client {member.client_id} at {host})"
@@ -243,6 +244,6 @@ def _listed(waited_for: Iterable[tuple[str, Sequence[TopicPartition]]]) -> str:
 
 
 def named(tps: Sequence[TopicPartition], most: int = NAMED) -> str:
-    """Return the names of partitions, of many only the first ones."""
+    """Return the names of the first `most` partitions, and the number of the others, as text."""
     more = f" and {len(tps) - most} more" if len(tps) > most else ""
     return ", ".join(map(str, tps[:most])) + more

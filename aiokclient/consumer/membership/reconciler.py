@@ -1,17 +1,18 @@
 """Taking and releasing partitions, for both group protocols.
 
                    ┌─ waits for records in progress, commits, calls on_revoked ─┐
-    owned ──revoke─┤                                                            ├──▶ gone
+    owned ──revoke─┤                                                            ├──▶ released
                    └─ time is up, or this is no longer a member: calls on_lost ─┘
 
-Theory of operation. From the moment that a partition is to be revoked, nothing of it is delivered.
-Records of it that the application is processing are waited for: it may still write to other
-systems. Only when it has requested the next one (of `tracked`: when none is outstanding) is
-everything processed committed, the listener called, and the partition released. None of that
-happens for a lost partition: another member may already own it, and a commit would undo its work.
+Theory of operation. When a partition is to be revoked, no more of its records are delivered. The
+reconciler waits for records that the application is processing, because it may still be writing to
+other systems. When the application has requested the next record (with `tracked`: when no record is
+outstanding), the processed records are committed, the listener is called, and the partition is
+released. For a lost partition there is no wait and no commit: another member may already own it,
+and a commit would undo its work.
 
-One of these runs at a time. Closing the consumer waits for the one in progress, which then ends by
-the deadline of the close; later ones find nothing to do.
+One such operation runs at a time. Closing the consumer waits for the one in progress, which then
+ends by the deadline of the close. Later operations find nothing to do.
 """
 
 from __future__ import annotations
@@ -43,18 +44,20 @@ __all__ = ["PartitionReconciler"]
 
 
 LOGGED = 20
-"""Number of partitions that one line of the log names."""
+"""The number of partitions that one log message names."""
 
 
 class PartitionReconciler:
     """The `Reconciler` of a consumer.
 
     `calls` marks the calls of the listener. `released(states, lost)` is called before partitions
-    are removed, `overdue(text)` when the program does not finish in time what it is processing.
+    are removed. `overdue(text)` is called when the application does not finish the records that it
+    is processing in time.
     """
 
     _told_idle = Weakly()
-    """The listener that was told that nothing is owned; this object itself for none."""
+    """The listener that was told that no partitions are owned; this object itself if there is none.
+    """
 
     def __init__(
         self,
@@ -95,7 +98,7 @@ class PartitionReconciler:
         return self._subscription.subscribed()
 
     def troubles(self) -> list[str]:
-        """Return what holds a rebalance up in this consumer, as text. In any thread."""
+        """Return what delays a rebalance in this consumer, as texts. Safe in any thread."""
         now = self._cluster.clock.monotonic()
         found = []
         if self._calling is not None and now - self._calling[1] >= SHOWN_S:
@@ -109,10 +112,10 @@ class PartitionReconciler:
             )
         return found
 
-    # -- what a membership asks for
+    # -- calls by the membership
 
     async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
-        """Release partitions in an orderly way; see `Reconciler`."""
+        """Release partitions after their records are processed; see `Reconciler`."""
         self._withhold(tps)
         async with self._turn:
             states = self._withhold(tps)
@@ -120,7 +123,7 @@ class PartitionReconciler:
                 return
             if not await self._put_down(states, deadline):
                 if self._bound < math.inf:
-                    return  # The consumer is being closed, which releases them in its own way.
+                    return  # The consumer is being closed, and `close` releases them.
                 await self._give_up(states, "lost")
                 return self._overdue(
                     f"{len(states)} partitions are to be revoked, and the application has not "
@@ -131,7 +134,7 @@ class PartitionReconciler:
                 await self._give_up(states, "revoked" if is_member else "lost")
 
     async def assign(self, tps: Collection[TopicPartition]) -> None:
-        """Take partitions in addition; see `Reconciler`."""
+        """Take additional partitions; see `Reconciler`."""
         async with self._turn:
             owned = dict.fromkeys(self.owned())
             added = [tp for tp in dict.fromkeys(tps) if tp not in owned]
@@ -147,7 +150,7 @@ class PartitionReconciler:
             self._subscription.withhold(states, Withheld.LISTENER, False)
 
     async def conclude(self) -> None:
-        """Tell the listener if nothing is owned; see `Reconciler`."""
+        """Tell the listener if no partitions are owned; see `Reconciler`."""
         async with self._turn:
             listener = self._subscription.listener
             if self._closed or self.owned() or listener is self._told_idle:
@@ -156,7 +159,7 @@ class PartitionReconciler:
             await self._tell("on_assigned", [])
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
-        """Take note that these partitions are lost; see `Reconciler`."""
+        """Release lost partitions without a commit; see `Reconciler`."""
         self._withhold(tps)
         async with self._turn:
             await self._give_up(self._withhold(tps), "lost")
@@ -164,10 +167,11 @@ class PartitionReconciler:
     # -- closing
 
     async def close(self, deadline: float, busy: Callable[[PartitionState], bool]) -> None:
-        """Release everything that is owned, and take nothing more.
+        """Release all partitions, and take no more.
 
-        What is processed is committed until `deadline`, on the loop's clock. What the program is
-        `busy` with is lost, the rest revoked.
+        Processed records are committed until `deadline`, on the loop's clock. Partitions for which
+        `busy(state)` returns true, because their records are still being processed, are lost. The
+        others are revoked.
         """
         self._bound = -math.inf
         self._in_progress.relieved.set()
@@ -196,7 +200,7 @@ class PartitionReconciler:
         return states
 
     async def _put_down(self, states: Sequence[PartitionState], until: float) -> bool:
-        """Wait until no record of these is being processed; return False if time is up first."""
+        """Wait until no record of these partitions is in progress; return False after `until`."""
         self._subscription.settle()
         loop = asyncio.get_running_loop()
         self._releasing = states, loop.time()
@@ -212,7 +216,7 @@ class PartitionReconciler:
         return True
 
     async def _commit(self, states: Sequence[PartitionState], deadline: float) -> bool:
-        """Commit what is processed of these; return whether this is still a member."""
+        """Commit processed records of these partitions; return whether this is still a member."""
         timeout = deadline - asyncio.get_running_loop().time()
         try:
             refused = await self._auto_commit.commit(states, timeout)
@@ -225,7 +229,7 @@ class PartitionReconciler:
         return all(verdicts)
 
     def _is_member(self, tp: TopicPartition, error: KafkaError) -> bool:
-        """Return whether a refused commit leaves it possible that this is still a member."""
+        """Return whether this may still be a member, although a commit was refused."""
         text = "Processed records of %s could not be committed: %s"
         key, extra = ("commit", tp, type(error)), {"event": "commit_failed", "topic": tp.topic}
         self._log.write(logging.WARNING, key, text, tp, error, extra=extra)
@@ -247,7 +251,7 @@ class PartitionReconciler:
         self._released(states, how == "lost")
         self._drop(states)
         if how == "lost":
-            # Nothing else would call it again.
+            # A cancellation must not skip this call, because it is not repeated.
             with anyio.CancelScope(shield=True):
                 await self._tell("on_lost", tps)
 
@@ -255,13 +259,13 @@ class PartitionReconciler:
         gone = dict.fromkeys(state.tp for state in states)
         left = [tp for tp in self.owned() if tp not in gone]
         self._subscription.assign_subscribed(dict.fromkeys(left))
-        # A partition that is also assigned by hand stays, and its reading continues.
+        # A partition that is also assigned by hand stays, and reading it continues.
         partitions = self._subscription.partitions
         kept = [state for state in states if partitions.get(state.tp) is state]
         self._subscription.withhold(kept, Withheld.REVOKING | Withheld.UNSUBSCRIBED, False)
 
     async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
-        """Tell the listener of the present subscription; those of earlier ones hear nothing."""
+        """Call the listener of the present subscription, not those of earlier ones."""
         listener = self._subscription.listener
         if self._refused or listener is None:
             return
@@ -270,7 +274,7 @@ class PartitionReconciler:
             try:
                 await tell(listener, method, tps)
             except Exception:
-                # The consumer fails with it, and does not ask for the same again while it closes.
+                # The error fails the consumer. Its close must not call the listener again.
                 self._refused = True
                 raise
             finally:

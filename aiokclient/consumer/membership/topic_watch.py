@@ -1,9 +1,9 @@
-"""A watch over the topics of a group: whether they have changed since they were assigned.
+"""The detection of changes to a group's topics since they were assigned.
 
-Each member watches what it subscribes to: a pattern may match new topics. The leader watches the
-partitions, because only the leader knows all topics that the group reads. Changes that come close
-together count as one: the group rebalances when nothing has changed for QUIET_S, but at most
-LONGEST_S after the first change.
+Each member watches its subscription, because a pattern may match new topics. The leader watches the
+numbers of partitions, because only the leader knows all topics that the group reads. Several
+changes cause one rebalance: it begins when nothing has changed for QUIET_S, and at most LONGEST_S
+after the first change.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TopicWatch:
         self._forget()
 
     def asked_for(self) -> list[str]:
-        """Return the topics that this member asks for, and watch them from now on."""
+        """Return the topics for this member's subscription, and watch them from now on."""
         self._forget()
         subscription = self._topics.current
         matching = self._topics.matching(self._cluster.metadata)
@@ -98,7 +98,7 @@ class TopicWatch:
             self._timer = self._callbacks.at(when, self._report)
 
     def _picture(self, metadata: ClusterMetadata) -> tuple[object, object]:
-        """Return what is watched, as this metadata has it."""
+        """Return the matched topics and the partitions of assigned ones, in this metadata."""
         matched = None if self._matched is None else self._topics.matching(metadata)
         return matched, None if self._assigned is None else layout(metadata, self._assigned)
 
@@ -125,5 +125,5 @@ def layout(metadata: ClusterMetadata, topics: Iterable[str]) -> Layout:
 
 
 def assignable(metadata: ClusterMetadata, topics: Iterable[str]) -> AssignmentCluster:
-    """Return the topics that can be assigned, which deleted ones cannot."""
+    """Return the topics that can be assigned, without those that were deleted."""
     return AssignmentCluster.of(metadata, [t for t in topics if not metadata.lacks(t, 0)])

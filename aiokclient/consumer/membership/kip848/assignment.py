@@ -1,7 +1,8 @@
-"""What a member should own and what it owns: by topic id to the group, by name to the consumer.
+"""The partitions that a member should own and those that it owns.
 
-The names come with the metadata. An id without a name is a topic that the coordinator knows and
-this client does not know yet; metadata is requested until the name is found.
+The group identifies topics by id, and the consumer by name. The metadata maps ids to names. If an
+id has no name, the coordinator knows a topic that this client does not know yet; the client
+requests metadata until the name is found.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class PartitionAssignment:
         self._target: TopicIdPartitions = frozenset()
         self._owned: dict[TopicIdPartition, TopicPartition] = {}
         self.assigned_at = -math.inf
-        """The time at which the heartbeat was sent that was answered with the target."""
+        """The time at which the heartbeat was sent whose response contained the target."""
         self._cluster = cluster
         self._topics = topics
         self._hide = hide
@@ -43,14 +44,14 @@ class PartitionAssignment:
         return self._owned
 
     def set_target(self, target: TopicIdPartitions, sent_at: float) -> bool:
-        """Take the target of a response; return whether it differs from the one before."""
+        """Store the target of a response; return whether it differs from the previous one."""
         if target == self._target:
             return False
         self._target, self.assigned_at = target, sent_at
         return True
 
     def forget_target(self) -> None:
-        """Expect nothing any more, because the membership has ended."""
+        """Reset the target to no partitions, because the membership has ended."""
         self._target = frozenset()
 
     def take(self, added: Mapping[TopicIdPartition, TopicPartition]) -> None:
@@ -63,23 +64,23 @@ class PartitionAssignment:
             self._owned.pop(partition, None)
 
     def reported(self) -> TopicIdPartitions:
-        """Return what is owned, as the coordinator is told."""
+        """Return the owned partitions for a heartbeat."""
         return frozenset(self._owned)
 
     def differs(self) -> bool:
-        """Return whether there is anything to revoke or to take."""
+        """Return whether there are partitions to revoke or to take."""
         known, unknown = self._wanted()
         return bool(unknown) or known.keys() != self._owned.keys()
 
     def to_revoke(self) -> dict[TopicIdPartition, TopicPartition]:
-        """Return what is owned and not in the target."""
+        """Return the partitions that are owned and not in the target."""
         known, _ = self._wanted()
         return {each: tp for each, tp in self._owned.items() if each not in known}
 
     def to_take(self) -> dict[TopicIdPartition, TopicPartition]:
-        """Return what is in the target and not owned, of topics whose names are known."""
+        """Return the partitions that are in the target and not owned, if their names are known."""
         known, _ = self._wanted()
-        # A topic that was created again has to be revoked under its old id first.
+        # If a topic was deleted and created again, its old id has to be revoked first.
         have = set(self._owned.values())
         return {
             each: tp for each, tp in known.items() if each not in self._owned and tp not in have
@@ -90,15 +91,16 @@ class PartitionAssignment:
         return bool(self._wanted()[1])
 
     def _wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
-        """Return the target by name, and the part of it that has no name.
+        """Return the target by name, and the partitions in it whose topics have no known name.
 
-        Brokers match a pattern with internal topics as well. They are left out here, as from a
-        pattern that the client matches, and the group takes them for read.
+        Brokers match a pattern against internal topics as well. Unless they are wanted, these
+        topics are left out here, as when the client matches the pattern. The group considers them
+        to be read.
         """
         metadata, pattern = self._cluster.metadata, self._topics.current.pattern
         basis = (self._target, metadata.version, pattern, len(self._owned))
         if basis != self._basis:
-            # Looked up once for many heartbeats: there may be very many partitions.
+            # The result is cached between heartbeats, because there may be very many partitions.
             self._basis = basis
             self._found = self._look(metadata, self._hide and pattern is not None)
         return self._found
@@ -112,7 +114,7 @@ class PartitionAssignment:
             name = metadata.names.get(partition.topic_id)
             info = None if name is None else metadata.topic(name)
             if name is None or info is None:
-                # A deleted topic is owned until the coordinator takes it away.
+                # A deleted topic is owned until the coordinator removes it from the target.
                 owned = self._owned.get(partition)
                 if owned is None:
                     unknown.append(partition)

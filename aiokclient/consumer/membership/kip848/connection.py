@@ -1,8 +1,7 @@
-"""The connection of a member to its coordinator: heartbeats, one attempt at a time.
+"""The connection of a member to its coordinator, on which it sends one heartbeat at a time.
 
-The member's heartbeats and commits share a connection that nothing else uses, so that nothing
-delays them. A heartbeat that failed is not sent again as it is: the next one tells the coordinator
-the whole state of the member.
+Heartbeats and commits share a connection that no other requests use, so that nothing delays them.
+A failed heartbeat is not repeated unchanged: the next one contains the whole state of the member.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["HeartbeatConnection"]
 API = "ConsumerGroupHeartbeat"
 
 SWITCHED_OFF = (UnsupportedVersionError.code,)
-"""Codes of a broker that knows the request but must not accept it."""
+"""Error codes of a broker that knows the request but has the protocol disabled."""
 
 LEAVE_ATTEMPTS = 3
 """Number of attempts to tell the coordinator that the member leaves."""
@@ -42,7 +41,7 @@ ADVICE = (
 
 
 class HeartbeatConnection:
-    """Heartbeats to the coordinator of `group_id`; `owner` owns the connection, and closes it."""
+    """The heartbeats to the coordinator of `group_id`. `owner` owns and closes the connection."""
 
     def __init__(self, cluster: ClusterClient, group_id: str, owner: Hashable) -> None:
         self._cluster = cluster
@@ -56,7 +55,7 @@ class HeartbeatConnection:
     async def version(self) -> int:
         """Return the version of the heartbeat that the coordinator supports.
 
-        Raises UnsupportedVersionError if it supports none, and what connecting raises.
+        Raises UnsupportedVersionError if it supports none, and the errors of connecting.
         """
         connection = await self._connect()
         try:
@@ -67,7 +66,10 @@ class HeartbeatConnection:
     async def send(
         self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
     ) -> ConsumerGroupHeartbeatResponse:
-        """Return the coordinator's response; raise its error, or why it could not be asked."""
+        """Send a heartbeat and return the response.
+
+        Raises the error in the response, or the error of the connection.
+        """
         connection = await self._connect()
         response: ConsumerGroupHeartbeatResponse = await connection.send(
             request, timeout_s=timeout_s
@@ -80,18 +82,19 @@ class HeartbeatConnection:
         return response
 
     def succeeded(self) -> None:
-        """Start to count failures anew, after an answer to a member. Synchronous.
+        """Reset the count of failures after a response to a member. Synchronous.
 
-        Not for one that joins: a member that is fenced after each join must slow down.
+        It is not called after a response to a join, because a member that is fenced after each
+        join must back off.
         """
         self._retry.succeeded()
 
     def pause_s(self, attempt: int) -> float:
-        """Return how long to wait before a heartbeat that is one of too many."""
+        """Return the seconds to wait before another heartbeat, after too many without a pause."""
         return self._retry.backoff.delay(attempt, self._cluster.clock.rng)
 
     def failed(self, error: KafkaError) -> Action:
-        """Return what to do about a failed attempt; forget a coordinator that has moved.
+        """Return the action for a failed attempt, and forget a coordinator that has moved.
 
         Synchronous.
         """
@@ -101,7 +104,10 @@ class HeartbeatConnection:
         return Action(decision, self._retry.pause_s())
 
     async def leave(self, request: ConsumerGroupHeartbeatRequest, timeout_s: float) -> None:
-        """Send the heartbeat that leaves. Try LEAVE_ATTEMPTS times, then only log the failure."""
+        """Send the heartbeat that leaves the group, in at most LEAVE_ATTEMPTS attempts.
+
+        A failure is only logged.
+        """
         for _ in range(LEAVE_ATTEMPTS):
             try:
                 await self.send(request, timeout_s)
@@ -109,7 +115,7 @@ class HeartbeatConnection:
             except KafkaError as error:
                 action = self.failed(error)
                 if error.code in CODES or not action.again:
-                    # The coordinator notices by itself when the session is over.
+                    # The coordinator removes the member anyway when its session times out.
                     extra = {"event": "group_leave_failed"}
                     self._log.info("Could not leave the group: %s", error, extra=extra)
                     break

@@ -1,7 +1,8 @@
-"""What a heartbeat of the new consumer protocol says: what changed since the one before. Pure.
+"""The contents of heartbeats of the newer consumer protocol (KIP-848). Without IO.
 
-A full one says everything. It is sent to join, and after anything went wrong, since nobody knows
-then what the coordinator has heard.
+A heartbeat contains only the fields that have changed since the one before. A full heartbeat
+contains all fields. It is sent to join the group, and after any failure, because it is then
+unknown which heartbeats the coordinator has received.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ __all__ = [
 LEAVE = -1
 LEAVE_FOR_A_WHILE = -2
 REGEX_FROM = 1
-"""The version from which brokers evaluate regular expressions."""
+"""The first version of the request in which brokers evaluate regular expressions."""
 
 FLAGS = {re.IGNORECASE: "i", re.DOTALL: "s", re.MULTILINE: "m"}
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by the id of its topic."""
+    """A partition, identified by its topic id and number."""
 
     topic_id: UUID
     partition: int
@@ -50,14 +51,14 @@ TopicIdPartitions: TypeAlias = frozenset[TopicIdPartition]
 
 
 class HeartbeatSubscription(NamedTuple):
-    """What a member subscribes to, as a heartbeat says it."""
+    """The subscription of a member in a heartbeat: topic names or a regular expression."""
 
     topics: tuple[str, ...] = ()
     regex: str = ""
 
 
 class MemberSettings(NamedTuple):
-    """What a member says of itself."""
+    """The properties of a member that never change."""
 
     group_id: str
     instance_id: str | None
@@ -67,7 +68,7 @@ class MemberSettings(NamedTuple):
 
 
 class HeartbeatBuilder:
-    """Makes the heartbeats of one member, and remembers what they said."""
+    """A builder of one member's heartbeats, which remembers the fields that were sent last."""
 
     def __init__(self, settings: MemberSettings) -> None:
         self._settings = settings
@@ -75,17 +76,20 @@ class HeartbeatBuilder:
         self._owned: TopicIdPartitions | None = None
 
     def forget(self) -> None:
-        """The next heartbeat is a full one. Plain."""
+        """Make the next heartbeat a full one. Synchronous."""
         self._wanted = self._owned = None
 
     def said(self, wanted: HeartbeatSubscription, owned: TopicIdPartitions) -> bool:
-        """Whether the coordinator has been told all of this. Plain."""
+        """Return whether the last heartbeat had this subscription and these owned partitions.
+
+        Synchronous.
+        """
         return self._wanted == wanted and self._owned == owned
 
     def build(
         self, member: GroupMetadata, wanted: HeartbeatSubscription, owned: TopicIdPartitions
     ) -> ConsumerGroupHeartbeatRequest:
-        """The next heartbeat of a member of this epoch; with epoch 0 it joins."""
+        """Return the next heartbeat of a member with this epoch. With epoch 0 it joins."""
         settings = self._settings
         request = self._bare(member.member_id, member.generation_id)
         if member.generation_id == JOIN_EPOCH:
@@ -99,7 +103,7 @@ class HeartbeatBuilder:
             request.server_assignor = settings.assignor
         if full or wanted.topics != before.topics:
             request.subscribed_topic_names = list(wanted.topics)
-        # An empty one takes an expression back that was sent before.
+        # An empty expression cancels one that was sent before.
         if wanted.regex != before.regex or (full and wanted.regex):
             request.subscribed_topic_regex = wanted.regex
         if full or owned != self._owned:
@@ -108,7 +112,7 @@ class HeartbeatBuilder:
         return request
 
     def last(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
-        """The heartbeat with which a member leaves; a static one may come back."""
+        """Return the heartbeat by which a member leaves; a static member may join again later."""
         self.forget()
         static = self._settings.instance_id is not None
         return self._bare(member_id, LEAVE_FOR_A_WHILE if static else LEAVE)
@@ -123,7 +127,7 @@ class HeartbeatBuilder:
 
 
 def by_topic(places: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
-    """Partitions as the protocol has them."""
+    """Return partitions in the form of the protocol, grouped by topic id."""
     topics: dict[UUID, list[int]] = {}
     for topic_id, partition in sorted(places):
         topics.setdefault(topic_id, []).append(partition)
@@ -131,17 +135,18 @@ def by_topic(places: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
 
 
 def partitions_of(topics: Iterable[TopicPartitions]) -> TopicIdPartitions:
-    """The partitions that the protocol names."""
+    """Return the partitions of a list in the form of the protocol."""
     return frozenset(
         TopicIdPartition(each.topic_id, index) for each in topics for index in each.partitions
     )
 
 
 def expression(pattern: re.Pattern[str]) -> str | None:
-    """The pattern as the brokers' library, RE2, takes it: its text, with its flags in front.
+    """Return a pattern in the syntax of RE2, the brokers' library: its flags, then its text.
 
-    None for re.VERBOSE, which RE2 has not. What else it has not (looking ahead and behind,
-    references to groups) the coordinator refuses with InvalidRegularExpressionError.
+    Return None for a pattern with re.VERBOSE, which RE2 does not support. The coordinator refuses
+    other unsupported features (lookahead, lookbehind, backreferences) with
+    InvalidRegularExpressionError.
     """
     extra = pattern.flags & ~re.compile(pattern.pattern).flags
     if pattern.flags & re.VERBOSE:

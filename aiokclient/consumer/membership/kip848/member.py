@@ -1,4 +1,4 @@
-"""The state of one member under KIP-848: a walk through the table of `states`. Without IO."""
+"""The state of one member under KIP-848, which follows the table in `states`. Without IO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAITING = (Kip848State.JOINING, Kip848State.RECONCILING, Kip848State.FENCED)
 SETTLED = (Kip848State.STABLE, Kip848State.ACKNOWLEDGING)
 
 ABSENT = (Kip848State.STALE, Kip848State.FAILED, Kip848State.CLOSED)
-"""The states from which the member does not join unless the application does something."""
+"""The states from which the member joins only after an action of the application."""
 
 
 class Kip848Member:
@@ -33,9 +33,9 @@ class Kip848Member:
         self.member_id = member_id
         self.epoch = JOIN_EPOCH
         self.memberships = 0
-        """Number of memberships that have ended; responses to heartbeats of these are void."""
+        """Number of memberships that have ended. Responses to their heartbeats are ignored."""
         self.must_leave = False
-        """Whether the coordinator is still to be told that the member leaves."""
+        """Whether the heartbeat by which the member leaves has still to be sent."""
         self.lost_by = ""
         """Why the last membership ended, for the log."""
         self._group_id = group_id
@@ -43,9 +43,10 @@ class Kip848Member:
         self._waiting_since: float | None = None
 
     def apply(self, event: Kip848Event, now: float, reason: str = "") -> tuple[Kip848Effect, ...]:
-        """Take the transition of an event, if there is one; return what is to be done for it.
+        """Make the transition for an event, if the table has one, and return its effects.
 
-        Of END only what concerns other objects is left to do, and nothing of LEAVE but the request.
+        This object's own part of the effects is done: for END, the caller updates other objects;
+        for LEAVE, it sends the request.
         """
         row = TABLE.get((self.state, event))
         if row is None:
@@ -64,7 +65,7 @@ class Kip848Member:
         return row.effects
 
     def answered(self, epoch: int) -> None:
-        """Take the epoch that a response gives."""
+        """Store the epoch of a response."""
         self.epoch = epoch
 
     def leaves(self) -> None:
@@ -94,12 +95,12 @@ class Kip848Member:
 
     @property
     def rebalancing_since(self) -> float | None:
-        """Since when the member waits, on the monotonic clock; None if it does not."""
+        """The time, on the monotonic clock, since which the member waits; None if it does not."""
         return self._waiting_since
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The name that commits carry; generation -1 while it is not a member."""
+        """The identity of the member in commits, with generation -1 while it is not a member."""
         if not self.has_epoch:
             return GroupMetadata(self._group_id, group_instance_id=self._instance_id)
         return GroupMetadata(self._group_id, self.epoch, self.member_id, self._instance_id)

@@ -1,12 +1,13 @@
-"""Membership in a group of the newer consumer protocol (KIP-848), where brokers assign.
+"""Membership in a group of the newer consumer protocol (KIP-848), in which brokers assign.
 
-`states` has the table and its theory of operation, `member` the state, `schedule` the times. What
-is here carries the effects out, with three tasks: `run` sends heartbeats, `Reconciliation` revokes
-and takes partitions, `SessionTimeoutWatch` asks for the session timeout.
+`states` has the table of states with its theory of operation, `member` has the present state, and
+`schedule` has the times of heartbeats. This module executes the effects of the table in three
+tasks: `run` sends heartbeats, `Reconciliation` revokes and takes partitions, and
+`SessionTimeoutWatch` looks up the session timeout.
 
-A pattern is evaluated by the brokers (RE2; as a whole, as Python's `fullmatch`). Where they know
-names only (the early access before Kafka 4.0), and for re.VERBOSE, it is matched with the topics in
-the metadata.
+The brokers evaluate a pattern with RE2, against the whole name as Python's `fullmatch`. Brokers
+that accept only names (the early access before Kafka 4.0) and patterns with re.VERBOSE are
+exceptions: then the client matches the pattern against the topics in the metadata.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ __all__ = ["Kip848Membership"]
 
 
 class Kip848Membership:
-    """A `Membership`; its heartbeats share a connection with the commits."""
+    """A `Membership` by the newer consumer protocol (KIP-848).
+
+    Its heartbeats and the commits share one connection.
+    """
 
     def __init__(self, parts: MembershipParts) -> None:
         cluster, config = parts.cluster, parts.config
@@ -87,7 +91,8 @@ class Kip848Membership:
         self._schedule = HeartbeatSchedule(usual_s, session_s, self._connection.pause_s)
         self._version = REGEX_FROM
         self._subscription = Subscription()
-        """What heartbeats ask for; a member that is about to leave goes on as before."""
+        """The subscription that heartbeats send. A member that is about to leave keeps its old one.
+        """
         self._leaving = asyncio.Lock()
         self._heartbeat_due = Wakeup()
         self._partitions_due = Wakeup()
@@ -108,7 +113,7 @@ class Kip848Membership:
 
     @property
     def state(self) -> Kip848State:
-        """Where the member stands, for tests and logs."""
+        """The state of the member, for tests and logs."""
         return self._member.state
 
     @property
@@ -152,7 +157,7 @@ class Kip848Membership:
             self._apply(Kip848Event.RETURNED)
 
     def rejoin(self, reason: str) -> None:
-        """Do nothing: brokers assign anew by themselves whenever there is cause."""
+        """Do nothing: the coordinator computes new assignments itself when they are needed."""
         self._plain_log.debug(
             "No need to rejoin under KIP-848: %s", reason, extra={"event": "group_state"}
         )
@@ -181,12 +186,12 @@ class Kip848Membership:
             self._plain_log.debug("The member is %s after %s", *names, extra=extra)
         if Kip848Effect.END in effects:
             self._end()
-        # LEAVE needs no more: the member remembers that it must leave.
+        # LEAVE needs no action here: `must_leave` is set, and `run` sends the last heartbeat.
         self._heartbeat_due.set()
         self._partitions_due.set()
 
     def _end(self) -> None:
-        """Forget a membership; what it owns is still to be taken from it."""
+        """Forget the ended membership. Its partitions are still owned and are released later."""
         self._subscription = self._parts.topics.current
         self._assignment.forget_target()
         self._builder.forget()
@@ -210,7 +215,7 @@ class Kip848Membership:
             unsubscribe()
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
-        # Names of topics may be known now, and a pattern may match others.
+        # The new metadata may have names for unknown topic ids, and topics that a pattern matches.
         self._partitions_due.set()
         self._heartbeat_due.set()
 
@@ -294,7 +299,7 @@ class Kip848Membership:
             self._log.write(logging.INFO, ("over", error.code), text, error, extra=extra)
             self._apply(event, str(error))
         elif error.code in PERMISSION_CODES:
-            # Until it is granted, the application is told at every request.
+            # Each request for records raises this error until the permission is granted.
             self._parts.report(error)
         elif event is not None or not action.again:
             self._apply(event or Kip848Event.REFUSED, str(error))

@@ -1,7 +1,7 @@
-"""How a member under KIP-848 comes to own its target: it revokes, then takes, then acknowledges.
+"""The steps by which a member under KIP-848 comes to own its target: revoke, take, acknowledge.
 
-This runs beside the heartbeats, because a revocation may have to wait for the application. It looks
-at the state of the member, does what belongs to it, and reports the end as an event.
+They run in a task of their own, because a revocation may have to wait for the application while
+heartbeats continue. Each step depends on the state of the member, and reports its end as an event.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["Reconciliation"]
 
 OWNING = (Kip848State.STABLE, Kip848State.RECONCILING, Kip848State.ACKNOWLEDGING)
-"""The states in which the member keeps what it owns; in LEAVING it revokes it."""
+"""The states in which the member keeps its partitions. In LEAVING it revokes them."""
 
 
 class Reconciliation:
-    """Revokes, loses and takes partitions for one member.
+    """A task that revokes, loses, and takes partitions for one member.
 
-    `apply(event)` reports an event. `wake` is set when there may be something to do, and
-    `done` after each step.
+    It reports events by `apply(event)`. Others set `wake` when there may be a step to do, and the
+    task sets `done` after each step.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Reconciliation:
         """Whether partitions were revoked or taken since the last acknowledgment."""
 
     async def run(self) -> None:
-        """Do one step after another until the member is closed."""
+        """Execute steps until the member is closed."""
         while not self._member.is_closed:
             until = await self._step()
             if until > self._clock.monotonic():
                 await self._wake.wait(until)
 
     async def _step(self) -> float:
-        """Do the next step; return when to look again at the latest."""
+        """Execute the next step; return the time by which to check for another one."""
         state = self._member.state
         if state is Kip848State.RECONCILING:
             return await self._move()
@@ -96,14 +96,14 @@ class Reconciliation:
         return self._clock.monotonic() + self._parts.config.retry_backoff_max_ms / 1000
 
     async def _revoke_all(self) -> None:
-        """Revoke everything, after which the member may leave."""
+        """Revoke all partitions, so that the member can leave."""
         if self._assignment.owned:
             await self._revoke(dict(self._assignment.owned), self._clock.monotonic())
         if not self._member.must_leave:
             self._apply(Kip848Event.RELEASED)
 
     async def _lose_all(self) -> None:
-        """Lose what an earlier membership left, after which a fenced member may join again."""
+        """Lose the partitions of an earlier membership, so that a fenced member can join again."""
         assignment, reason = self._assignment, self._member.lost_by
         if assignment.owned:
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}

@@ -1,8 +1,8 @@
 """The session timeout of a group of the newer consumer protocol (KIP-848).
 
-The brokers decide on it, and responses to heartbeats do not contain it. A member has to know it,
-because it stops reading when it has not been answered for so long. The configs of the group have
-it, for those who may read them; all others use their own `session_timeout_ms`.
+The brokers determine it, and responses to heartbeats do not contain it. A member has to know it,
+because it stops reading when it has received no response for that time. The configs of the group
+contain it. A consumer without permission to read them uses its own `session_timeout_ms`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["SessionTimeoutWatch", "session_timeout_ms"]
 GROUP = 32
 NAME = "consumer.session.timeout.ms"
 PATIENCE_S = 5.0
-"""Nothing is delivered until the session timeout is known; that takes this long at most."""
+"""The longest time in seconds for a lookup. Nothing is delivered before the first one has ended."""
 
 
 class SessionTimeoutWatch:
-    """Keeps the schedule of heartbeats informed of the group's session timeout.
+    """A task that passes the group's session timeout to the schedule of heartbeats.
 
-    It asks at the start, after each membership that has `ended` and, if there was a response,
-    every `metadata_max_age_ms`: the timeout may change.
+    It looks the timeout up at the start, each time that `ended` is set, and, if the brokers have
+    returned it, every `metadata_max_age_ms`, because it may change.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SessionTimeoutWatch:
         self._ended.set()
 
     async def run(self) -> None:
-        """Ask until `stop` is called."""
+        """Look the session timeout up repeatedly, until `stop` is called."""
         cluster = self._parts.cluster
         max_age_s = self._parts.config.metadata_max_age_ms / 1000
         while not self._stopped:
@@ -68,7 +68,7 @@ class SessionTimeoutWatch:
 
 
 async def session_timeout_ms(cluster: ClusterClient, group_id: str) -> int | None:
-    """Return the session timeout of a group in ms; None if the brokers do not reveal it."""
+    """Return the session timeout of a group in ms, or None if the brokers do not return it."""
     resource = DescribeConfigsResource(
         resource_type=GROUP, resource_name=group_id, configuration_keys=[NAME]
     )

@@ -11,28 +11,28 @@ revoked partitions to nobody else.
     JOINING         heartbeats of epoch 0 are sent, once nothing of an earlier membership is owned
     STABLE          owns the target
     RECONCILING     revokes or takes partitions, or waits for the names of topics
-    ACKNOWLEDGING   what it owns is sent at once
-    FENCED          no longer a member: what it owned is being lost, then it joins again
-    STALE           has left because the application does not return for records; joins when it does
+    ACKNOWLEDGING   a heartbeat with the partitions that it owns is sent immediately
+    FENCED          no longer a member: its partitions are lost, then it joins again
+    STALE           has left because the application requests no records; joins when it does
     LEAVING         revokes all that it owns, then sends its last heartbeat
     FAILED          the coordinator refuses the member for a reason that only a person can fix
     CLOSED          has left for good
 
 Heartbeats go on in all states from JOINING to ACKNOWLEDGING, and in LEAVING until the last one.
-Whoever enters another state from one of these ends the membership (END): the epoch is 0 again, and
-responses to heartbeats of that membership are void. Where the coordinator may still count the
-member in, it is told (LEAVE).
+A transition from one of these states to any other ends the membership (END): the epoch is 0 again,
+and responses to heartbeats of that membership are ignored. If the coordinator may still consider
+the member part of the group, a heartbeat tells it that the member leaves (LEAVE).
 
 An event is one of these:
 
 - what the application wants: SUBSCRIBED, UNSUBSCRIBED, OVERDUE and its opposite RETURNED, CLOSED;
-- what a heartbeat was answered: ASSIGNED, CONFIRMED, or an error code that means something to a
-  member (`CODES`). Every other code is the policy's to judge: the heartbeat is sent again, the
-  member joins again (FENCED), or it fails (REFUSED);
+- the response to a heartbeat: ASSIGNED, CONFIRMED, or an error code with a special meaning for
+  members (`CODES`). For all other codes the policy decides: the heartbeat is sent again, the member
+  joins again (FENCED), or it fails (REFUSED);
 - progress with partitions: RECONCILED, RELEASED; and LEFT when the last heartbeat is being sent.
 
-An event without a row for the state means nothing there and changes nothing: a response that comes
-too late, a step of reconciliation that was overtaken.
+An event without a row for the present state is ignored. Examples are a late response, and a step
+of reconciliation that a newer target has made obsolete.
 """
 
 from __future__ import annotations
@@ -83,46 +83,46 @@ class Kip848State(Enum):
 
 
 class Kip848Event(Enum):
-    """What may happen to a member."""
+    """An event in the life of a member."""
 
     SUBSCRIBED = "subscribed"
-    """There is something to read, or something else than before."""
+    """The application has subscribed, or changed its subscription."""
     UNSUBSCRIBED = "unsubscribed"
     OVERDUE = "overdue"
-    """The application has not returned for records within `max_poll_interval_ms`."""
+    """The application has not requested records for `max_poll_interval_ms`."""
     RETURNED = "returned"
     """The application requests records."""
     CLOSED = "closed"
-    """The member is to leave for good."""
+    """The consumer is being closed: the member leaves and never joins again."""
 
     ASSIGNED = "assigned"
     """A heartbeat was answered, and the target differs from what is owned."""
     CONFIRMED = "confirmed"
     """A heartbeat was answered, the target is owned, and the coordinator knows that."""
     FENCED = "fenced"
-    """The coordinator does not know this member, or not with this epoch."""
+    """The coordinator does not know this member, or knows it with another epoch."""
     REPLACED = "replaced"
-    """Another member has the instance id, or the group is one of another kind."""
+    """Another member has taken the instance id, or the group does not use this protocol."""
     REFUSED = "refused"
-    """The coordinator refuses what the member asks for, and would refuse it again."""
+    """The coordinator has refused a heartbeat, and would refuse it again."""
 
     RECONCILED = "reconciled"
-    """What is owned has become the target, and the coordinator does not know that yet."""
+    """The member owns the target, and the coordinator does not know that yet."""
     RELEASED = "released"
-    """Nothing is owned any more."""
+    """The member owns no partitions any more."""
     LEFT = "left"
-    """The last heartbeat is on its way."""
+    """The last heartbeat is being sent."""
 
 
 class Kip848Effect(Enum):
-    """What is done on the way to the next state, in this order."""
+    """An action of a transition. Effects are executed in the order of their definition."""
 
     END = "end the membership: forget the epoch, the target and what the coordinator was told"
     LEAVE = "tell the coordinator that the member leaves"
 
 
 class Kip848Transition(NamedTuple):
-    """The next state, and what is done on the way there."""
+    """The next state, and the effects of the transition."""
 
     state: Kip848State
     effects: tuple[Kip848Effect, ...] = ()
@@ -134,7 +134,7 @@ MEMBER_STATES = (
     Kip848State.RECONCILING,
     Kip848State.ACKNOWLEDGING,
 )
-"""The states in which the member carries out what heartbeats are answered."""
+"""The states in which the member follows the responses to its heartbeats."""
 
 HEARTBEAT_STATES = (*MEMBER_STATES, Kip848State.LEAVING)
 """The states in which heartbeats are sent."""
@@ -166,7 +166,7 @@ TABLE: Mapping[tuple[Kip848State, Kip848Event], Kip848Transition] = MappingProxy
             for state in MEMBER_STATES
             if state is not _S.JOINING
         },
-        # Before its first epoch there is nothing that the member could leave.
+        # Before its first epoch the member is not in the group and does not have to leave it.
         (_S.JOINING, _E.REFUSED): _T(_S.FAILED, (_END,)),
         (_S.OUT, _E.SUBSCRIBED): _T(_S.JOINING),
         (_S.FENCED, _E.RELEASED): _T(_S.JOINING),
@@ -183,23 +183,24 @@ TABLE: Mapping[tuple[Kip848State, Kip848Event], Kip848Transition] = MappingProxy
         **{(state, _E.CLOSED): _T(_S.CLOSED, (_END,)) for state in _OTHERS},
     }
 )
-"""(state, event) to what comes of it; what is not here changes nothing."""
+"""The transitions by state and event. Pairs that are not in the table change nothing."""
 
 CODES: Mapping[int | None, Kip848Event] = MappingProxyType(
     {
         FencedMemberEpochError.code: Kip848Event.FENCED,
         UnknownMemberIdError.code: Kip848Event.FENCED,
         GroupIdNotFoundError.code: Kip848Event.FENCED,
-        # If it came back, it would take the instance id from the member that has it.
+        # If the member joined again, it would take the instance id from its new owner.
         FencedInstanceIdError.code: Kip848Event.REPLACED,
     }
 )
-"""Error codes of a heartbeat that are events."""
+"""The events for error codes of heartbeats."""
 
 JOIN_CODES: Mapping[int | None, Kip848Event] = MappingProxyType(
     {GroupIdNotFoundError.code: Kip848Event.REPLACED}
 )
-"""Those of the heartbeat that joins: the group is of another kind, and does not change it."""
+"""The events for error codes of a heartbeat that joins. GroupIdNotFoundError means here that the
+group uses the classic protocol, which a later attempt would not change."""
 
 PERMISSION_CODES: frozenset[int | None] = frozenset(
     {
@@ -208,10 +209,10 @@ PERMISSION_CODES: frozenset[int | None] = frozenset(
         ClusterAuthorizationError.code,
     }
 )
-"""Codes of a permission that is missing: the member tries again, since it may be granted later."""
+"""Error codes of a missing permission. The member tries again, because it may be granted later."""
 
 
 def event_of(state: Kip848State, code: int | None) -> Kip848Event | None:
-    """Return the event that an error code is in a state; None for one that the policy judges."""
+    """Return the event for an error code in a state, or None if the policy decides about it."""
     own = JOIN_CODES.get(code) if state is Kip848State.JOINING else None
     return own or CODES.get(code)

@@ -1,11 +1,11 @@
-"""One commit on its way: what is left to store, and what became of the rest. Without IO.
+"""The state of one commit: the offsets that are left to store, and the result of the others.
 
-    left ──▶ stored       the coordinator has it
-      │ ├──▶ superseded   a later commit has stored more: this one would undo it
-      │ └──▶ refused      not owned, refused for good, or out of attempts
-      └── again           failed in a way that may pass: it stays, and the next attempt sends it
+    left ──▶ stored       the coordinator has stored it
+      │ ├──▶ superseded   a later commit has been stored, which this one would undo
+      │ └──▶ refused      not owned, refused with a final error, or out of attempts
+      └── again           a retriable error: it stays in `left`, and the next attempt sends it
 
-Each partition goes one of these ways, once. The commit is done when nothing is left.
+Each partition ends in one of these states. The commit is done when nothing is left. Without IO.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["CommitAttempt"]
 class CommitAttempt:
     """The offsets of one commit. Only its methods change it.
 
-    `ticket` counts commits in the order in which they were made. `held` are the partitions as the
-    consumer had them when it was made: one that was lost and assigned again is another one. With
-    `rising` nothing is stored that is not above what was by then.
+    `ticket` numbers commits in the order of their calls. `held` has the state of each partition at
+    the time of the call; a partition that was lost and assigned again has another state. With
+    `rising`, only offsets that are higher than the committed ones are stored.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class CommitAttempt:
 
     @property
     def refused(self) -> dict[TopicPartition, KafkaError]:
-        """A copy of the errors by which partitions were refused."""
+        """A copy of the errors of the refused partitions."""
         return dict(self._refused)
 
     def is_done(self) -> bool:
@@ -65,7 +65,7 @@ class CommitAttempt:
         return not self._left
 
     def held(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the partition as the consumer had it when the commit was made."""
+        """Return the state of a partition at the time of the call, or None if it was not owned."""
         return self._held[tp]
 
     def stored(self, tp: TopicPartition) -> int:
@@ -73,20 +73,20 @@ class CommitAttempt:
         return self._left.pop(tp).offset
 
     def superseded(self, tp: TopicPartition) -> None:
-        """Leave a partition out, because a later commit has stored it."""
+        """Skip a partition, because a later commit has stored it."""
         del self._left[tp]
 
     def refuse(self, tp: TopicPartition, error: KafkaError) -> None:
-        """Give up storing a partition, because of this error."""
+        """Record the final error of a partition."""
         self._refused[tp] = error
         del self._left[tp]
 
     def again(self, error: KafkaError) -> None:
-        """Record an error after which what is left may be sent again."""
+        """Record an error after which the remaining offsets may be sent again."""
         self.last_error = error
 
     def attempted(self) -> None:
-        """Count an attempt; after the last one, refuse what is left."""
+        """Count an attempt; after the last permitted one, refuse what is left."""
         self.retry.next_attempt()
         if self.retry.attempt < self._attempts:
             return

@@ -1,7 +1,7 @@
-"""Automatic commits: of what is processed, at an interval and when partitions are released.
+"""Automatic commits of processed records, at an interval and when partitions are released.
 
-They never include records that are being processed, and never go back, except after a seek: it
-forgets what was committed before it.
+They never include records that are being processed. A committed offset is never replaced by a lower
+one, except after a seek, which forgets the earlier commits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHORTEST_S = 0.01
 
 
 class AutoCommit:
-    """The automatic commits of one consumer; it makes none unless `enabled`."""
+    """The automatic commits of one consumer. If they are not `enabled`, it does nothing."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class AutoCommit:
             await asyncio.sleep(self._interval_s)
             states = self._subscription.partitions.values()
             try:
-                # What fails is part of the next commit, with what is processed by then.
+                # If this fails, the next commit includes the same records.
                 refused = await self.commit(states, self._interval_s, attempts=1)
             except KafkaError as failure:
                 text, extra = "An automatic commit failed: %s", {"event": "automatic_commit_failed"}
@@ -66,7 +66,7 @@ class AutoCommit:
     async def commit(
         self, states: Iterable[PartitionState], timeout: float, *, attempts: float = math.inf
     ) -> dict[TopicPartition, KafkaError]:
-        """Commit what is processed of these; return the errors of those that were refused.
+        """Commit the processed records of these partitions; return the errors of refused ones.
 
         `timeout` is in seconds; ApiTimeoutError is raised after it. If automatic commits are off,
         it does nothing.
@@ -77,7 +77,7 @@ class AutoCommit:
         return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
 
     def without_waiting(self) -> AbstractContextManager[None]:
-        """While the group waits for this member, have no commit wait for the group."""
+        """Return a context in which no commit waits for the group, as the group waits for it."""
         return self._commits.without_waiting()
 
     def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:

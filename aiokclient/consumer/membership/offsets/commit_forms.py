@@ -1,4 +1,4 @@
-"""The arguments of `commit`, in all their forms, as offsets by partition. Without IO."""
+"""The conversion of every form of argument of `commit` to offsets by partition. Without IO."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
-    """Return the offsets, and the named partitions of which nothing was delivered.
+    """Return the offsets to commit, and the given partitions of which no record was delivered.
 
-    `what` is None (all of `consumed`), a record or several, a mapping from partition to offset, or
-    topics or partitions. Raises IllegalStateError for anything else.
+    `what` is None (for all of `consumed`), one or more records, a mapping from partition to offset,
+    or topics or partitions. Raises IllegalStateError for anything else.
     """
     if what is None:
         return consumed, []
@@ -36,9 +36,10 @@ def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartitio
 
 
 def covered(what: Any) -> Callable[[TopicPartition], bool]:
-    """Return of which partitions `commit(what)` covers everything that was delivered.
+    """Return a predicate for partitions of which `commit(what)` covers all delivered records.
 
-    All of them for None, those that topics or partitions name, none for records and offsets.
+    It is true for every partition if `what` is None, for the given ones if it has topics or
+    partitions, and for none if it has records or offsets.
     """
     if what is None:
         return lambda tp: True
@@ -62,7 +63,7 @@ def _of_many(items: list[Any], consumed: Offsets) -> tuple[Offsets, list[TopicPa
 
 
 def _after(records: list[ConsumerRecord[Any, Any]]) -> Offsets:
-    """Return for each partition the offset after its last record, in any order."""
+    """Return for each partition the offset after its last record. Records may have any order."""
     offsets: Offsets = {}
     for record in records:
         tp = TopicPartition(record.topic, record.partition)

@@ -1,13 +1,13 @@
 """The committed offsets of a group: OffsetCommit and OffsetFetch.
 
-Theory of operation. A commit is sent with the member id and generation of that moment, called the
-name of the member here. The policy decides about the error of each partition, and what may succeed
-later is sent again until the timeout. A commit that was refused although the member has another
-name by now (the group has rebalanced meanwhile) is sent again with that name.
+Theory of operation. A commit is sent with the present member id and generation, called the identity
+of the member here. The policy decides about the error of each partition, and partitions with a
+retriable error are sent again until the timeout. If the identity has changed when a commit is
+refused, because the group has rebalanced, the commit is sent again with the new identity.
 
 Partitions that this member no longer owns are not sent: the group has assigned them to another
-member, whose commit would be undone. Commits are sent one after the other, so that none overtakes
-another. One that waits for a name lets the others pass, and leaves out what they have stored.
+member, whose commit would be undone. Commits are sent one after the other, in order. A commit that
+waits for an identity lets later ones proceed, and skips the partitions that these have stored.
 `CommitAttempt` has the state of one commit.
 """
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["Commits"]
 
 AWAITED = frozenset({RebalanceInProgressError.code})
-"""Codes that the coordinator returns until this member has joined again."""
+"""Error codes that the coordinator returns until this member has joined again."""
 
 NOT_OWNED = frozenset(
     {
@@ -69,8 +69,8 @@ NOT_OWNED = frozenset(
         UnknownMemberIdError.code,
     }
 )
-"""Codes by which the coordinator says that the committing consumer is not, or not under this
-name, a member: it does not own its partitions."""
+"""Error codes that show that the committing consumer is not a member, or not with this identity, so
+that it does not own its partitions."""
 
 NOT_A_MEMBER = (
     "The commit failed: the coordinator does not have this consumer as a member of the group.",
@@ -78,30 +78,30 @@ NOT_A_MEMBER = (
     "only while the group has no members. Use a group_id that no subscribed consumer uses. If this "
     "consumer is subscribed as well, request records, and commit when it is a member again.",
 )
-"""The text for partitions that are assigned by hand, which no group takes away."""
+"""The text for partitions that are assigned by hand, which a group never revokes."""
 
 NOT_ASSIGNED = (
     "The commit failed: the partitions are not assigned to this consumer.",
     "Assign them and read, or commit offsets as {partition: offset}.",
 )
-"""The text for partitions that were named without offsets, and that this consumer has not."""
+"""The text for partitions that were given without offsets and are not assigned to the consumer."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Errors = dict[TopicPartition, KafkaError]
 
 
 def _nothing() -> None:
-    """Stand for a check that finds nothing."""
+    """Do nothing. The default for `check`."""
 
 
 class Commits:
-    """The offsets of one group, for one consumer in it.
+    """The committed offsets of one group, for one consumer in it.
 
-    `member` returns the name of this consumer in the group at present; `wake` is to be called when
-    it has changed. `joins` tells whether it becomes a member without anything
-    that the application has to do first, `in_listener` whether the caller belongs to a call of the
-    listener, which the group waits for. `owner` tells who owns the connection, `check` raises what
-    the consumer has failed with.
+    `member` returns the present identity of this consumer in the group; `wake` must be called when
+    it has changed. `joins` returns whether the consumer becomes a member without a call by the
+    application. `in_listener` returns whether the caller belongs to a call of the listener, for
+    which the group waits. `owner` returns the owner of the connection. `check` raises the error
+    with which the consumer has failed.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class Commits:
         self._count = cluster.metrics.counter("consumer.commits")
         self._failures = cluster.metrics.counter("consumer.commits.failed")
 
-    # -- what others tell
+    # -- notifications
 
     def wake(self) -> None:
-        """Look again: the name of this member has changed, or the consumer has failed."""
+        """Wake waiting commits, because the identity has changed or the consumer has failed."""
         self._renamed.set()
 
     def end(self) -> None:
@@ -158,12 +158,12 @@ class Commits:
         self._renamed.set()
 
     def requested(self) -> None:
-        """Record that the application requests records, so that it knows what was lost."""
+        """Record that the application requests records, and has therefore handled lost ones."""
         self._lost.requested()
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
-        """While the group waits for this member, have no commit wait for the group."""
+        """Return a context in which no commit waits for the group, as the group waits for it."""
         self._is_awaited = True
         try:
             yield
@@ -171,7 +171,7 @@ class Commits:
             self._is_awaited = False
 
     async def until_member(self) -> None:
-        """Wait until this is a member. Raises what the consumer has failed with."""
+        """Wait until this is a member. Raises the error with which the consumer has failed."""
         while not self._member().member_id:
             self._check()
             await self._renamed.wait()
@@ -184,13 +184,13 @@ class Commits:
         timeout: float,
         covers: Callable[[TopicPartition], bool] = lambda tp: False,
     ) -> None:
-        """Store these offsets within `timeout` seconds, or raise why one could not be stored.
+        """Store these offsets within `timeout` seconds, or raise the error of one of them.
 
-        The others may have been stored then, as after a cancellation. Raises CommitFailedError for
-        partitions that are no longer owned, also for those that `covers` names and of which
-        delivered records were lost.
+        After an error or a cancellation, the other offsets may have been stored. Raises
+        CommitFailedError for partitions that are no longer owned, and for those for which
+        `covers(tp)` is true and delivered records were lost.
         """
-        # A listener is called while a consumer that has failed is closed, and may still commit.
+        # While a failed consumer is being closed, its listener is called and may still commit.
         check = _nothing if self._in_listener() else self._check
         refused = await self.store(offsets, timeout, check=check)
         gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
@@ -213,10 +213,11 @@ class Commits:
         rising: bool = False,
         check: Callable[[], None] = _nothing,
     ) -> Errors:
-        """Store these offsets; return what could not be, and why. Raises ApiTimeoutError.
+        """Store these offsets; return the errors of those that could not be stored.
 
-        With `rising` nothing is stored that is not above what was by then. `check` is called before
-        each attempt, and what it raises ends them.
+        With `rising`, only offsets that are higher than the committed ones are stored. `check` is
+        called before each attempt, and an exception from it ends the attempts. Raises
+        ApiTimeoutError after `timeout` seconds.
         """
         if not offsets:
             return {}
@@ -229,7 +230,7 @@ class Commits:
                     check()
                     self._refuse_lost(attempt)
                     if not attempt.is_done() and self._awaits_name():
-                        # Not in the lock: another commit may be what the group waits for.
+                        # The lock is not held here, because the group may wait for another commit.
                         await self._renamed.wait()
                         continue
                     async with self._turn:
@@ -256,7 +257,7 @@ class Commits:
         return CommitAttempt(self._tickets, noted, held, retry, attempts=attempts, rising=rising)
 
     async def _attempt_all(self, attempt: CommitAttempt, check: Callable[[], None]) -> None:
-        """Attempt until everything is stored or refused, or this member has no name to do it in."""
+        """Repeat attempts until the commit is done, or has to wait for an identity."""
         while not (attempt.is_done() or self._awaits_name()):
             check()
             self._leave_out_superseded(attempt)
@@ -267,7 +268,7 @@ class Commits:
             attempt.attempted()
 
     async def _store(self, attempt: CommitAttempt) -> None:
-        """Send what is left once, record what became of it, then back off."""
+        """Send the remaining offsets once, record the results, then back off."""
         left, member = attempt.left, self._member()
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
         failed = await self._send(left, member)
@@ -292,20 +293,23 @@ class Commits:
             await self._renamed.wait(asyncio.get_running_loop().time() + delay)
 
     def _awaits_name(self) -> bool:
-        """Return whether this will be a member soon, without anything that the caller holds up."""
+        """Return whether this consumer becomes a member without waiting for the caller."""
         if self._is_over or self._member().member_id or not self._subscription.subscription:
             return False
         return self._joins() and not self._in_listener()
 
     def _refuse_lost(self, attempt: CommitAttempt, *, is_member: bool = True) -> None:
-        """Refuse what is not owned; what the group assigned, if this is not a member."""
+        """Refuse partitions that are not owned.
+
+        If this is not a member, these include all partitions that the group assigned.
+        """
         is_shared = self._subscription.is_shared
         for tp in list(attempt.left):
             if self._is_lost(tp, attempt.held(tp)) or (not is_member and is_shared(tp)):
                 attempt.refuse(tp, CommitFailedError(partitions=[tp]))
 
     def _leave_out_superseded(self, attempt: CommitAttempt) -> None:
-        """Leave out what a later commit has stored meanwhile: this one would undo it."""
+        """Skip partitions that a later commit has stored, because this one would undo it."""
         for tp, to in list(attempt.left.items()):
             state = self._state(tp)
             risen = state is not None and state.group.committed >= to.offset
@@ -313,9 +317,9 @@ class Commits:
                 attempt.superseded(tp)
 
     def troubles(self) -> list[str]:
-        """Return which commits the brokers have refused since the last success, as text.
+        """Return, as texts, the partitions whose last commit was refused, with the reason.
 
-        Only of partitions that the consumer has. In any thread.
+        Only present partitions of the consumer are included. Safe in any thread.
         """
         partitions, refused = self._subscription.partitions, list(self._refused.items())
         return [f"commits of {tp} are refused: {why}" for tp, why in refused if tp in partitions]
@@ -323,8 +327,8 @@ class Commits:
     def _with_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets with the rewind notes of their partitions as metadata.
 
-        The notes are those at the time of the call: a commit that waits while the partition is
-        rewound must not say that it was.
+        The notes are those at the time of the call: if the partition is rewound while the commit
+        waits, its note must not say so.
         """
         noted = dict(offsets)
         for tp, to in offsets.items():
@@ -348,14 +352,15 @@ class Commits:
             return dict.fromkeys(offsets, error)
         return messages.commit_errors(response, offsets, metadata, node_id)
 
-    # -- asking
+    # -- fetching
 
     async def fetch(
         self, tps: Iterable[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has stored; None where it has nothing. Raises ApiTimeoutError and such.
+        """Return the committed offsets, or None for partitions without one.
 
-        Offsets of transactions that are not ended are waited for (KIP-447).
+        It waits for offsets of transactions that have not ended (KIP-447). Raises ApiTimeoutError
+        after `timeout` seconds, and errors that are not retriable.
         """
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
 
@@ -380,7 +385,7 @@ class Commits:
     async def ask(
         self, tps: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
-        """Send one OffsetFetch; return what is stored, and the errors of the other partitions."""
+        """Send one OffsetFetch; return the committed offsets, and errors of other partitions."""
         wanted = list(tps)
         if not wanted:
             return {}, {}
@@ -397,7 +402,7 @@ class Commits:
             return {}, dict.fromkeys(wanted, error)
         return messages.fetched(response, wanted, metadata, node_id)
 
-    # -- both
+    # -- requests
 
     async def _ask(
         self,
@@ -413,13 +418,13 @@ class Commits:
         return response, node_id
 
     async def _known(self, tps: Iterable[TopicPartition]) -> None:
-        """Have the topics looked up whose ids are unknown; newer brokers know topics by id."""
+        """Look up topics whose ids are unknown, because newer versions identify topics by id."""
         topics = dict.fromkeys(tp.topic for tp in tps)
         unknown = [topic for topic in topics if self._cluster.metadata.topic(topic) is None]
         if unknown:
             try:
                 await self._cluster.updater.refresh(unknown, timeout=self._request_s)
-            except Exception as error:  # Also what has failed the client: it may commit at its end.
+            except Exception as error:  # Even if the client has failed: its close may commit.
                 text, names = "The topics %s are not known: %s", ", ".join(unknown)
                 extra = {"event": "metadata_outdated"}
                 self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)
@@ -429,7 +434,7 @@ class Commits:
         return Retry(clock.monotonic() + timeout, self._backoff, clock)
 
     def _refresh(self, tp: TopicPartition, error: KafkaError) -> bool:
-        """Have the coordinator and the topic looked up; return whether the partition may exist."""
+        """Look up the coordinator and the topic again; return whether the partition may exist."""
         self._cluster.coordinators.forget("group", self.group_id)
         self._cluster.updater.request_update([tp.topic], reason=str(error))
         return not self._cluster.metadata.lacks(*tp)
@@ -448,7 +453,7 @@ class Commits:
         return self._subscription.partitions.get(tp)
 
     def _is_the_groups(self, tp: TopicPartition, error: KafkaError) -> bool:
-        """Return whether the group, not the application, assigned a partition that is refused."""
+        """Return whether a refused partition was assigned by the group, not by the application."""
         shared = self._subscription.is_shared(tp) or self._lost.is_released(tp)
         return error.code is None or shared
 
@@ -458,7 +463,7 @@ class Commits:
         return _commit_failed(tps, [], None if lost else NOT_ASSIGNED)
 
     def _is_lost(self, tp: TopicPartition, held: PartitionState | None) -> bool:
-        """Return whether it is not owned, or was lost and assigned again since."""
+        """Return whether a partition is not owned, or was lost and then assigned again."""
         subscription = self._subscription
         state = self._state(tp)
         if state is not None and (state is held or not subscription.is_shared(tp)):

@@ -17,7 +17,7 @@ __all__ = ["LostRecords"]
 class LostRecords:
     """The lost partitions of one consumer, with the offset up to which each was delivered.
 
-    `partitions` are those that the consumer has now.
+    `partitions` contains the partitions that the consumer has now.
     """
 
     def __init__(self, partitions: Mapping[TopicPartition, PartitionState]) -> None:
@@ -44,9 +44,9 @@ class LostRecords:
     def uncommitted(self, covered: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
         """Return the `covered` partitions of which delivered records were lost uncommitted.
 
-        They are returned again until the application has requested records after that: a commit
-        that is only repeated stores nothing either. A partition that was assigned again, and
-        committed up to the same offset, is not among them.
+        Each partition is returned until the application requests records after it was told about
+        the loss, because a repeated commit would store nothing either. A partition that was
+        assigned again, and committed up to the same offset, is not returned.
         """
         found = []
         for tp, offset in list(self._delivered.items()):
@@ -62,7 +62,7 @@ class LostRecords:
         self._raised.update(tps)
 
     def requested(self) -> None:
-        """Forget what the application knows; to be called when it requests records."""
+        """Forget losses that the application was told about. Called when it requests records."""
         if self._raised:
             for tp in self._raised:
                 self._delivered.pop(tp, None)

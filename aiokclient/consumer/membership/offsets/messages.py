@@ -1,7 +1,7 @@
 """Requests and responses of OffsetCommit and OffsetFetch. Without IO.
 
-From version 10 on both name topics by their ids, before that by their names. Requests carry both,
-where the message has fields for both; what the negotiated version lacks is not encoded.
+From version 10 on both APIs identify topics by id, in earlier versions by name. The requests built
+here contain both, and the encoder omits the fields that the negotiated version does not have.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO_EPOCH: Final = -1
 NOTHING: Final = -1
 """The committed offset of a partition for which nothing is committed."""
 NAMES_TO: Final = 9
-"""The last version that names topics; later ones have only ids."""
+"""The last version that identifies topics by name. Later versions have only ids."""
 GROUPS_FROM: Final = 8
 STABLE_FROM: Final = 7
 
@@ -50,7 +50,7 @@ def version_for(
     tps: Iterable[TopicPartition],
     metadata: ClusterMetadata,
 ) -> int:
-    """Return the latest version in which a request can name these partitions."""
+    """Return the latest version in which a request can identify these partitions."""
     latest = connection.version_of(type(request))
     if latest > NAMES_TO and NO_ID in {_id(metadata, topic) for topic in {tp.topic for tp in tps}}:
         return NAMES_TO
@@ -62,7 +62,7 @@ def commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     metadata: ClusterMetadata,
 ) -> OffsetCommitRequest:
-    """Return the request that stores the offsets in the member's name."""
+    """Return the request that commits the offsets for this member."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, to in offsets.items():
         if tp.topic not in topics:
@@ -91,7 +91,7 @@ def commit_errors(
     metadata: ClusterMetadata,
     node_id: int,
 ) -> Errors:
-    """Return the errors of partitions that were not stored."""
+    """Return the errors of partitions whose offsets were not committed."""
     errors: Errors = {}
     answered: dict[TopicPartition, None] = {}
     for tp, partition in _answers(response.topics, offsets, metadata):
@@ -110,7 +110,10 @@ def fetch_request(
     tps: Sequence[TopicPartition],
     metadata: ClusterMetadata,
 ) -> OffsetFetchRequest:
-    """Return the request for the offsets of the group, only of ended transactions."""
+    """Return the request for the group's committed offsets.
+
+    It asks for stable offsets: those of transactions that are still open give an error.
+    """
     version = connection.version_of(OffsetFetchRequest)
     topics: dict[str, list[int]] = {}
     for tp in tps:
@@ -134,7 +137,7 @@ def fetch_request(
 def fetched(
     response: Any, tps: Sequence[TopicPartition], metadata: ClusterMetadata, node_id: int
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
-    """Return what is stored (None for nothing), and the errors of the other partitions."""
+    """Return the committed offsets (None if there is none), and errors of the other partitions."""
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     errors: Errors = {}
     for part in response.groups or [response]:

@@ -5,9 +5,10 @@ requests that it has made to the subscription with which it joins. The leader ap
 member's partitions to its assignment. Clients that do not know them ignore what follows a
 subscription or an assignment, because newer versions only append.
 
-The appended part begins with MARK, in every subscription, so that a member knows which others
-understand it. An owner that has carried a request out commits with a note that has its id, so that
-no other does it again. The application's own metadata of commits comes before the note.
+The appended part begins with MARK. Every subscription has it, so that members know which other
+members support rewind requests. An owner that has executed a request commits with a note in the
+metadata, which contains the id of the request, so that no later owner executes it again. The
+application's own metadata comes before the note.
 
 Ids begin with the time, so that they sort in the order of the calls, as far as clocks agree.
 """
@@ -42,7 +43,7 @@ OWN: Final = "aiokclient: "
 """The prefix of metadata of a commit that the library wrote for itself."""
 NOTE: Final = f"{OWN}rewound by "
 NOTED: Final = 16
-"""Number of ids that a note keeps, the latest ones."""
+"""Number of ids in a note. Only the latest ones are kept."""
 
 RewindRequests: TypeAlias = dict[str, dict[TopicPartition, int]]
 
@@ -57,7 +58,7 @@ def append(data: bytes, requests: Mapping[str, Mapping[TopicPartition, int]]) ->
 
 
 def is_ours(data: bytes) -> bool:
-    """Return whether the member that joined with this understands rewind requests."""
+    """Return whether the member with this subscription supports rewind requests."""
     return MARK in data
 
 
@@ -109,7 +110,7 @@ def annotated(metadata: str, note: str) -> str:
 
 
 def noted(metadata: str, request_id: str) -> bool:
-    """Return whether the note in the metadata says that the request was carried out."""
+    """Return whether the note in the metadata shows that the request was executed."""
     return request_id in _ids(metadata)
 
 

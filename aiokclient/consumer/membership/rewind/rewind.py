@@ -9,8 +9,8 @@ commits with a note. All later commits of this partition keep the note: it tells
 member that the work is done, and a later owner that it must not be done again. Nothing is delivered
 before it is stored: a later owner that did not know of it would deliver the same again.
 
-Requests that are there at the same time are carried out as one: the latest one has the offset, and
-the note names all of them.
+Requests that are due at the same time are executed together: the offset of the latest one applies,
+and the note contains the ids of all of them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class GroupRewinder:
         check: Callable[[], None],
     ) -> None:
         self.wanted: rewind_requests.RewindRequests = {}
-        """The requests of this member that are not carried out yet."""
+        """The requests of this member that have not been executed yet."""
         self._cluster = cluster
         self._subscription = subscription
         self._commits = commits
@@ -75,7 +75,8 @@ class GroupRewinder:
         self._patience_s = patience_s
         self._spawn = spawn
         self._check = check
-        # By partition as it is owned now: when lost and assigned again, it is another one.
+        # The keys are the present states of partitions. A partition that is lost and assigned
+        # again has a new state.
         self._due: dict[PartitionState, dict[str, int]] = {}
 
     # -- on the requesting member
@@ -86,7 +87,10 @@ class GroupRewinder:
         timeout: float,
         rejoin: Callable[[str], None],
     ) -> None:
-        """Return when all owners have sought and committed. Raises ApiTimeoutError."""
+        """Send a request, and wait until all owners have sought and committed.
+
+        `timeout` is in seconds. Raises ApiTimeoutError after it.
+        """
         left = list(offsets)
         if not left:
             return
@@ -130,7 +134,7 @@ class GroupRewinder:
                     self._cluster.coordinators.forget("group", self._commits.group_id)
 
     def _looking(self) -> Retry:
-        """Return the pauses of a loop that the caller's deadline ends."""
+        """Return the delays for a loop that the caller's deadline ends."""
         return Retry(math.inf, LOOK, self._cluster.clock)
 
     async def _refuse_foreigners(self) -> None:
@@ -173,7 +177,7 @@ class GroupRewinder:
     # -- on the owner
 
     def carry_out(self, wanted: rewind_requests.RewindRequests) -> None:
-        """Carry out requests for partitions that are owned, in the background. Synchronous."""
+        """Execute requests for owned partitions in the background. Synchronous."""
         for request_id, offsets in wanted.items():
             for tp, offset in offsets.items():
                 state = self._subscription.partitions.get(tp)
@@ -194,7 +198,7 @@ class GroupRewinder:
             self._subscription.withhold([state], Withheld.REWINDING, False)
 
     async def _may(self, state: PartitionState) -> bool:
-        """Wait for records in progress and read the note; return whether anything is due."""
+        """Wait for records in progress and read the note; return whether a request is still due."""
         until = asyncio.get_running_loop().time() + self._patience_s
         self._subscription.settle()
         while self._in_progress.holds([state]):
@@ -232,7 +236,7 @@ class GroupRewinder:
         await self._store(state, OffsetAndMetadata(offset, state.group.note))
 
     async def _store(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
-        """Commit, as long as the partition is owned and it may succeed."""
+        """Commit the new position; retry while the partition is owned and the error permits it."""
         retry = self._looking()
         while True:
             try:
