@@ -1,8 +1,8 @@
-"""The connections of a member to its coordinator, and the requests that may wait there.
+"""The connections of a member to its coordinator, and the requests that the coordinator may hold.
 
 JoinGroup and SyncGroup have a connection of their own. It is closed when such a request is
-abandoned, because the broker would answer the next one only after it, and when the generation
-begins, because it is not needed until the next one.
+abandoned, because the broker would answer later requests only after that one. It is also closed
+when the generation begins, because it is not needed until the next rebalance.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["CoordinatorConnection"]
 
 RESYNC = "group.resync"
-"""The feature by which the embedded cluster announces that; Kafka has no such feature."""
+"""The feature by which the embedded cluster announces a second assignment in one generation. Kafka
+has no such feature."""
 
 MARGIN_S = 5.0
-"""Seconds added to the rebalance timeout, after which a response to JoinGroup counts as lost."""
+"""Seconds after the rebalance timeout until a response to JoinGroup counts as lost."""
 
 
 class CoordinatorConnection:
-    """Requests of one member. `owner` owns the connection of its heartbeats and commits."""
+    """The requests of one member. `owner` owns the connection of its heartbeats and commits."""
 
     def __init__(self, cluster: ClusterClient, settings: GroupSettings, *, owner: Hashable) -> None:
         self._cluster = cluster
@@ -45,25 +46,26 @@ class CoordinatorConnection:
         self._log = LimitedLog(cluster.log("group", settings.group_id), cluster.clock.monotonic)
 
     async def join(self, request: Any) -> Any:
-        """Return the response to JoinGroup, for which the coordinator may wait a whole rebalance.
+        """Send JoinGroup and return the response, which may take as long as a whole rebalance.
 
-        Raises and ends as `_send_long` does.
+        Errors and cancellation are those of `_send_long`.
         """
         timeout_s = self._settings.rebalance_timeout_ms / 1000 + MARGIN_S
         return await self._send_long(request, max(timeout_s, self._request_s))
 
     async def sync(self, request: Any) -> Any:
-        """Return the response to SyncGroup, for which only the leader's assignment is awaited.
+        """Send SyncGroup and return the response, which waits only for the leader's assignment.
 
-        It is sent again after the request timeout: a response that is lost on an open connection
-        must not cost more than that. Raises and ends as `_send_long` does.
+        The request is sent again after the request timeout, so that a response that is lost on an
+        open connection costs no more time than that. Errors and cancellation are those of
+        `_send_long`.
         """
         return await self._send_long(request, self._request_s)
 
     async def _send_long(self, request: Any, timeout_s: float) -> Any:
-        """Return the coordinator's response; send the request again while that may help.
+        """Send a request, repeat it after retriable errors, and return the response.
 
-        Raises what the policy does not retry. Cancelled, it closes the connection.
+        Raises errors that the policy does not retry. A cancellation closes the connection.
         """
         answered = False
         try:
@@ -99,7 +101,7 @@ class CoordinatorConnection:
         return known is not None and bool(holding) and known not in holding
 
     def brokers_holding_requests(self) -> list[int]:
-        """Return the brokers that have not answered a JoinGroup or SyncGroup yet."""
+        """Return the brokers that have not yet answered a JoinGroup or SyncGroup."""
         return [
             node_id
             for node_id in self._cluster.metadata.brokers
@@ -108,7 +110,7 @@ class CoordinatorConnection:
         ]
 
     async def leave(self, member: GroupMetadata, reason: str) -> None:
-        """Tell the coordinator that the member has left. Only log a failure."""
+        """Send LeaveGroup for a member. A failure is only logged."""
         request_ms = self._cluster.config.request_timeout_ms
         for batched in (True, False):
             try:
@@ -125,7 +127,7 @@ class CoordinatorConnection:
             except UnsupportedVersionError:
                 continue
             except Exception as error:
-                # Including the client's own failure. The coordinator notices when the session ends.
+                # Even if the client has failed. The session timeout removes the member anyway.
                 text, extra = "Could not leave the group: %s", {"event": "group_leave_failed"}
                 self._log.write(logging.INFO, "leave", text, error, extra=extra)
                 return

@@ -1,9 +1,9 @@
-"""A member of a group, for any kind of group: the coroutines around the table of `states`.
+"""The engine of a member, for any kind of group: the coroutines that follow the table of `states`.
 
-One task, `run`, carries out the step that belongs to the state, then what the table says, and so
-on. What happens meanwhile (a response to a heartbeat, a pause) is posted: if the table has a row
-for it, it ends the step early. Heartbeats have a task of their own (`heartbeats`). `join` has the
-contents of JoinGroup and SyncGroup, `coordinator_connection` sends them.
+One task, `run`, repeatedly executes the step of the present state and then the transition in the
+table. Events during a step (a response to a heartbeat, a pause) are queued. If the table has a row
+for such an event, it ends the step early. Heartbeats have a task of their own (`heartbeats`).
+`join` builds JoinGroup and SyncGroup, and `coordinator_connection` sends them.
 """
 
 from __future__ import annotations
@@ -32,27 +32,28 @@ if TYPE_CHECKING:
 __all__ = ["GroupEngine"]
 
 ID_S = 5.0
-"""Seconds for which a member that is to leave waits for the member id that it has requested.
-Brokers send it immediately, those before Kafka 2.2 with the generation, after up to 3 s."""
+"""Seconds for which a member that is about to leave waits for the member id that it has requested.
+Brokers send it immediately, except that brokers before Kafka 2.2 send it with the generation, after
+up to 3 s."""
 
 WAITING = (MemberState.PREPARING, MemberState.JOINING, MemberState.SYNCING)
 """The states between two generations."""
 
 STEADY_S = 5.0
-"""Seconds after which a generation shows that joining works: the next failure is the first."""
+"""Seconds after which a generation counts as successful, so that backoff starts again."""
 
 FREE = 5
-"""Number of times in a row that a member starts over without a delay."""
+"""Number of consecutive times that a member joins again without a delay."""
 
 LEAVING_S = 1.0
-"""Seconds for which a member that has failed tries to leave."""
+"""Seconds for which a failed member tries to leave the group."""
 
 
 class GroupEngine:
-    """A member that joins its group, stays in it, and leaves. `run` is spawned once.
+    """A member that joins its group, stays in it, and leaves. `run` is started once.
 
-    `report(error)` gets what the application has to see: why the group refuses the member, failed
-    assignments, fencing. `confirmed_changed(confirmed)` is called when `confirmed` has changed.
+    `report(error)` is called with errors for the application: refusals by the group, failed
+    assignments, and fencing. `confirmed_changed(confirmed)` is called when `confirmed` has changed.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class GroupEngine:
         self._out_reason = ""
         self._leaving_member = self._group_join.no_member
         self._cut_off: GroupMetadata | None = None
-        """The member whose `run` was cancelled by the end of the event loop; it has not left."""
+        """The member whose `run` was cancelled by the end of the event loop before it had left."""
         self._leave_is_over = False
         self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
         self._step: anyio.CancelScope | None = None
@@ -123,35 +124,36 @@ class GroupEngine:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The member id and the generation, which commits carry."""
+        """The member id and generation for commits."""
         member = self._group_join.generation.metadata
         return member if member.generation_id >= 0 else self._group_join.no_member
 
     @property
     def joins(self) -> bool:
-        """Whether this is a member or tries to become one: neither paused nor refused."""
+        """Whether this is a member or tries to become one, so that it is not paused or refused."""
         return self._wanted_in and self.state is not MemberState.FENCED
 
     @property
     def confirmed(self) -> bool:
-        """Whether the coordinator certainly counts this member in at this moment."""
+        """Whether the coordinator certainly keeps this member at this moment."""
         return self._heartbeats.confirmed
 
     @property
     def last_answer_at(self) -> float:
-        """The time at which the last request was sent that was answered, on the loop's clock."""
+        """The time, on the loop's clock, at which the last request with a response was sent."""
         return self._heartbeats.last_answer_at
 
     def rejoin(self, reason: str) -> None:
-        """Request a new generation, once the present one has begun. Synchronous."""
+        """Request a new generation, after the present one has begun. Synchronous."""
         self._rejoin_reason = self._rejoin_reason or reason
         self._asked = True
         self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def reassign(self, reason: str) -> None:
-        """On the leader, have `assign` run again, because its input has changed. Synchronous.
+        """On the leader, request another call of `assign`, because its input has changed.
 
-        In the same generation if the coordinator supports that. Otherwise, it is `rejoin`.
+        It happens in the same generation if the coordinator supports that. Otherwise, and on other
+        members, this is the same as `rejoin`. Synchronous.
         """
         if not (self._group_join.generation.is_leader and self._connection.resyncs):
             return self.rejoin(reason)
@@ -162,8 +164,9 @@ class GroupEngine:
     def pause(self, reason: str) -> None:
         """Leave the group now and stay out until `resume`. Synchronous.
 
-        The handler's running call is cancelled, and what it still owns is lost. A static member
-        sends no LeaveGroup: it remains in the group for the session timeout (KIP-345).
+        A running call of the handler is cancelled, and everything that it still owns is lost. A
+        static member sends no LeaveGroup and remains in the group for the session timeout
+        (KIP-345).
         """
         self._wanted_in = False
         self._out_reason = reason
@@ -176,7 +179,7 @@ class GroupEngine:
             self._changed.set()
 
     async def leave(self, reason: str, timeout: float) -> None:
-        """Leave for good, as by `pause`, and end `run`. Wait for that at most `timeout` seconds."""
+        """Leave the group permanently and end `run`; wait for that at most `timeout` seconds."""
         self._closing = True
         self.pause(reason)
         try:
@@ -192,18 +195,18 @@ class GroupEngine:
                 self._connection.release()
 
     async def run(self) -> None:
-        """Join and stay until `leave` or fencing. Raises what the handler raises."""
+        """Stay in the group until `leave` or fencing. Raises exceptions of the handler."""
         self._running = True
         try:
             while not self._is_over():
                 await self._turn()
         except asyncio.CancelledError:
             if loop_ends(asyncio.get_running_loop()) and not self._leave_is_over:
-                # All tasks are cancelled together, and those of the application may call `leave`.
+                # All tasks are being cancelled. One of the application may still call `leave`.
                 self._cut_off = self._member
             raise
         except Exception:
-            # The handler has failed, and the client with it. The group need not wait for it.
+            # The handler has failed, and the client fails with it. The group must not wait for it.
             member = self._member
             self._group_join.reset(self._group_join.no_member)
             with anyio.move_on_after(LEAVING_S):
@@ -223,7 +226,7 @@ class GroupEngine:
         return out or self.state is MemberState.FENCED
 
     async def _turn(self) -> None:
-        """Handle what was posted first, or else carry out the step of the state."""
+        """Handle the first queued event that has a row; without one, execute the state's step."""
         while self._posted:
             member, event = self._posted.pop(0)
             row = TABLE.get((self.state, event))
@@ -235,7 +238,7 @@ class GroupEngine:
             await self._go(ended, row)
 
     async def _carry_out(self, step: Coroutine[Any, Any, MemberEvent]) -> MemberEvent | None:
-        """Return the event of a step; None if something that was posted has ended it early."""
+        """Execute a step and return its event, or None if a queued event has ended it early."""
         with anyio.CancelScope() as self._step:
             try:
                 return await step
@@ -283,20 +286,20 @@ class GroupEngine:
         member: GroupMetadata | None = None,
         only_in: MemberState | None = None,
     ) -> None:
-        """Take note of an event that is not the end of the step. Synchronous."""
+        """Queue an event that occurred during a step. Synchronous."""
         if only_in not in (None, self.state) or (self.state, event) not in TABLE:
             return
         self._posted.append((member, event))
         if self._step is None:
             return
         if event is MemberEvent.PAUSED and self._asks_for_id():
-            # The id is needed to leave: a rebalance waits for a member that has an id.
+            # Leaving needs the id, and a rebalance would wait for a member that has an id.
             self._step.deadline = asyncio.get_running_loop().time() + ID_S
         else:
             self._step.cancel()
 
     def _asks_for_id(self) -> bool:
-        """Return whether the coordinator may be about to give this member an id."""
+        """Return whether the coordinator may be about to send this member its id."""
         return (
             self.state is MemberState.JOINING
             and not self._member.member_id
@@ -310,7 +313,7 @@ class GroupEngine:
         if waiting and self._connection.waits_at_former_coordinator():
             self._post(MemberEvent.MOVED)
         elif event is None or self.state is MemberState.JOINING:
-            # The generation that it was sent for may be over by now: JoinGroup tells.
+            # The heartbeat's generation may have ended, which the response to JoinGroup shows.
             return
         elif event is not MemberEvent.REBALANCE:
             self._post(event, member)
@@ -328,7 +331,7 @@ class GroupEngine:
 
     @property
     def _member(self) -> GroupMetadata:
-        """The identity of this member; it may have an id outside of a generation, too."""
+        """The identity of this member, which may have an id outside of a generation, too."""
         return self._group_join.generation.metadata
 
     # -- effects ----------------------------------------------------------------------------
@@ -347,7 +350,7 @@ class GroupEngine:
 
     async def _back_off(self, reason: str) -> None:
         delay_s = self._retry.pause_s()
-        # Not slept here, where nothing could cut it short.
+        # The step of the next state sleeps, because events can end only a step early.
         self._not_before = asyncio.get_running_loop().time() + delay_s
 
     async def _back_off_repeated(self, reason: str) -> None:
@@ -373,7 +376,7 @@ class GroupEngine:
             event = await self._group_join.join(reason or "the member starts", again=asked)
         finally:
             if event is not MemberEvent.JOINED:
-                # The next JoinGroup asks for the same.
+                # The next JoinGroup makes the same request.
                 self._rejoin_reason = self._rejoin_reason or reason
                 self._asked = self._asked or asked
         return event
@@ -448,8 +451,8 @@ EFFECTS: Mapping[MemberEffect, Callable[[GroupEngine, str], Coroutine[Any, Any, 
 
 REASONS: Mapping[MemberEvent, str] = {
     MemberEvent.UNKNOWN_MEMBER: "the coordinator does not know this member any more",
-    MemberEvent.OLD_GENERATION: "the group has gone on to a generation without this member",
+    MemberEvent.OLD_GENERATION: "the group has begun a generation without this member",
     MemberEvent.FENCED: "another member has taken the group instance id",
-    MemberEvent.LATE: "what was to be given up was not given up within the rebalance timeout",
+    MemberEvent.LATE: "the member did not release its assignment within the rebalance timeout",
     MemberEvent.REFUSED: "the group refuses this member",
 }

@@ -1,12 +1,12 @@
-"""How a failed assignment reaches the members. SyncGroup has no field for it. Without IO.
+"""The report of a failed assignment to all members, for which SyncGroup has no field. Without IO.
 
-The leader gives every member, instead of its assignment, a payload of this form:
+The leader sends every member a payload of this form instead of its assignment:
 
     MAGIC, the name of the error in UTF-8, a newline, its text in UTF-8
 
-In groups of protocol type `consumer` it is the user data of an assignment without partitions
-(version 0), so that members of other libraries see an empty assignment; in all other groups it is
-the whole assignment. Assignments that did not fail are passed on byte for byte.
+In groups of protocol type `consumer` the payload is the user data of an assignment without
+partitions (version 0), so that members of other libraries receive an empty assignment. In all other
+groups it is the whole assignment. Successful assignments are sent unchanged.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssig
 __all__ = ["CONSUMER", "MAGIC", "failure_in", "failure_payload"]
 
 MAGIC = b"\x00\xffaiokclient assignment failed\n"
-"""Bytes with which no assignment begins."""
+"""The first bytes of a payload. No assignment begins with them."""
 
 CONSUMER = "consumer"
 """The protocol type of consumers."""
 
 LONGEST = 2000
-"""Number of characters of an error's text that are sent."""
+"""The largest number of characters of an error's text that is sent."""
 
 
 def failure_payload(protocol_type: str, error: BaseException) -> bytes:
-    """Return what is sent instead of an assignment that `error` prevented."""
+    """Return the payload that is sent instead of assignments when computing them has failed."""
     name, text = type(error).__name__, str(error)[:LONGEST]
     payload = MAGIC + f"{name}\n{text}".encode(errors="replace")
     if protocol_type != CONSUMER:
@@ -37,7 +37,7 @@ def failure_payload(protocol_type: str, error: BaseException) -> bytes:
 
 
 def failure_in(protocol_type: str, assignment: bytes) -> AssignmentFailedError | None:
-    """Return the failure that was sent instead of an assignment; None for an assignment."""
+    """Return the failure that was sent instead of an assignment, or None for an assignment."""
     payload = _user_data(assignment) if protocol_type == CONSUMER else assignment
     if payload is None or not payload.startswith(MAGIC):
         return None
@@ -47,7 +47,7 @@ def failure_in(protocol_type: str, assignment: bytes) -> AssignmentFailedError |
 
 
 def _user_data(assignment: bytes) -> bytes | None:
-    # The magic first: almost every assignment has none, and needs no decoding here.
+    # This check avoids decoding almost every assignment.
     if MAGIC not in assignment:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A generation as an application sees it: a scope that is cancelled when it ends."""
+"""A generation for the application: an `async with` body that is cancelled when it ends."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ __all__ = ["GroupGeneration"]
 
 
 class GroupGeneration:
-    """One generation of a group, for one member; entered once, with `async with`.
+    """One generation of a group, for one member. It is entered once, with `async with`.
 
-    The body is cancelled, in anyio's way, when the generation ends: every wait in it raises until
-    the body has left. Only then does the member join the next generation, so that no other member
-    gets what this one had before the body is done with it. It has the rebalance timeout for
-    that. Leaving the body because of it raises nothing.
+    When the generation ends, the body is cancelled as by an anyio cancel scope: every await in it
+    raises until the body has been left. The member joins the next generation only after that, so
+    that no other member is assigned the same work before the body has ended. The body has the
+    rebalance timeout for that. The cancellation is not raised outside of the `async with`.
 
-    `lost` tells that the generation ended without asking, when another may have this member's part
-    already: the coordinator was not heard of for the session timeout, or has removed the member.
+    `lost` tells that the generation ended without waiting for the body, because the coordinator did
+    not respond for the session timeout or has removed the member. Another member may then already
+    have this member's assignment.
     """
 
     def __init__(self, generation: Generation) -> None:
@@ -41,7 +42,7 @@ class GroupGeneration:
 
     @property
     def generation_id(self) -> int:
-        """The number of the generation. It increases, unless the coordinator forgot the group."""
+        """The id of the generation. It increases, unless the coordinator has deleted the group."""
         return self._generation.metadata.generation_id
 
     @property
@@ -66,22 +67,22 @@ class GroupGeneration:
 
     @property
     def assignment(self) -> bytes:
-        """What the leader's `assign` returned for this member, byte for byte; empty for nothing."""
+        """The bytes that the leader's `assign` returned for this member, or empty bytes."""
         return self._generation.assignment
 
     @property
     def ended(self) -> bool:
-        """Whether the generation has ended or is about to end: the body has to leave."""
+        """Whether the generation has ended or is about to end, so that the body must be left."""
         return self._ended
 
     @property
     def is_over_early(self) -> bool:
-        """Whether the body has left before the end of the generation."""
+        """Whether the body was left before the end of the generation."""
         return self._left.is_set() and not self._ended
 
     @property
     def lost(self) -> bool:
-        """Whether it has ended and another member may already have this one's assignment."""
+        """Whether another member may already have this member's assignment."""
         return self._lost
 
     async def __aenter__(self) -> Self:
@@ -118,6 +119,9 @@ class GroupGeneration:
             self._scope.cancel()
 
     async def left(self, closer: asyncio.Task[Any] | None = None) -> None:
-        """Wait until the body has left; not if it was never entered, or is the task `closer`."""
+        """Wait until the body has been left.
+
+        Return immediately if it was never entered, or if it runs in the task `closer`.
+        """
         if self._scope is not None and (closer is None or closer is not self._task):
             await self._left.wait()

@@ -1,4 +1,4 @@
-"""Where the engine puts generations and errors, and the program's iteration takes them."""
+"""The mailbox through which the engine passes generations and errors to the application."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ __all__ = ["GenerationMailbox", "GroupProtocol"]
 
 
 class GroupProtocol(Protocol):
-    """One way in which members agree on assignments; a group uses one that all members offer.
+    """A protocol by which members agree on assignments. A group uses one that all members offer.
 
-    To be derived from, or just to be looked like.
+    An implementation may derive from this class, but does not have to.
     """
 
     name: str
-    """By which the members recognise it; change it when the meaning of the bytes changes."""
+    """The name by which members identify the protocol. An incompatible change of the format of
+    metadata or assignments needs a new name."""
 
     def metadata(self) -> bytes:
-        """Return what the leader has to know about this member. Called at each join."""
+        """Return the data about this member for the leader. Called at each join."""
         return b""
 
     def assign(
@@ -33,16 +34,16 @@ class GroupProtocol(Protocol):
     ) -> Mapping[str, bytes] | Awaitable[Mapping[str, bytes]]:
         """Return the assignment of each member, given their metadata, both by member id.
 
-        It runs on the leader, once in a generation, and may be a coroutine function: heartbeats go
-        on meanwhile. A member that is left out gets no bytes. The leader's `generations()` raises
-        what it raises, that of all others AssignmentFailedError; the group tries again, after a
-        longer delay each time.
+        It is called on the leader, once in each generation. It may be a coroutine function;
+        heartbeats continue while it runs. A member without an entry gets empty bytes. If this
+        raises, `generations()` raises the same exception on the leader and AssignmentFailedError
+        on all other members, and the group tries again with increasing delays.
         """
         ...
 
 
 class GenerationMailbox:
-    """The handler of the engine; it keeps the present generation or error until it is taken."""
+    """The handler of the engine, which keeps the present generation or error until `take`."""
 
     def __init__(self, protocol_type: str, protocols: Sequence[GroupProtocol]) -> None:
         self.protocol_type = protocol_type
@@ -52,7 +53,7 @@ class GenerationMailbox:
         self.last_error: Exception | None = None
         self.on_lost: Callable[[], None] = lambda: None
         """Called when this member has lost, or may have lost, its assignment. Synchronous."""
-        # The member keeps them alive: they may refer to it.
+        # Only the member has strong references to the protocols, because they may refer to it.
         self._protocols = {protocol.name: Anchor(protocol) for protocol in protocols}
         self._current: GroupGeneration | None = None
         self._taken: GroupGeneration | None = None
@@ -60,7 +61,7 @@ class GenerationMailbox:
         self._confirmed = False
         self._changed = asyncio.Event()
         self.closer: asyncio.Task[Any] | None = None
-        """The task that closes the member: a body that does so itself is not waited for."""
+        """The task that closes the member. If it runs the body, the body is not waited for."""
 
     # -- the engine's side ------------------------------------------------------------------
 
@@ -96,7 +97,10 @@ class GenerationMailbox:
         self.on_lost()
 
     def confirmed_changed(self, confirmed: bool) -> None:
-        """End the generation if the coordinator may have removed this member. Synchronous."""
+        """End the generation if the coordinator may have removed this member.
+
+        When the membership is confirmed again, offer the generation again. Synchronous.
+        """
         self._confirmed = confirmed
         if not confirmed:
             self._end(lost=True)
@@ -105,12 +109,12 @@ class GenerationMailbox:
             self._offer(self._data)
 
     def report(self, error: Exception) -> None:
-        """Have the next `take` raise this error, instead of any earlier one. Synchronous."""
+        """Make the next `take` raise this error, instead of any earlier one. Synchronous."""
         self.error = self.last_error = error
         self._changed.set()
 
     async def end(self) -> None:
-        """End the present generation and wait until its body has left."""
+        """End the present generation and wait until its body has been left."""
         self._data = None
         self._end(lost=False)
         if self._taken is not None:
@@ -128,15 +132,15 @@ class GenerationMailbox:
     # -- the application's side -------------------------------------------------------------
 
     def close(self) -> None:
-        """Have `take` return None from now on. Synchronous."""
+        """Make `take` return None from now on. Synchronous."""
         self.closed = True
         self._changed.set()
 
     async def take(self, *, again: bool = False) -> GroupGeneration | None:
-        """Return the next generation; None when closed. Raises what was reported.
+        """Return the next generation, or None when the mailbox is closed. Raises reported errors.
 
-        With `again` it returns the present one once more, if its body has left before its end.
-        Cancelling it loses no generation.
+        With `again`, the present generation is returned once more if its body was left before the
+        generation ended. A cancellation loses no generation.
         """
         if again and self._data is not None and self._confirmed and self._is_free():
             self._offer(self._data)
@@ -152,7 +156,7 @@ class GenerationMailbox:
         return None
 
     def _is_free(self) -> bool:
-        """Return whether no task works in the present generation, or is about to."""
+        """Return whether the body of the present generation was left before its end."""
         return self._current is None and self._taken is not None and self._taken.is_over_early
 
 

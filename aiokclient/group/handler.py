@@ -12,7 +12,7 @@ __all__ = ["Generation", "GroupHandler", "GroupSettings", "MemberInfo"]
 
 
 class MemberInfo(NamedTuple):
-    """A member as the leader sees it; `metadata` belongs to the protocol that was chosen."""
+    """A member, as the leader receives it. `metadata` is that of the chosen protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -20,7 +20,7 @@ class MemberInfo(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """One generation as a member sees it; only the leader gets `members`."""
+    """One generation, as a member receives it. Only the leader receives `members`."""
 
     metadata: GroupMetadata
     protocol: str
@@ -45,19 +45,22 @@ class GroupSettings:
 
 
 class GroupHandler(Protocol):
-    """What assigns work and takes it over. The engine's task makes one call at a time.
+    """The object that computes assignments and takes them. The engine makes one call at a time.
 
-    A call is cancelled when the membership is lost meanwhile or the member is paused; then `lost`
-    follows. What it raises ends the engine's task, except for `assign`.
+    If the membership is lost or the member is paused during a call, the call is cancelled, and
+    `lost` is called. An exception from any method except `assign` ends the engine's task.
     """
 
     @property
     def protocol_type(self) -> str:
-        """The kind of the group. All members of a group have the same."""
+        """The type of the group, which is the same for all of its members."""
         ...
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
-        """Return names with this member's metadata, the preferred first. Called at each join."""
+        """Return the names of protocols with this member's metadata, in order of preference.
+
+        Called at each join.
+        """
         ...
 
     async def assign(
@@ -65,23 +68,23 @@ class GroupHandler(Protocol):
     ) -> Mapping[str, bytes]:
         """Return the assignment of each member by its id. Called on the leader only.
 
-        A member that is left out gets nothing. It is called once in a generation. What it raises
-        is reported here as it is and to the other members as AssignmentFailedError; the generation
-        does not begin, and the group tries again, after a longer delay each time.
+        It is called once in each generation. A member without an entry gets empty bytes. If it
+        raises, the exception is reported unchanged on this member and as AssignmentFailedError on
+        the others. The generation does not begin, and the group tries again with increasing delays.
         """
         ...
 
     async def began(self, generation: Generation) -> None:
-        """Begin a generation. Heartbeats go on, but no rebalance is joined meanwhile."""
+        """Begin a generation. Heartbeats continue, but a rebalance waits until this returns."""
         ...
 
     async def before_rejoin(self, reason: str) -> None:
-        """Release what has to be released before the generation ends.
+        """Release the work that must be released before the generation ends.
 
-        It has to return by `GroupEngine.rebalance_deadline`; otherwise, `lost` follows.
+        It must return by `GroupEngine.rebalance_deadline`. Otherwise, `lost` is called.
         """
         ...
 
     async def lost(self, reason: str) -> None:
-        """Take note that nothing belongs to this member any more. Nothing may be committed."""
+        """Release all work without a commit, because this member no longer owns any of it."""
         ...

@@ -1,14 +1,15 @@
-"""Heartbeats, and the time until which the coordinator certainly counts this member in.
+"""The heartbeats, and the time until which the coordinator certainly keeps this member.
 
-A heartbeat is sent `heartbeat_interval_ms` after the one before it, on the connection that the
-member shares with its commits only; so neither a waiting JoinGroup nor the throttling of other
-connections delays it. They go on while the member joins: an answer shows that the coordinator
-lives, and that it is still the one to which the request is waiting.
+A heartbeat is sent `heartbeat_interval_ms` after the previous one, on a connection that only
+heartbeats and commits use, so that neither a waiting JoinGroup nor the throttling of other
+connections delays it. Heartbeats continue while the member joins: a response shows that the
+coordinator is alive, and that it is still the broker at which the JoinGroup waits.
 
-The coordinator restarts the session with each heartbeat that it receives, so that it cannot end
-before `session_timeout_ms` after an answered one was *sent*. `confirmed` follows from that: a
-member that cannot reach its group stops before the group assigns its partitions to another. It is
-computed at each call, so that it is right after a suspension of the process, too.
+Each heartbeat that the coordinator receives restarts the session. So the session cannot end before
+`session_timeout_ms` have passed since a heartbeat with a response was *sent*. `confirmed` follows
+from that: a member that cannot reach its group stops before the group assigns its partitions to
+another member. `confirmed` is computed at each call, so that it is also correct after the process
+was suspended.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
 __all__ = ["Heartbeats"]
 
 PATIENCE = 0.5
-"""Part of the session timeout after which an unanswered heartbeat is sent on a new connection."""
+"""Share of the session timeout after which an unanswered heartbeat is sent on a new connection."""
 
 
 class Heartbeats:
-    """The heartbeats of a member; `on_answer(member, event)` is called for each response.
+    """The heartbeats of a member.
 
-    `report(error)` gets what the application has to see; `changed()` is called when `confirmed`
-    has changed.
+    `on_answer(member, event)` is called for each response, `report(error)` with errors for the
+    application, and `changed()` when `confirmed` has changed.
     """
 
     def __init__(
@@ -57,9 +58,9 @@ class Heartbeats:
     ) -> None:
         self.member = GroupMetadata(settings.group_id)
         self.last_answer_at = -math.inf
-        """The time of the last request whose response shows that this is a member."""
+        """The time of the last request whose response confirmed the membership."""
         self.last_stable_at = -math.inf
-        """The same, of those whose response shows that no rebalance was in progress."""
+        """The time of the last such request whose response showed that no rebalance was running."""
         self._cluster = cluster
         self._settings = settings
         self._owner = owner
@@ -75,16 +76,16 @@ class Heartbeats:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the coordinator certainly counts this member in at this moment."""
+        """Whether the coordinator certainly keeps this member at this moment."""
         if self.member.generation_id < 0:
             return False
         return self._cluster.clock.monotonic() < self.last_answer_at + self._session_s
 
     def send_for(self, member: GroupMetadata, sent_at: float | None = None) -> None:
-        """Send the heartbeats of this member from now on, the first at once. Synchronous.
+        """Send the heartbeats of this member from now on, the first one immediately. Synchronous.
 
-        None are sent while it has no member id. With `sent_at`, a request that was sent at that
-        time has shown that the coordinator has taken the member into its generation.
+        No heartbeats are sent for a member without an id. `sent_at` is the time of the JoinGroup by
+        which the coordinator has added the member to its generation, if it has.
         """
         if sent_at is None or member.member_id != self.member.member_id:
             self.last_answer_at = self.last_stable_at = -math.inf
@@ -96,7 +97,7 @@ class Heartbeats:
             self.answered(sent_at)
 
     def answered(self, sent_at: float, *, stable: bool = True) -> None:
-        """Record that the coordinator has answered a request of that time. Synchronous."""
+        """Record that the coordinator has answered a request sent at that time. Synchronous."""
         self.last_answer_at = max(self.last_answer_at, sent_at)
         if stable:
             self.last_stable_at = max(self.last_stable_at, sent_at)
@@ -139,7 +140,7 @@ class Heartbeats:
             response = await self._cluster.request(
                 requests.heartbeat(member),
                 Coordinator("group", member.group_id),
-                # An attempt tells when the heartbeat was sent only if it is the only one.
+                # The time of sending is known only if the heartbeat is sent once.
                 timeout=self._session_s,
                 attempt_timeout=self._session_s * PATIENCE,
                 scope=Scope.GROUP,
@@ -159,5 +160,5 @@ class Heartbeats:
         self._on_answer(member, event)
 
     def _is_final(self, error: KafkaError) -> bool:
-        """Return whether only the application can fix it; any other error may pass."""
+        """Return whether only the application can resolve the error. Others may be temporary."""
         return classify(error, Scope.GROUP) is Decision.FAIL

@@ -1,11 +1,11 @@
-"""How a member enters a generation: JoinGroup, assigning on the leader, SyncGroup.
+"""The steps by which a member enters a generation: JoinGroup, assignment on the leader, SyncGroup.
 
-A coordinator answers a follower that joins again with the same metadata with the generation that
-it has. A follower that asks for a new one therefore offers one more protocol, with a name that
-is unique and that can never be chosen.
+If a follower joins again with unchanged metadata, the coordinator returns the present generation.
+A follower that needs a new generation therefore offers an additional protocol with a unique name,
+which the group can never choose.
 
-A failed assignment is told to all members (`failure`), and the leader asks for a new generation
-after a while, longer each time.
+A failed assignment is reported to all members (`failure`), and the leader requests a new generation
+after increasing delays.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupJoin"]
 
 AGAIN = "again-"
-"""The prefix of a protocol that is offered only because it is new."""
+"""The prefix of the name of a protocol that is offered only to change the metadata."""
 
 FAILED_ASSIGNMENTS = 10
 """The longest delay after a failed assignment, in units of `retry_backoff_max_ms`. Each attempt
@@ -44,9 +44,9 @@ costs the whole group a rebalance."""
 
 
 class GroupJoin:
-    """The generation that a member is in, and the requests that lead to the next one.
+    """The generation of a member, and the requests that lead to the next one.
 
-    `rejoin(reason)` is called when a failed assignment is due again.
+    `rejoin(reason)` is called when a failed assignment is to be repeated.
     """
 
     def __init__(
@@ -83,20 +83,20 @@ class GroupJoin:
         self._assignments: dict[str, bytes] | None = None
 
     def reset(self, member: GroupMetadata) -> None:
-        """Leave the generation, and keep this member id or none. Synchronous."""
+        """Leave the generation and continue with this identity. Synchronous."""
         self.generation = Generation(member, "", "", b"")
         self._assignments = None
         self._cancel_retry()
         self._heartbeats.send_for(member)
 
     def request_assignment(self) -> None:
-        """Have the leader's next `sync` assign again in the same generation. Synchronous."""
+        """Make the leader's next `sync` assign again in the same generation. Synchronous."""
         self._assignments = None
 
     # -- joining ----------------------------------------------------------------------------
 
     async def join(self, reason: str, *, again: bool) -> MemberEvent:
-        """Send JoinGroup; with `again` in a way that always makes a new generation."""
+        """Send JoinGroup. With `again` it always leads to a new generation."""
         protocols = list(self._handler.protocols())
         if again and not self.generation.is_leader and protocols == self._offered:
             protocols.append((f"{AGAIN}{self._cluster.clock.rng.getrandbits(64):x}", b""))
@@ -138,7 +138,7 @@ class GroupJoin:
         self._heartbeats.send_for(member, sent_at)
         return MemberEvent.JOINED
 
-    # -- assigning and fetching what was assigned -------------------------------------------
+    # -- assigning and receiving the assignment ---------------------------------------------
 
     async def sync(self) -> MemberEvent:
         """Send SyncGroup, on the leader after `assign`."""
@@ -176,12 +176,12 @@ class GroupJoin:
         return MemberEvent.SYNCED
 
     async def _assign(self, generation: Generation) -> dict[str, bytes]:
-        """Return what the leader sends: assignments, or the failure of the handler."""
+        """Return the leader's payloads: the assignments, or the failure of the handler."""
         try:
             assigned = await self._assigned(generation)
             return requests.checked(assigned, generation.members)
         except Exception as error:
-            # The handler may raise anything. The application and all members are told.
+            # The handler may raise anything. It is reported to the application and all members.
             self._report(error)
             text, extra = "The assignment failed: %r", {"event": "group_assignment_failed"}
             self._log.write(logging.WARNING, ("assign", repr(error)), text, error, extra=extra)
@@ -190,7 +190,7 @@ class GroupJoin:
             return {member.member_id: payload for member in generation.members}
 
     async def _assigned(self, generation: Generation) -> Mapping[str, bytes]:
-        """Have the handler assign within the rebalance timeout."""
+        """Call the handler's `assign` within the rebalance timeout."""
         limit_s = self._settings.rebalance_timeout_ms / 1000
         try:
             async with asyncio.timeout(limit_s) as bound:
@@ -218,7 +218,7 @@ class GroupJoin:
     # -- failures of requests ---------------------------------------------------------------
 
     async def _send_long(self, send: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
-        """Return the response, or the event that a failure is."""
+        """Return the response to a request, or the event for its failure."""
         try:
             return await send(request)
         except KafkaError as error:

@@ -17,9 +17,9 @@ __all__ = ["LoopWatch"]
 
 TICK_S = 0.5
 LATE_S = 1.0
-"""Seconds of delay after which the application has blocked the loop."""
+"""Seconds of delay from which on the event loop counts as blocked."""
 told: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
-"""The time of the last warning for each loop: of several groups, only the first warns."""
+"""The time of the last warning for each loop. Of several groups in it, only one logs a warning."""
 
 
 class LoopWatch:
@@ -30,7 +30,7 @@ class LoopWatch:
         self._log = ClientLog("aiokclient.group", client_id, group_id)
 
     async def run(self) -> None:
-        """Log each time that the loop was blocked, and for how long at least."""
+        """Log each time that the loop was blocked, with the minimum duration."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + TICK_S

@@ -64,10 +64,11 @@ class GroupMember(MemberLifecycle):
         source: Mapping[str, Any] | str | os.PathLike[str],
         **options: Any,
     ) -> Self:
-        """Make one of Kafka's dotted names with texts as values, among them `group.id`.
+        """Make a member from Kafka's dotted names, such as `group.id`, with strings as values.
 
-        `options` adds what no text can express: `protocols` and `protocol_type`. Raises ConfigError
-        for an unknown name (it names the nearest one) and for a value that is not allowed.
+        `options` adds `protocols`, `protocol_type`, and other options that no string can express.
+        Raises ConfigError for an unknown name (the error suggests the most similar name) and for a
+        value that is not allowed.
         """
         protocols = options.pop("protocols", ())
         client = options.pop("client", None)
@@ -88,13 +89,15 @@ class GroupMember(MemberLifecycle):
     def generations(self) -> AsyncIterator[GroupGeneration]:
         """Iterate over the generations of the group, from the present one, until `close`.
 
-        A generation that has ended before it could be taken is left out. A new iteration begins
+        A generation that ends before the program requests it is skipped. A new iteration begins
         with the present generation, unless its body is running. The iteration waits without a
-        deadline, and one task at a time (IllegalStateError). What it raises ends neither the
-        iteration nor the membership; the next step continues, and joins again if necessary:
+        deadline. Only one task may wait for a generation at a time; others get IllegalStateError.
+        The following errors end neither the iteration nor the membership. The next step continues,
+        and joins the group again if necessary:
 
-        - what `assign` raised on this member, or AssignmentFailedError when it was on another;
-        - why the group refuses this member: InconsistentGroupProtocolError,
+        - the exception of `assign` on this member, or AssignmentFailedError if it was raised on
+          another member;
+        - the error by which the group refuses this member: InconsistentGroupProtocolError,
           InvalidSessionTimeoutError, GroupAuthorizationError, GroupMaxSizeReachedError, ...
 
         FencedInstanceIdError is final: another member has the same `group_instance_id`.
@@ -105,14 +108,18 @@ class GroupMember(MemberLifecycle):
     def rejoin(self, reason: str) -> None:
         """Request a new generation, because the input of `assign` has changed. Synchronous.
 
-        The present one ends for all members. If it is about to begin, another one follows it.
+        The present generation ends for all members. If a generation is about to begin, another one
+        follows it.
         `reason` is shown in the brokers' logs (KIP-800).
         """
         self._check()
         self._running.rejoin(reason)
 
     def group_metadata(self) -> GroupMetadata:
-        """Return group, generation and member id; -1 and "" outside of one. Synchronous."""
+        """Return the group id, generation id, and member id. Synchronous.
+
+        Outside of a generation the generation id is -1 and the member id is empty.
+        """
         self._check()
         return self._running.metadata
 
@@ -145,12 +152,12 @@ class GroupMember(MemberLifecycle):
 
 
 for _name in ("generations", "group_metadata", "rejoin"):
-    # Not as decorators: type checkers would no longer see that there is nothing to await.
+    # These are not decorated, because type checkers would no longer see that they are synchronous.
     setattr(GroupMember, _name, lets_go(getattr(GroupMember, _name)))
 
 
 class _Generations:
-    """An iterator over generations. An async generator would end with the first error."""
+    """An iterator over generations, which continues after an error, unlike an async generator."""
 
     def __init__(self, member: GroupMember) -> None:
         self._member = member
@@ -169,7 +176,10 @@ class _Generations:
 
 
 def checked(protocols: Sequence[GroupProtocol]) -> list[GroupProtocol]:
-    """Return the protocols; raise ConfigError for none, equal names, and other objects."""
+    """Return the protocols as a list.
+
+    Raises ConfigError if there are none, if two have the same name, or if one is not a protocol.
+    """
     given: Any = protocols
     if not isinstance(given, Iterable):
         raise ConfigError(f"protocols: {given!r} is not a list of protocols.")

@@ -31,11 +31,11 @@ class MemberHandler(GroupHandler, Protocol):
     last_error: Exception | None
 
     def confirmed_changed(self, confirmed: bool) -> None:
-        """Take note of whether the coordinator certainly counts this member in. Synchronous."""
+        """Take note of whether the coordinator certainly keeps this member. Synchronous."""
         ...
 
     def report(self, error: Exception) -> None:
-        """Take an error that the application has to see. Synchronous."""
+        """Take an error for the application. Synchronous."""
         ...
 
     def close(self) -> None:
@@ -43,12 +43,12 @@ class MemberHandler(GroupHandler, Protocol):
         ...
 
     async def end(self) -> None:
-        """Release everything in an orderly way."""
+        """Release everything, after the application has finished with it."""
         ...
 
 
 class MembershipTask:
-    """The task of a member, which does not keep the `MemberLifecycle` alive."""
+    """The task of a member. It has no strong reference to the `MemberLifecycle`."""
 
     def __init__(
         self, engine: GroupEngine, handler: MemberHandler, failed: Callable[[Exception], None]
@@ -63,7 +63,7 @@ class MembershipTask:
         return self._task is not None and asyncio.current_task() is self._task
 
     async def run(self) -> None:
-        """Join and stay until the member leaves or is fenced, which is its failure."""
+        """Stay in the group until the member leaves or is fenced. Fencing fails the member."""
         self._task = asyncio.current_task()
         await self._engine.run()
         error = self._handler.last_error

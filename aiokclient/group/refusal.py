@@ -1,4 +1,4 @@
-"""Details for the error of a group that refuses a member: what the member has to agree with."""
+"""Details for errors by which a group refuses a member: the settings that do not match."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASKING_S = 3.0
 
 
 async def explain(cluster: ClusterClient, request: Any, error: KafkaError) -> None:
-    """Add to the text of `error` what the coordinator reveals. Raises no KafkaError."""
+    """Add details about the group to the text of `error`. Raises no KafkaError."""
     told = TOLD.get(error.code)
     if told is not None and hasattr(request, "protocols"):
         parts = (error.message, await told(cluster, request))
@@ -43,7 +43,7 @@ async def _protocols(cluster: ClusterClient, request: JoinGroupRequest) -> str:
     try:
         group = await _described(cluster, request.group_id)
     except KafkaError:
-        # It is not permitted, or the group is not a classic one.
+        # The description is not permitted, or the group is not a classic one.
         return mine
     if not group.protocol_data:
         return f"{mine} The group's type is {group.protocol_type!r}."

@@ -21,7 +21,7 @@ from aiokclient.types import GroupMetadata
 __all__ = ["checked", "heartbeat", "join", "leave", "left", "mismatch", "sync", "unexpected"]
 
 REASON_CHARACTERS = 255
-"""Length to which a reason is cut (KIP-800); brokers may refuse longer ones."""
+"""The length to which a reason is truncated (KIP-800). Brokers may refuse longer ones."""
 
 
 def join(
@@ -72,7 +72,7 @@ def heartbeat(member: GroupMetadata) -> HeartbeatRequest:
 
 
 def leave(member: GroupMetadata, reason: str, *, batched: bool = True) -> LeaveGroupRequest:
-    """Return a LeaveGroup. Brokers before 2.4 accept one member at a time: not `batched`."""
+    """Return a LeaveGroup. Brokers before 2.4 need the form for one member (not `batched`)."""
     if not batched:
         return LeaveGroupRequest(group_id=member.group_id, member_id=member.member_id)
     identity = MemberIdentity(
@@ -90,16 +90,16 @@ def unexpected(response: Any) -> KafkaError | None:
 
 
 def left(response: LeaveGroupResponse) -> KafkaError | None:
-    """Return the error of a LeaveGroup; a member that the group does not know has left it."""
+    """Return the error of a LeaveGroup. It is no error if the group does not know the member."""
     codes = [response.error_code, *(member.error_code for member in response.members)]
     errors = [error_for(code) for code in codes if code not in CODES]
     return next((error for error in errors if error is not None), None)
 
 
 def mismatch(response: Any, protocol_type: str, protocol: str | None) -> KafkaError | None:
-    """Return the error if a response is about another kind of group (KIP-559), or None.
+    """Return an error if a response is for another protocol or type of group (KIP-559), or None.
 
-    Before version 7 of JoinGroup and 5 of SyncGroup, responses do not say.
+    Before version 7 of JoinGroup and version 5 of SyncGroup, responses do not contain these.
     """
     for mine, theirs in (
         (protocol_type, response.protocol_type),
@@ -113,9 +113,10 @@ def mismatch(response: Any, protocol_type: str, protocol: str | None) -> KafkaEr
 
 
 def checked(assigned: Mapping[str, bytes], members: Sequence[MemberInfo]) -> dict[str, bytes]:
-    """Return the assignment of every member, no bytes for those left out.
+    """Return the assignment of every member, with empty bytes for members without one.
 
-    Raises ValueError for an id of no member, TypeError for an assignment that is not bytes.
+    Raises ValueError for an id that is not a member's, and TypeError for an assignment that is not
+    bytes.
     """
     if not isinstance(assigned, Mapping):
         raise TypeError(f"assign() returned {assigned!r}, not a mapping from member ids to bytes.")

@@ -12,35 +12,35 @@ the time in which its generation lasts:
      │                └───────────────────────── prepared ── PREPARING ◀──┘
      └─left── LEAVING ◀─ paused, from anywhere               the handler releases what it must
 
-Heartbeats run beside all of it from the moment that there is a member id. Their responses are
-events, as are those of the two requests. An event is one of these:
+Heartbeats are sent in all of these states once there is a member id. Their responses are events, as
+are those of the two requests. An event is one of these:
 
-- progress: the step that belongs to the state has ended well;
-- a broker's code that means something to a member (`CODES`). Every other code is not about the
-  membership but about the request (the coordinator is loading, has moved, is out of reach): the
-  same request is sent again, to the coordinator as found anew, and the state stays. So SyncGroup
-  survives a failover in its generation;
-- what the application asks for: pausing, resuming;
-- a disturbance: the coordinator has moved while a request waits at the former one (MOVED), a
-  request failed for a reason that starting over may fix (FAULT) or not (REFUSED), the application
-  did not release its part in time (LATE).
+- progress: the step of the state has succeeded;
+- an error code about the membership (`CODES`). All other codes are about the request (the
+  coordinator is loading, has moved, or cannot be reached): the coordinator is looked up again, the
+  same request is sent again, and the state stays. So SyncGroup survives a failover of the
+  coordinator within its generation;
+- a request of the application: pausing, resuming;
+- a fault: the coordinator has moved while the former one holds a request (MOVED), a request has
+  failed with an error that joining again may resolve (FAULT) or not (REFUSED), or the application
+  did not release its assignment in time (LATE).
 
-A rebalance is *not* taken up while the handler begins with its generation: that is ended first,
-and the rebalance is heard of again, as the coordinator answers every heartbeat with it. An event
-without a row for the state means nothing there and is dropped: an answer may always be late.
+A rebalance is ignored while the handler begins a generation (BEGINNING). After that, the response
+to the next heartbeat reports the rebalance again. An event without a row for the present state is
+dropped, for example a late response.
 
-Where the coordinator takes a second assignment in one generation (Kafka's does not), a leader that
-only wants to assign anew goes from PREPARING straight to SYNCING. Followers cannot tell that from
-any other rebalance and go the same way: if it was another, the response to SyncGroup is that a
-rebalance is in progress, and they join.
+If the coordinator accepts a second assignment in one generation (Kafka's does not), a leader that
+only needs to assign again goes from PREPARING directly to SYNCING. Followers cannot distinguish
+this from any other rebalance and do the same. If it was another rebalance, the response to
+SyncGroup is that a rebalance is in progress, and they join.
 
-What a coordinator repeats without end must not keep the member busy without end: what starts over
-without waiting the first times waits when it happens again and again (BACK_OFF_REPEATED), and only
-a generation that has lasted for a while ends that.
+An error that a coordinator repeats endlessly must not keep the member busy. Transitions that do not
+wait the first few times wait when they are repeated (BACK_OFF_REPEATED), until a generation has
+lasted for some time.
 
-A member that is *lost* (unknown to the coordinator, of an old generation, fenced) owns nothing any
-more: LOSE tells the handler, and all but the fenced one join again. A rebalance keeps the member
-and what it owns: only PREPARING may release some of it.
+A member that is *lost* (unknown to the coordinator, in an old generation, or fenced) owns nothing
+any more: LOSE tells the handler, and all but a fenced member join again. A rebalance keeps the
+member and what it owns, of which only PREPARING may release a part.
 """
 
 from __future__ import annotations
@@ -75,22 +75,22 @@ class MemberState(Enum):
 
 
 class MemberEvent(Enum):
-    """What may happen to a member."""
+    """An event of a member."""
 
     RESUMED = "resumed"
     JOINED = "joined"
     SYNCED = "synced"
     UNASSIGNED = "unassigned"
-    """SyncGroup was answered, but the leader had failed to assign."""
+    """SyncGroup was answered, but the leader could not compute an assignment."""
     BEGAN = "began"
     PREPARED = "prepared"
     RESYNCING = "resyncing"
-    """Prepared, and the coordinator accepts a new assignment in the same generation."""
+    """As PREPARED, and the coordinator accepts a new assignment in the same generation."""
     LEFT = "left"
 
     MEMBER_ID_REQUIRED = "member id required"
     REBALANCE = "rebalance"
-    """Another member, or this one, asks for a new generation."""
+    """Another member, or this one, has requested a new generation."""
     UNKNOWN_MEMBER = "unknown member"
     OLD_GENERATION = "old generation"
     FENCED = "fenced"
@@ -103,7 +103,7 @@ class MemberEvent(Enum):
 
 
 class MemberEffect(Enum):
-    """What is done on the way to the next state, in this order."""
+    """An action of a transition. Effects are executed in the order of their definition."""
 
     TAKE_ID = "take the member id that the coordinator gave"
     FORGET_GENERATION = "forget the generation, keep the member id"
@@ -114,7 +114,7 @@ class MemberEffect(Enum):
 
 
 class Transition(NamedTuple):
-    """The next state and what is done on the way there."""
+    """The next state, and the effects of the transition."""
 
     state: MemberState
     effects: tuple[MemberEffect, ...] = ()
@@ -127,7 +127,7 @@ CODES: dict[int | None, MemberEvent] = {
     IllegalGenerationError.code: MemberEvent.OLD_GENERATION,
     FencedInstanceIdError.code: MemberEvent.FENCED,
 }
-"""The codes that are events; the policy decides about all others."""
+"""The events for error codes about the membership. The policy decides about all other codes."""
 
 _S, _E, _F = MemberState, MemberEvent, MemberEffect
 
@@ -137,7 +137,7 @@ _GONE = {
     _E.FENCED: Transition(_S.FENCED, (_F.FORGET_ID, _F.LOSE)),
     _E.PAUSED: Transition(_S.LEAVING),
 }
-"""Rows of every state of a member, by which it is no longer one."""
+"""The transitions, in every state of a member, by which the membership ends."""
 
 TABLE: dict[tuple[MemberState, MemberEvent], Transition] = {
     (_S.OUT, _E.RESUMED): Transition(_S.JOINING),
@@ -152,7 +152,7 @@ TABLE: dict[tuple[MemberState, MemberEvent], Transition] = {
     **{(_S.SYNCING, event): row for event, row in _GONE.items()},
     (_S.SYNCING, _E.SYNCED): Transition(_S.BEGINNING),
     (_S.SYNCING, _E.UNASSIGNED): Transition(_S.STABLE),
-    # Its part was given up before it joined, and a new one it has not got.
+    # The member owns nothing: it released its assignment before it joined, and has no new one yet.
     (_S.SYNCING, _E.REBALANCE): Transition(_S.JOINING, (_F.BACK_OFF_REPEATED,)),
     (_S.SYNCING, _E.MOVED): Transition(_S.SYNCING),
     (_S.SYNCING, _E.FAULT): Transition(_S.JOINING, (_F.BACK_OFF,)),
@@ -167,4 +167,4 @@ TABLE: dict[tuple[MemberState, MemberEvent], Transition] = {
     (_S.PREPARING, _E.LATE): Transition(_S.JOINING, (_F.LOSE,)),
     (_S.LEAVING, _E.LEFT): Transition(_S.OUT),
 }
-"""(state, event) to what comes of it; what is not here changes nothing."""
+"""The transitions by state and event. Pairs that are not in the table change nothing."""
