@@ -50,11 +50,11 @@ class RecordCursor(Generic[T]):
             raise
 
     def interrupt(self) -> None:
-        """Have the next record come from `_advance`. In any thread."""
+        """Make the iteration call `_advance` for its next record. Safe in any thread."""
         self._until = -math.inf
 
     def expose(self, records: Iterator[T], seconds: float) -> None:
-        """Deliver these records, for so many seconds, before `_advance` is called again."""
+        """Deliver these records, for at most `seconds`, before `_advance` is called again."""
         self._records = records
         self._until = self._time() + seconds
 

@@ -1,9 +1,9 @@
-"""The cost of decoding: which batches the event loop decodes itself, and which a thread does.
+"""The estimated cost of decoding, which decides between the event loop and a thread.
 
-A thread costs about 50 microseconds in all, so it pays only for what would block the loop for
-milliseconds. The time for a batch follows from its size, codec and number of records, and from how
-much a compressed batch contains, which is not known before. So the loop decompresses up to a bound,
-and what exceeds it is decoded by a thread after all.
+Using a thread costs about 50 microseconds, so it is worthwhile only for batches that would block
+the loop for milliseconds. The time for a batch depends on its size, codec, and number of records,
+and on its decompressed size, which is not known in advance. So the loop decompresses up to a limit,
+and a thread decodes batches that exceed it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 __all__ = ["CONTENT", "is_light"]
 
 CONTENT: Final = 4 * 1024 * 1024
-"""The most bytes of records in compressed batches that the loop decodes at once."""
+"""The largest decompressed size in bytes of batches that the event loop decodes at a time."""
 
 RECORDS: Final = 65_536 if _native.in_use() else 4096
-"""The most records."""
+"""The largest number of records that the event loop decodes at a time."""
 
 
 def is_light(batches: Iterable[RecordBatch]) -> bool:
-    """Return whether the loop can decode them. Raises CorruptRecordError for an unknown codec."""
+    """Return whether the event loop can decode these batches without blocking for long.
+
+    Raises CorruptRecordError for an unknown codec.
+    """
     cost = 0.0
     for batch in batches:
         codec = batch.compression if batch.is_compressed else Compression.NONE

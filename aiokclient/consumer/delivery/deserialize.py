@@ -15,13 +15,13 @@ _Function: TypeAlias = Callable[[str, bytes, Headers], Any]
 
 
 class Deserializers:
-    """The deserializers of a consumer, and what happens to records on which they fail.
+    """The deserializers of a consumer, and the handling of their errors.
 
-    With `memoryview` for the value, the records must be read as `views`, without a copy of each;
-    a key deserializer gets bytes nevertheless.
+    If the value deserializer is `memoryview`, `views` is true, and records must be read without
+    copying their keys and values. A key deserializer is called with bytes even then.
 
-    `on_error(error)` returns a value to use instead of the key or value that could not be read, or
-    SKIP to leave the record out.
+    `on_error(error)` returns a value to use instead of the key or value that could not be
+    deserialized, or SKIP to skip the record.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Deserializers:
         return self._key is not None or self._value is not None
 
     def apply(self, raw: RawRecord) -> RawRecord | None:
-        """Return the record for the application; None to leave it out. Raises RecordError."""
+        """Return the deserialized record, or None to skip it. Raises RecordError."""
         key = self._part("key", self._key, raw.key, raw)
         if key is SKIP:
             return None
@@ -76,7 +76,7 @@ class Deserializers:
             return self._stand_in(error)
 
     def _stand_in(self, error: RecordError) -> Any:
-        """Return what the application uses instead; if that fails, raise the error."""
+        """Return the value of `on_error`; if `on_error` fails, raise the error."""
         assert self._on_error is not None
         try:
             return self._on_error(error)
@@ -102,7 +102,7 @@ def _bytes(data: bytes | memoryview | None) -> bytes | None:
 
 
 def _copied(function: _Function | None) -> _Function:
-    """Return a function that does the same for a view of the bytes."""
+    """Return a deserializer that copies a view to bytes before it calls the function."""
     if function is None:
         return lambda topic, data, headers: bytes(data)
     return lambda topic, data, headers: function(topic, bytes(data), headers)

@@ -16,17 +16,19 @@ __all__ = ["EndOffsets", "EndOffsetsLookup"]
 EndOffsetsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
 """A function that looks up the present end offsets."""
 TOGETHER = 16
-"""Partitions at their ends are held once there are this many times fewer open ones."""
+"""The partitions at their ends are held together when their number times this constant reaches the
+number of open partitions."""
 
 
 class EndOffsets:
-    """The end offsets of one iteration. A partition at its end is held until the iteration is over.
+    """The end offsets of one iteration. A partition at its end is held until the iteration ends.
 
-    The iteration is also over when its iterator is gone or another request was made. A partition
-    that is revoked and assigned again in the meantime has the same end.
+    The iteration also ends when its iterator is garbage collected or another request is made. A
+    partition that is revoked and assigned again during the iteration keeps its end offset.
 
-    Each hold makes other parts look at every partition, as a full look here does. So of thousands
-    of partitions some are held together, and between changes only those that moved are looked at.
+    Each hold makes other objects examine every partition, and so does `_look`. So if there are
+    thousands of partitions, several are held together, and between changes only partitions that
+    have moved are examined.
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:
@@ -34,7 +36,7 @@ class EndOffsets:
         self._ends: Mapping[TopicPartition, int] = {}
         self._offsets: dict[PartitionState, int] = {}
         self._open: set[PartitionState] = set()
-        """The partitions that had not come to their ends when they were looked at."""
+        """The partitions that had not reached their ends when they were last examined."""
         self._to_hold: list[PartitionState] = []
         self._current = False
         self._cursor: weakref.ref[Any] | None = None
@@ -42,9 +44,9 @@ class EndOffsets:
     def begin(
         self, cursor: Cursor, ends: Mapping[TopicPartition, int]
     ) -> Mapping[PartitionState, int]:
-        """Set the ends for an iteration; return those of partitions that are assigned.
+        """Set the end offsets for an iteration; return those of the assigned partitions.
 
-        The ends of partitions that are assigned later are put into the same mapping.
+        End offsets of partitions that are assigned later are added to the same mapping.
         """
         self._cursor = weakref.ref(cursor)
         self._ends, self._offsets = ends, {}
@@ -55,7 +57,7 @@ class EndOffsets:
         return self._offsets
 
     def moved(self, state: PartitionState) -> None:
-        """Hold the partition if it is at its end, now or together with others."""
+        """Hold the partition if it is at its end, either now or together with others later."""
         end = self._offsets.get(state)
         if end is not None and state.position >= end:
             self._open.discard(state)
@@ -70,19 +72,19 @@ class EndOffsets:
             self._subscription.hold(states, True)
 
     def changed(self) -> None:
-        """Take note of changed partitions or positions: `reached` looks at all of them."""
+        """Take note that partitions or positions have changed, so that `reached` examines them."""
         self._current = False
 
     def outlived_by(self, cursor: Cursor | None) -> bool:
-        """Return whether there are ends, and `cursor` is not the iteration that they are for."""
+        """Return whether there are end offsets of an iteration other than `cursor`."""
         return self._cursor is not None and not self.belong_to(cursor)
 
     def belong_to(self, cursor: Cursor | None) -> bool:
-        """Return whether there are ends, and they are for this iteration."""
+        """Return whether there are end offsets of this iteration."""
         return cursor is not None and self._cursor is not None and self._cursor() is cursor
 
     def reached(self) -> bool:
-        """Return whether all partitions are at their ends, or not assigned any more."""
+        """Return whether all partitions are at their ends or no longer assigned."""
         if not self._current or not self._open:
             self._look()
         return not self._open and self._subscription.part_known()
@@ -106,14 +108,14 @@ class EndOffsets:
         self._to_hold = [state for state in self._to_hold if state not in self._open]
         back = [
             state for state in self._open if state.held
-        ]  # A seek has moved them to before their ends.
+        ]  # A seek has moved them below their ends.
         if back:
             self._subscription.hold(back, False)
 
     def within(
         self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
     ) -> bool:
-        """Return whether these positions reach the ends, or the end of `only` one partition."""
+        """Return whether these positions reach the end offsets, or that of the partition `only`."""
         partitions = self._subscription.partitions
         return all(
             offsets.get(state, state.position) >= end
@@ -122,7 +124,7 @@ class EndOffsets:
         )
 
     def clear(self) -> None:
-        """Let the partitions continue."""
+        """Remove the end offsets, and release the held partitions."""
         held = [state for state in self._offsets if state.held]
         self._cursor, self._ends, self._offsets = None, {}, {}
         self._open, self._to_hold = set(), []

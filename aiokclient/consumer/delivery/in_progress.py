@@ -1,13 +1,13 @@
-"""What the application is processing.
+"""The records that the application is processing.
 
-There are two ways to be done with a record:
+A record becomes processed in one of two ways:
 
-- A record, list or table is processed once the next one is requested. Until then its partition is
-  held here.
-- A record that `tracked` has delivered is processed by `done`, in any order. Until then it is
-  outstanding, in the partition's state, and `processed` is the lowest such offset.
+- A record, list, or table is processed when the next one is requested. Until then its partition is
+  stored in `_held`.
+- A record from `tracked` is processed when `done` is called with it, in any order. Until then it is
+  in `PartitionState.outstanding`, and the lowest such offset limits `processed`.
 
-A task that waits to revoke a partition is woken by `relieved` when something was processed.
+`relieved` wakes a task that waits to revoke a partition when records were processed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class InProgress:
         self._worked_on: dict[PartitionState, None] = {}
         self._tracking = False
         self.full = False
-        """Whether a request waits for room among what is outstanding."""
+        """Whether a request waits because too many records are outstanding."""
         self.relieved = Wakeup()
         self._aside = 0
 
     def took(self, state: PartitionState, processed: int | None, *, first: bool = False) -> None:
-        """Take note that records were delivered, and that the position has moved after them.
+        """Take note that records were delivered and that the position has moved after them.
 
-        `processed` is the offset up to which they are processed already, if some are; `first`
-        tells that the record before that offset came in an earlier chunk.
+        `processed` is the offset up to which they are already processed, or None. `first` tells
+        that the record before that offset was in an earlier chunk.
         """
         if self._tracking:
             state.all_processed()
@@ -49,12 +49,12 @@ class InProgress:
         self._held[state] = None
 
     def passed(self, state: PartitionState) -> None:
-        """Take note that the position has moved without a delivery, past what was skipped."""
+        """Take note that the position has moved past skipped records."""
         if state not in self._held:
             state.all_processed()
 
     def ask(self, *, tracking: bool = False) -> None:
-        """Take note of a request for records: what is held is processed."""
+        """Take note of a request for records, by which the held ones become processed."""
         self._tracking = tracking
         if not self._held:
             return
@@ -64,7 +64,7 @@ class InProgress:
         self.relieved.set()
 
     def mark_processed(self) -> None:
-        """Count everything that was delivered as processed, what `tracked` delivered included."""
+        """Count all delivered records as processed, including those from `tracked`."""
         states = {**self._held, **self._worked_on}
         for state in states:
             state.finish_all()
@@ -80,7 +80,10 @@ class InProgress:
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Within it, count nothing that is held as in progress: its task waits itself."""
+        """Return a context in which held records do not count as in progress.
+
+        The task that processes them is the one that waits for the release of partitions.
+        """
         self._aside += 1
         self.relieved.set()
         try:
@@ -96,7 +99,7 @@ class InProgress:
         return bool(state.outstanding) or (asks and state in self._held)
 
     def end_waiting_for_room(self) -> bool:
-        """Return whether a request waits for room among what is outstanding, once."""
+        """Return whether a request waits for outstanding records, and reset that state."""
         waits, self.full = self.full, False
         return waits
 
@@ -106,9 +109,9 @@ class InProgress:
     # -- one by one
 
     def tracks(self, state: PartitionState) -> None:
-        """Take note that `tracked` is going to deliver records of a partition.
+        """Take note that `tracked` is about to deliver records of a partition.
 
-        It writes down each record by `PartitionState.track`, until it requests the next ones.
+        It records each of them by `PartitionState.track`.
         """
         self._worked_on[state] = None
 
@@ -125,12 +128,12 @@ class InProgress:
         return sum(len(state.outstanding) for state in self._worked_on)
 
     def has_room(self, limit: int) -> bool:
-        """Return whether fewer than `limit` records are outstanding, at a request for more."""
+        """Return whether fewer than `limit` records are outstanding, for a waiting request."""
         self._worked_on = {state: None for state in self._worked_on if state.outstanding}
         self.full = self.outstanding() >= limit
         return not self.full
 
     def oldest(self) -> float | None:
-        """Return the time at which the oldest outstanding record was delivered, None for none."""
+        """Return the time at which the oldest outstanding record was delivered, or None."""
         states = [state for state in self._worked_on if state.outstanding]
         return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)

@@ -1,7 +1,7 @@
-"""The iterators over a consumer: one by one, in lists, as Arrow record batches.
+"""The iterators over a consumer: by single records, by lists, and by Arrow record batches.
 
-Each keeps its consumer alive (`owner`): in `async for record in await Consumer(...)` nothing else
-does.
+Each iterator has a strong reference to its consumer (`owner`), because in `async for record in
+await Consumer(...)` nothing else has one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ V = TypeVar("V")
 class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
     """The iterator of `async for record in consumer`.
 
-    It waits only when nothing is buffered, and yields to the event loop every 10 ms. A record is
-    processed once the next one is requested. With `ends` it ends there.
+    It waits only when nothing is buffered, and yields to the event loop every 10 ms. A record
+    counts as processed when the next one is requested. With `ends` the iteration stops at the
+    offsets that this function returns.
     """
 
     __slots__ = ("_ends", "_owner", "_reader")
@@ -121,7 +122,7 @@ class ArrowBatches:
     ) -> None:
         from aiokclient.record.arrow import arrow_schema
 
-        arrow_schema()  # Without pyarrow this raises here, and not in a thread.
+        arrow_schema()  # Raises ImportError without pyarrow, before any thread needs it.
         self._owner = owner
         self._tables = ArrowTables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 

@@ -44,11 +44,12 @@ class HeldLock:
 
 
 class ReadLock:
-    """Lets one request in at a time, and knows the present iteration.
+    """The lock that permits one request at a time and knows the present iteration.
 
-    While a task is in the body of its loop no request is made, and yet no other task may read: the
-    record in progress would count as processed. A loop that was left, or whose task has ended, does
-    not prevent others from reading: only a weak reference to its iterator is kept.
+    While a task runs the body of its loop, there is no request, but no other task may read:
+    otherwise the record in progress would count as processed. A loop that was left, or whose task
+    has ended, does not prevent other tasks from reading, because the lock has only a weak reference
+    to its iterator.
     """
 
     def __init__(self, time: Callable[[], float], in_listener: Callable[[], bool]) -> None:
@@ -60,15 +61,15 @@ class ReadLock:
         self._read_by: Callable[[], asyncio.Task[Any] | None] = _nobody
         self._is_cancelled = False
         self._death: str | None = None
-        """How the task that read last has ended, if it has failed or was cancelled."""
+        """How the last reading task has ended, if it has failed or was cancelled."""
         self.away_since: float | None = time()
         """The time at which the last request ended; None during a request."""
 
     def enter(self, cursor: Cursor | None) -> HeldLock:
-        """Return a context in which the caller is the reader; use it at once.
+        """Return a context in which the caller is the reader. It must be entered immediately.
 
-        `cursor` is its iteration, None for a single call. Raises ConcurrentReadError, and
-        IllegalStateError in a listener.
+        `cursor` is the caller's iteration, or None for a single call. Raises ConcurrentReadError
+        while another task reads, and IllegalStateError in a listener.
         """
         task = asyncio.current_task()
         if self._in_listener():
@@ -87,16 +88,16 @@ class ReadLock:
         return self._turn
 
     def left(self, *, raised: bool) -> None:
-        """Take note that a request has ended, by an exception if `raised`."""
-        # An exception goes through the loop, which is left by it. The iterator itself may live on
-        # for a while: in the exception's traceback, which the running task's step keeps.
+        """Take note that a request has ended; `raised` tells that an exception ended it."""
+        # An exception ends the loop that made the request. Its iterator may exist for some time
+        # after that, because the traceback of the exception refers to it.
         if raised and self._holder is not None:
             self._holder = _left
         self._busy = False
         self.away_since = self._time()
 
     def _take_over(self, cursor: Cursor | None) -> None:
-        """Interrupt an iteration that another one follows: it may still have records."""
+        """Interrupt the iteration before this one, because it may still have records."""
         if self._holder is None or self._holder() is not cursor:
             self.interrupt()
             self._holder = None if cursor is None else weakref.ref(cursor)
@@ -109,14 +110,14 @@ class ReadLock:
         return reader is not None and reader is not task and not reader.done()
 
     def forget(self) -> None:
-        """Forget the task that has read last."""
+        """Forget the task that read last."""
         task, self._read_by, self._death = self._read_by(), _nobody, None
         if task is not None:
             task.remove_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        # Not by exception(): asyncio would no longer log one that nobody retrieves. As text: the
-        # error's traceback may hold the consumer, which this object outlives if it is dropped.
+        # exception() is not used, because asyncio would no longer log the exception as never
+        # retrieved. Only its text is kept, because its traceback may refer to the consumer.
         error = None if task.cancelled() else getattr(task, "_exception", None)
         if task.cancelled():
             how = "was cancelled"
@@ -129,7 +130,7 @@ class ReadLock:
 
     @property
     def trouble(self) -> str | None:
-        """A text that the task which read last has failed, until another one reads."""
+        """A text that tells how the last reading task has failed, until another task reads."""
         since = self.away_since
         if self._death is None or since is None:
             return None
@@ -143,7 +144,7 @@ class ReadLock:
         return self._busy
 
     def is_reader(self) -> bool:
-        """Return whether the current task has read last: what is in progress is its own."""
+        """Return whether the current task read last, so that records in progress are its own."""
         return asyncio.current_task() is self._read_by()
 
     def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
@@ -169,8 +170,8 @@ class ReadLock:
 
 
 def _nobody() -> None:
-    """Stand for a reference to a task that has read, where there is none."""
+    """Return None, as a reference to the last reading task if there is none."""
 
 
 def _left() -> None:
-    """Stand for a reference to an iterator whose loop was left."""
+    """Return None, as a reference to an iterator whose loop was left."""

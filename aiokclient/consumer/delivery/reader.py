@@ -1,10 +1,10 @@
-"""Delivering records: one reader at a time, none lost, none delivered twice.
+"""The delivery of records to one reader at a time, without loss and without duplicates.
 
 Theory of operation. Fetched parts wait in the `FetchBuffer`; the unpacker turns them into chunks,
 which wait in `_chunks`. Positions move only when records are delivered, in one go without an await,
 so a cancellation before that loses nothing: the chunks stay.
 
-An iteration has the list iterator of the first chunk (the chunk is *exposed*) and takes records
+An iteration takes records from the list iterator of the first chunk, which is then called *exposed*
 from it without a call of the reader. How far it went is read off that iterator when it matters
 (`settle`). When anything changes that concerns the exposed chunk (a seek, a pause, a revocation,
 stop), the chunk is taken back: the iteration calls the reader for its next record.
@@ -40,7 +40,7 @@ from aiokclient.metrics import Metrics
 __all__ = ["YIELD_INTERVAL_S", "MAX_BYTES", "Reader"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""The default for the bytes of a list or table."""
+"""The default limit for the bytes of a list or table."""
 
 YIELD_INTERVAL_S: Final = 0.010
 """Seconds after which a request yields to the event loop."""
@@ -80,13 +80,13 @@ class Reader:
         self._yielded = 0.0
         self._fresh = False
         self._cut_short = False
-        """There was more to unpack, but it was time to yield to the event loop."""
+        """Whether unpacking was interrupted in order to yield to the event loop."""
         self._ends = EndOffsets(subscription)
         self._lookup = anyio.CancelScope()
         self.stopped = False
         subscription.listen(self.changed)
 
-    # -- from elsewhere
+    # -- calls by other parts of the consumer
 
     def revalidate(self) -> None:
         """Take back the exposed chunk if it must not be delivered any more; see `Progress`."""
@@ -107,7 +107,10 @@ class Reader:
         return True
 
     def changed(self) -> None:
-        """Take note that partitions, positions or pauses have changed."""
+        """Drop chunks that must not be delivered any more, and wake a waiting request.
+
+        Called after partitions, positions, or pauses have changed.
+        """
         void = [chunk for chunk in self._chunks if not chunk.valid]
         if void:
             self._chunks = deque(chunk for chunk in self._chunks if chunk.valid)
@@ -119,17 +122,17 @@ class Reader:
         self._arrived.set()
 
     def stop(self) -> None:
-        """End all reading, after what is in progress. To be called in the loop's thread."""
+        """Make the next request end all reading. To be called in the loop's thread."""
         self.mark_stopped()
         self.wake()
 
     def mark_stopped(self) -> None:
-        """Do the part of `stop` that any thread may do: a waiting request is not woken."""
+        """Do the part of `stop` that is safe in any thread. It does not wake a waiting request."""
         self.stopped = True
         self.read_lock.interrupt()
 
     def wake(self) -> None:
-        """Wake a waiting request: the consumer may have failed."""
+        """Wake a waiting request, because the consumer may have failed."""
         self._woken = True
         self.read_lock.interrupt()
         self._lookup.cancel()
@@ -141,10 +144,10 @@ class Reader:
         if self._ends.belong_to(cursor):
             self._end_limits()
 
-    # -- how far
+    # -- positions
 
     def settle(self) -> None:
-        """Write down how far the iteration went through the exposed chunk."""
+        """Move the position after the records that the iteration took from the exposed chunk."""
         chunk = self._exposed
         if chunk is None:
             return
@@ -154,7 +157,7 @@ class Reader:
             self._move(chunk, chunk.records[count - 1].offset)
 
     def _move(self, chunk: Chunk, processed: int | None = None, *, out: bool = True) -> None:
-        """Move the position after what was delivered of the chunk, or skipped if not `out`."""
+        """Move the position after the delivered (or, if not `out`, skipped) records of a chunk."""
         state = chunk.state
         if chunk.generation != state.generation:
             return
@@ -170,24 +173,25 @@ class Reader:
         self.read_lock.interrupt()
 
     def _ask(self, *, tracking: bool = False) -> None:
-        """Take note of a request: what is in progress is processed now."""
+        """Begin a request: records that were in progress now count as processed."""
         self._requested()
         self._take_back()
         self.in_progress.ask(tracking=tracking)
 
     async def yield_to_loop(self) -> None:
-        """Let the loop run if it is time; cancellations and timeouts take effect here."""
+        """Yield to the event loop if it is due. Cancellations and timeouts take effect here."""
         self._cut_short = False
         if self._fresh or self._time() - self._yielded >= YIELD_INTERVAL_S:
             try:
                 await asyncio.sleep(0)
             finally:
-                # Even if it was cancelled here: otherwise every request might be cancelled here.
+                # This also runs after a cancellation. Otherwise every following request would yield
+                # here, and could be cancelled here again.
                 self._yielded, self._fresh = self._time(), False
 
     def stretch(self) -> float:
         """Return the seconds for which an iteration may take records without the reader."""
-        # An earlier request may have been cut short without yielding.
+        # An earlier request may have ended early without yielding.
         until = self._yielded + YIELD_INTERVAL_S
         state = self.exposed_state()
         if state is not None and self._subscription.is_shared(state.tp):
@@ -203,10 +207,11 @@ class Reader:
     # -- chunks
 
     def _front(self) -> Chunk | None:
-        """Return the first chunk with a record left, and deal with everything before it.
+        """Return the first chunk with a record left, and remove all chunks before it.
 
-        Return None if there is none yet, or if many records were skipped: `_cut_short` is then set,
-        and the caller must let the loop run and try again. Raises what takes a record's place.
+        Return None if there is none yet. Also return None, and set `_cut_short`, if skipping
+        records took too long; the caller must then yield to the loop and try again. Raises the
+        errors of records and partitions.
         """
         while True:
             self._subscription.look()
@@ -228,7 +233,7 @@ class Reader:
         return chunk is not None
 
     def _pass(self, chunk: Chunk) -> None:
-        """Remove a chunk without records left, and raise its error or deal with its damage."""
+        """Remove a chunk without records left. Raise its error, or handle its damage."""
         self._chunks.popleft()
         if chunk.damage is not None:
             self._damaged(chunk.state, chunk.damage)
@@ -243,7 +248,10 @@ class Reader:
             raise chunk.error
 
     def _damaged(self, state: PartitionState, damage: Damage) -> None:
-        """Fetch a damaged batch again, once; the second time only the user can seek past it."""
+        """Fetch a damaged batch again once. If it is still damaged, fail the partition.
+
+        After that, only a seek by the application can move past the batch.
+        """
         subject: Any = {
             "topic_partition": state.tp,
             "offset": damage.offset,
@@ -284,11 +292,11 @@ class Reader:
         by_partition: bool = False,
         cursor: Cursor | None = None,
     ) -> Records[Any, Any]:
-        """Return up to `max_records`: as soon as there are some, or `max_wait` seconds later.
+        """Return up to `max_records` records, `max_wait` seconds after the first one at the latest.
 
-        Beyond the first record they take at most `max_bytes`, as fetched. The list is empty when
-        `timeout` seconds pass without any record, when the consumer is stopped, and at the end of
-        an iteration to the end. A cancellation loses no record.
+        `max_bytes` limits their size as fetched, except that a larger first record is returned
+        alone. The list is empty if `timeout` seconds pass without a record, if the consumer is
+        stopped, and when an iteration has reached the end offsets. A cancellation loses no record.
         """
         with self.read_lock.enter(cursor):
             self._ask()
@@ -301,7 +309,7 @@ class Reader:
                 more = more and not self._to_the_end(cursor, by_partition)
                 now = self._time()
                 if not count:
-                    until = None  # The records have become void in the meantime.
+                    until = None  # The records were dropped while this waited.
                 elif until is None:
                     until = min(now + max_wait, deadline)
                 if until is not None and (not more or now >= until):
@@ -316,10 +324,10 @@ class Reader:
             return Records()
 
     def _gather(self, max_records: int, max_bytes: int, by_partition: bool) -> tuple[int, bool]:
-        """Unpack until so many records, or so many bytes of them, are ready.
+        """Unpack until `max_records` records, or `max_bytes` bytes of records, are ready.
 
-        Return how many are, and whether more may join them. After a while it sets `_cut_short` and
-        returns, so that the event loop can run.
+        Return the number of ready records, and whether more may be added to them. If it takes too
+        long, set `_cut_short` and return, so that the event loop can run.
         """
         first = self._front()
         if first is None:
@@ -370,9 +378,9 @@ class Reader:
     async def advance(
         self, cursor: Cursor, room: Callable[[], bool] | None = None
     ) -> Iterator[RawRecord] | None:
-        """Return the records that an iteration takes next; None when it is over.
+        """Return an iterator over the next records for an iteration, or None at its end.
 
-        With `room`, for `tracked`, it waits until that returns true.
+        With `room`, which `tracked` uses, it waits until that function returns true.
         """
         with self.read_lock.enter(cursor):
             self._ask(tracking=room is not None)
@@ -395,7 +403,7 @@ class Reader:
         return None if self._exposed is None else self._exposed.state
 
     def mark_processed(self) -> None:
-        """Count everything delivered so far as processed; the iteration continues."""
+        """Count all delivered records as processed. The iteration continues."""
         self.settle()
         self.in_progress.mark_processed()
         if self.in_progress.end_waiting_for_room():
@@ -413,14 +421,20 @@ class Reader:
     # -- whole parts, for tables
 
     async def begin(self, cursor: Cursor) -> None:
-        """Begin a request that takes fetched parts itself, within `read_lock.enter(cursor)`."""
+        """Begin a request that reads fetched parts directly.
+
+        To be called within `read_lock.enter(cursor)`.
+        """
         self._ask()
         self._limit(cursor)
         self._drop_chunks()
         await self.yield_to_loop()
 
     async def part(self) -> PartitionFetch | None:
-        """Wait for the next part with something left; None once stopped. Raises as `read`."""
+        """Wait for the next part that is not fully read; return None once the consumer is stopped.
+
+        Raises the same errors as `read`.
+        """
         while not self.stopped:
             self._subscription.look()
             self._raise_failures()
@@ -431,11 +445,14 @@ class Reader:
         return None
 
     def look(self) -> None:
-        """Take note of what has changed, before anything is delivered."""
+        """Apply pending changes of the subscription, before records are delivered."""
         self._subscription.look()
 
     def advanced(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
-        """Move the position to the offset of a part: what precedes it was delivered, or skipped."""
+        """Move the position to the offset of a part.
+
+        The records before it were delivered if `out`, otherwise skipped.
+        """
         state = fetch.state
         state.delivered_to(fetch.offset, epoch)
         if out:
@@ -444,7 +461,7 @@ class Reader:
             self.in_progress.passed(state)
 
     def finished(self, fetch: PartitionFetch) -> None:
-        """Let go of a part of which every batch was read, or deal with its damage."""
+        """Remove a part of which every batch was read, or handle its damage."""
         if fetch.damage is not None:
             self._damaged(fetch.state, fetch.damage)
         else:
@@ -454,7 +471,7 @@ class Reader:
     # -- to the end
 
     async def limit(self, cursor: Cursor, ends: EndOffsetsLookup) -> None:
-        """Have the iteration end at the offsets that `ends()` returns, unless it is stopped."""
+        """Make the iteration end at the offsets that `ends()` returns, unless it is stopped."""
         with self.read_lock.enter(cursor):
             self._ask()
             self._end_limits()
@@ -468,21 +485,24 @@ class Reader:
             self._unpacker.limit(self._ends.begin(cursor, found))
 
     def _limit(self, cursor: Cursor | None) -> None:
-        """Lift the limits of an iteration that another request has followed."""
+        """Remove the end offsets of an earlier iteration, if another request follows it."""
         if self._ends.outlived_by(cursor):
             self._end_limits()
 
     def _end_limits(self) -> None:
         if self._unpacker.lift_limits():
             self._drop_chunks()
-            self._buffer.rewind(list(self._buffer))  # They have cut off what comes now.
+            self._buffer.rewind(list(self._buffer))  # Records after the limits were skipped.
         self._ends.clear()
 
     def _at_end(self, cursor: Cursor | None) -> bool:
         return self._ends.belong_to(cursor) and self._ends.reached()
 
     def _to_the_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
-        """Return whether the chunks hold all that is left for the iteration, or its next list."""
+        """Return whether the chunks have all records that are left for the iteration.
+
+        With `by_partition`, only the partition of the first chunk counts.
+        """
         if not self._chunks or not self._ends.belong_to(cursor):
             return False
         ahead = {chunk.state: chunk.next_offset for chunk in self._chunks}

@@ -10,15 +10,15 @@ __all__ = ["Reports"]
 
 
 class Reports:
-    """The errors of one consumer, each raised once. `arrived` wakes a request that waits."""
+    """The errors of one consumer, each raised once. `arrived` wakes a waiting request."""
 
     def __init__(self, arrived: Callable[[], None]) -> None:
         self._arrived = arrived
         self.errors: dict[tuple[object, ...], Exception] = {}
-        """The errors that no request has raised yet; each request looks whether there are any."""
+        """The errors that no request has raised yet."""
 
     def add(self, error: Exception) -> None:
-        """Have an error raised at the next request, instead of an earlier one of its kind."""
+        """Make the next request raise an error, which replaces an earlier one of the same kind."""
         subject = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
         self.errors[(type(error), *subject)] = error
         self._arrived()

@@ -1,4 +1,4 @@
-"""The iterator of `consumer.tracked()`, for many handlers at a time."""
+"""The iterator of `consumer.tracked()`, for concurrent handlers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ V = TypeVar("V")
 
 
 class TrackedRecords(Generic[K, V]):
-    """An iterator over records for each of which `done` must be called.
+    """An iterator over records, for each of which the application must call `done`.
 
-    At most `limit` of them are not done at a time. Like `RecordCursor` it takes exposed records
-    without a call of the reader, but it writes down each of them.
+    At most `limit` of them are outstanding at a time. Like `RecordCursor` it takes exposed records
+    without a call of the reader, but it stores each of them as outstanding.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class TrackedRecords(Generic[K, V]):
         return self
 
     def interrupt(self) -> None:
-        """Have the next record come from the reader. In any thread."""
+        """Make the iteration call the reader for its next record. Safe in any thread."""
         self._until = -math.inf
 
     async def __anext__(self) -> ConsumerRecord[K, V]:

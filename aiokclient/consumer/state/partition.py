@@ -1,9 +1,9 @@
-"""The state of one assigned partition: its position, what fetching needs, what the group has.
+"""The state of one assigned partition: its position, and the parts for fetching and for the group.
 
 Theory of operation. The *position* is the offset of the next record to deliver. Before records can
 be fetched there, the position must be known, and it must be on the same history of the log as the
-records that were read before it. `Phase` says how far that is; `TRANSITIONS` is the table of what
-can happen:
+records that were read before it. `Phase` is the progress of that, and `TRANSITIONS` has the
+possible transitions:
 
     phase       while                                    SEEK      RESET      NEW_LEADER  CONFIRMED
     AWAITING    the group is about to name an offset     FETCHING  RESETTING  -           -
@@ -14,18 +14,19 @@ can happen:
     FETCHING    records are fetched and delivered        FETCHING  RESETTING  VALIDATING  -
     FAILED      an error is raised at every request      FETCHING  RESETTING  -           -
 
-FAIL leads from every phase to FAILED, which only the user leaves, by a seek or a reset.
+FAIL leads from every phase to FAILED, which only the application can end, by a seek or a reset.
 
-`generation` counts whatever voids what was requested earlier: a response to a fetch or a lookup of
-an earlier generation is dropped. `jumps` counts how often the position was set anew; what was
-delivered before a jump says nothing about offsets after it.
+`generation` increases with every change that makes earlier requests obsolete: responses to fetches
+and lookups of an earlier generation are dropped. `jumps` is the number of times that the position
+was set. Records that were delivered before a jump are unrelated to offsets after it.
 
 Offsets of a partition, from low to high:
 
-    processed       the application is done with everything before it: automatic commits
-    consumed        `commit()`: the position, or the lowest record of `tracked` that is not done
-    position        everything before it was delivered to the application, or is not for it
-    fetch.offset    everything before it is buffered
+    processed       all records before it are processed; automatic commits use it
+    consumed        the position, or the lowest record of `tracked` that is not done; `commit()`
+                    uses it
+    position        all records before it were delivered or skipped
+    fetch.offset    all records before it are buffered
 
 Only the methods of this class, and of its parts `fetch` and `group`, change the state.
 """
@@ -51,7 +52,7 @@ __all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase", "Withheld"]
 
 NO_EPOCH: Final = -1
 LASTING: Final = 4
-"""The number of refusals in a row that is logged."""
+"""The number of consecutive refusals after which a warning is logged."""
 FORMER: Final = 4
 """The number of earlier topics of the same name whose positions are kept."""
 WARNED_EVERY_S: Final = 30.0
@@ -61,7 +62,7 @@ LOSSES_S: Final = 30.0
 
 
 class Phase(Enum):
-    """How far the position is known; see the table above."""
+    """The progress of finding and validating the position; see the table above."""
 
     AWAITING = auto()
     RESETTING = auto()
@@ -71,25 +72,25 @@ class Phase(Enum):
 
 
 class Withheld(IntFlag):
-    """Why nothing of a partition is delivered, although the application has not paused it."""
+    """The reasons why the library delivers no records of a partition that is not paused."""
 
     NOTHING = 0
-    LISTENER = auto()  # the listener has not been told of it yet
-    INITIAL_OFFSET = auto()  # the position at which the group begins is not committed yet
-    REVOKING = auto()  # it is about to be revoked
-    UNSUBSCRIBED = auto()  # its topic is not subscribed any more
-    REWINDING = auto()  # the group goes back to earlier offsets
+    LISTENER = auto()  # `on_assigned` of the listener has not returned yet
+    INITIAL_OFFSET = auto()  # the initial offset of the group is not committed yet
+    REVOKING = auto()  # the partition is about to be revoked
+    UNSUBSCRIBED = auto()  # its topic is no longer subscribed
+    REWINDING = auto()  # a rewind request is being executed
     UNCONFIRMED = auto()  # the coordinator has not answered for the session timeout
 
 
 class Event(Enum):
-    """What can happen to a position."""
+    """An event that concerns a position."""
 
-    SEEK = auto()  # the application, the group or a lookup names an offset
-    RESET = auto()  # an offset is to be looked up
+    SEEK = auto()  # the application, the group, or a lookup has set an offset
+    RESET = auto()  # an offset has to be looked up
     NEW_LEADER = auto()  # the partition has a leader of a newer epoch
     CONFIRMED = auto()  # the position is on the leader's history
-    FAIL = auto()  # only the application can help
+    FAIL = auto()  # an error that only the application can resolve
 
 
 _EVERY_PHASE = {
@@ -110,9 +111,9 @@ TRANSITIONS = MappingProxyType(
 
 
 class PartitionState:
-    """The state of one assigned partition. See above for its offsets and phases.
+    """The state of one assigned partition. The module's docstring describes offsets and phases.
 
-    `fetch` and `group` hold what only fetching, and only the group, needs.
+    `fetch` has the state that only fetching needs, and `group` that of the group.
     """
 
     __slots__ = (
@@ -186,7 +187,7 @@ class PartitionState:
 
     @property
     def consumed(self) -> int:
-        """The offset that `commit()` commits: see above."""
+        """The offset that `commit()` commits; see the module's docstring."""
         return next(iter(self.outstanding), self.position)
 
     @property
@@ -202,10 +203,10 @@ class PartitionState:
         return self.phase is Phase.FETCHING and self.fetch.leader < 0
 
     def to_commit(self, offset: int) -> OffsetAndMetadata:
-        """Return the offset as a commit names it, with the leader epoch of the record before it.
+        """Return the offset for a commit, with the leader epoch of the record before it.
 
-        For an offset of `outstanding` it is the epoch of the record at that offset, which is never
-        older: a log that has the record has both.
+        For an offset in `outstanding`, it has the epoch of the record at that offset instead, which
+        is never older: a log with that record also has the one before it.
         """
         epoch: int | None = self.position_epoch
         if offset != self.position:
@@ -225,7 +226,7 @@ class PartitionState:
             self._apply(Event.NEW_LEADER)
 
     def located_at(self, offset: int, epoch: int) -> None:
-        """Move to an offset that the current leader has named."""
+        """Move to an offset that the present leader has returned."""
         self._jump(Event.SEEK)
         self._set_position(offset, epoch)
         self.fetch.restart(offset)
@@ -236,7 +237,7 @@ class PartitionState:
         self.group.committed_to(offset)
 
     def move_within(self, offset: int, epoch: int) -> None:
-        """Move to an offset that is buffered: what was fetched and requested stays valid."""
+        """Move to an offset that is buffered. Fetched records and requests remain valid."""
         self.jumps += 1
         self._set_position(offset, epoch)
         self.damaged_at = -1
@@ -244,18 +245,18 @@ class PartitionState:
         self.outstanding.clear()
 
     def look_up(self, reset: Reset) -> None:
-        """Have the position looked up anew."""
+        """Discard the position, and look it up by this reset."""
         self._jump(Event.RESET)
         self.reset = reset
         self._set_position(-1, NO_EPOCH)
         self.fetch.restart(-1)
 
     def replace_reset(self, reset: Reset) -> None:
-        """Look the position up by another reset than `look_up` said."""
+        """Replace the reset of the last `look_up`."""
         self.reset = reset
 
     def await_initial_offset(self) -> None:
-        """Leave the position open until an offset or a reset is named."""
+        """Wait for the group to determine an offset or a reset."""
         self.generation += 1
         self.phase = Phase.AWAITING
 
@@ -266,14 +267,14 @@ class PartitionState:
     # -- delivered and processed
 
     def delivered_to(self, offset: int, epoch: int) -> None:
-        """Move the position: everything before `offset` was delivered, or is not for delivery.
+        """Move the position to `offset`, because all records before it were delivered or skipped.
 
-        `epoch` is that of the record before it.
+        `epoch` is the leader epoch of the record before it.
         """
         self.position, self.position_epoch = offset, epoch
 
     def processed_to(self, offset: int, *, epoch_known: bool) -> None:
-        """Count what was delivered up to `offset` as processed.
+        """Count delivered records before `offset` as processed.
 
         `epoch_known` tells whether the record before it has the epoch of the position.
         """
@@ -282,7 +283,7 @@ class PartitionState:
             self.processed_epoch = self.position_epoch
 
     def all_processed(self) -> None:
-        """Count everything that was delivered as processed, but for what is outstanding."""
+        """Count all delivered records as processed, except for outstanding ones."""
         self.processed = self.consumed
         if not self.outstanding:
             self.processed_epoch = self.position_epoch
@@ -292,19 +293,19 @@ class PartitionState:
         self.outstanding[record.offset] = (record, time)
 
     def finish(self, record: Any) -> bool:
-        """Count an outstanding record as done; return False if this very record is not there."""
+        """Count an outstanding record as done; return False if this object is not outstanding."""
         entry = self.outstanding.get(record.offset)
         if entry is None or entry[0] is not record:
             return False
         del self.outstanding[record.offset]
-        # As `all_processed`, without a call: this is done for each record of `tracked`.
+        # This is `all_processed` without a call, because it runs for each record of `tracked`.
         self.processed = self.consumed
         if not self.outstanding:
             self.processed_epoch = self.position_epoch
         return True
 
     def finish_all(self) -> None:
-        """Take everything out of `outstanding`."""
+        """Remove all outstanding records."""
         self.outstanding.clear()
 
     # -- delivery stopped and continued
@@ -318,19 +319,20 @@ class PartitionState:
         self.held = held
 
     def withhold(self, why: Withheld, on: bool) -> None:
-        """Add a reason for which nothing is delivered, or remove it."""
+        """Add or remove a reason to deliver no records."""
         self.withheld = self.withheld | why if on else self.withheld & ~why
 
     # -- the topic and its leader
 
     def bind(self, topic_id: UUID) -> None:
-        """Take note of the topic's id, which was not known."""
+        """Store the topic's id, which was not known before."""
         self.topic_id = topic_id
 
     def topic_replaced(self, topic_id: UUID) -> bool:
-        """Take note that the name stands for another topic; return whether it has a position.
+        """Store the id of another topic with the same name; return whether its position is known.
 
-        It has if it was the topic before: a lagging broker may return the id of a deleted one.
+        The position is known if the name had this id before: a lagging broker may temporarily
+        return the id of a deleted topic.
         """
         if self.topic_id is not None and self.located:
             self._former[self.topic_id] = (self.position, self.position_epoch, self.processed)
@@ -347,7 +349,7 @@ class PartitionState:
         return True
 
     def new_leader(self, leader_epoch: int) -> bool:
-        """Take note of the leader's epoch; return whether the position must be validated."""
+        """Store the epoch of the leader; return whether the position must be validated."""
         if leader_epoch <= self.leader_epoch:
             return False
         self.leader_epoch = leader_epoch
@@ -368,13 +370,13 @@ class PartitionState:
     # -- failures
 
     def fail(self, error: KafkaError) -> None:
-        """Have the error raised at every request from now on; the position stays readable."""
+        """Raise the error at every request from now on. The position remains available."""
         self._apply(Event.FAIL)
         self.generation += 1
         self.error = error
 
     def rewind(self) -> None:
-        """Forget what was fetched after the position."""
+        """Drop all fetched records, and fetch from the position again."""
         self.generation += 1
         self.fetch.restart(self.position)
 
@@ -384,9 +386,9 @@ class PartitionState:
         self.rewind()
 
     def begin_again(self) -> None:
-        """Start again at the position: nothing is buffered and nothing is requested any more.
+        """Start again at the position, without buffered records and requests.
 
-        Nothing is fetched before the metadata was looked at: the topic may be another one.
+        Fetching waits until the metadata was examined, because the topic may have been replaced.
         """
         self.rewind()
         self.fetch.led_by(-1)
@@ -395,7 +397,7 @@ class PartitionState:
         self.withheld = Withheld.NOTHING
 
     def removed(self) -> None:
-        """Void what was requested and delivered: the partition is not assigned any more."""
+        """Ignore responses and outstanding records, because the partition is no longer assigned."""
         self.generation += 1
         self.outstanding.clear()
 
@@ -404,9 +406,9 @@ class PartitionState:
         self.retry_at = math.inf
 
     def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:
-        """Request nothing of this partition until then; return whether to log the trouble.
+        """Request nothing for this partition until that time; return whether to log the trouble.
 
-        That is so once, of many refusals in a row.
+        It is true once for a series of refusals.
         """
         self.attempts += 1
         self.retry_at = until
@@ -417,7 +419,7 @@ class PartitionState:
         return True
 
     def lost(self, now: float, backoff: Backoff, rng: random.Random) -> None:
-        """Request nothing for a while if the position is lost repeatedly."""
+        """Record that the position was lost; delay requests if that happens repeatedly."""
         self._losses = self._losses + 1 if now - self._lost_at < LOSSES_S else 1
         self._lost_at = now
         if self._losses > 1:

@@ -1,8 +1,9 @@
 """The subscription of a consumer, and the state of each assigned partition.
 
-The application changes it (subscribe, assign, seek, pause), and so do the follower of whole topics
-or the group's membership, which turn a subscription into partitions, and the lookup of positions.
-The fetchers and the reader use it. None of them calls another: they listen to changes.
+Several parts change it: the application (subscribe, assign, seek, pause), the follower of whole
+topics or the membership in a group, which determine the partitions of a subscription, and the
+lookup of positions. The fetchers and the reader use it. These parts do not call each other. They
+listen to changes of this state instead.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Subscription:
         return self.pattern is not None or bool(self.topics)
 
     def is_like(self, other: Subscription) -> bool:
-        """Return whether it has the same topics as the other one. Listeners may differ."""
+        """Return whether both have the same topics or pattern. Listeners may differ."""
         return self.pattern == other.pattern and set(self.topics) == set(other.topics)
 
     def matches(self, topic: str, *, internal: bool) -> bool:
@@ -59,20 +60,20 @@ class Subscription:
 
 
 class PartitionSource(Protocol):
-    """What turns the subscription into partitions: the group, or a follower of whole topics."""
+    """The object that determines the partitions of a subscription: a group or a topic follower."""
 
     @property
     def followed(self) -> Subscription:
-        """The subscription that the partitions are of, which may be an earlier one."""
+        """The subscription to which the partitions belong, which may be an earlier one."""
         ...
 
     @property
     def confirmed_until(self) -> float:
-        """The time, on the loop's clock, until which the partitions certainly are this member's."""
+        """The time, on the loop's clock, until which the partitions are certainly assigned here."""
         ...
 
     def knows_its_part(self) -> bool:
-        """Return whether it is known which partitions are to be read, all or some of them."""
+        """Return whether all or some of the partitions to read are known."""
         ...
 
 
@@ -80,12 +81,12 @@ class SubscriptionState:
     """The subscription, and the state of each assigned partition in a fixed order."""
 
     listener = Weakly()
-    """The listener of the last `subscribe`, which also learns of the end of the subscription."""
+    """The listener of the last `subscribe`, which is also called when the subscription ends."""
 
     def __init__(self, reset: Reset, *, grouped: bool = False) -> None:
         self.reset = reset
         self.grouped = grouped
-        """Whether a group assigns the subscribed topics, and says where to begin."""
+        """Whether a group assigns the partitions of subscribed topics and their initial offsets."""
         self._progress: Progress | None = None
         self._source: PartitionSource | None = None
         self._late = False
@@ -108,11 +109,11 @@ class SubscriptionState:
         self._pending = False
 
     def listen(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called soon after partitions, positions or pauses have changed."""
+        """Call `callback` soon after each change of partitions, positions, or pauses."""
         self._listeners.append(callback)
 
     def measure(self, metrics: Metrics, log: ClientLog, time: Callable[[], float]) -> None:
-        """Count and log there from now on; `time` is the monotonic clock."""
+        """Use these metrics and this log from now on. `time` is the monotonic clock."""
         self.metrics = metrics
         self.client_log = log
         self.log = LimitedLog(log, time)
@@ -123,29 +124,29 @@ class SubscriptionState:
         source: PartitionSource,
         soon: Callable[[Callable[[], None]], None],
     ) -> None:
-        """Work with the parts of a consumer that starts.
+        """Connect the state with the parts of a consumer that starts.
 
-        The listeners are called through `soon`, which is supervised.
+        Listeners are called through `soon`, so that the supervisor notices their failures.
         """
         self._progress, self._source = progress, source
         self._soon, self._pending = soon, False
 
     def end(self) -> None:
-        """Forget the parts of a consumer that ends, and the listeners."""
+        """Drop the references to the parts of a consumer that ends, and to listeners."""
         self._listeners.clear()
         self._progress = self._source = None
 
     def settle(self) -> None:
-        """Write down how far an iteration went; to be called before positions are read or moved."""
+        """Update positions from the iteration; to be called before positions are read or moved."""
         if self._progress is not None:
             self._progress.settle()
 
     def confirmed_until(self) -> float:
-        """Return the time, on the loop's clock, until which the partitions are certainly ours."""
+        """Return the time, on the loop's clock, until which the assignment is certainly valid."""
         return math.inf if self._source is None else self._source.confirmed_until
 
     def part_known(self) -> bool:
-        """Return whether what is subscribed has become partitions."""
+        """Return whether the partitions of the subscription are known."""
         return self._source is None or self._source.knows_its_part()
 
     def changed(self) -> None:
@@ -165,13 +166,13 @@ class SubscriptionState:
                 callback()
 
     def revive(self, listener: Any) -> None:
-        """Refer to the listener of a consumer again that was dropped and is being closed."""
+        """Restore the listener of a consumer that was dropped without close, for its close."""
         self.listener = listener
         if self.subscription:
             self.subscription.listener = listener
 
     def look(self) -> None:
-        """Apply changes; to be called before anything is delivered."""
+        """Apply pending changes; to be called before records are delivered."""
         if self.grouped:
             self.confirm()
         self.flush()
@@ -179,12 +180,12 @@ class SubscriptionState:
     # -- what is read
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Subscribe to topics instead of the earlier ones; partitions assigned by hand stay.
+        """Replace the subscription. Partitions that are assigned by hand stay.
 
-        Nothing is delivered any more of topics that are not subscribed. A group revokes their
-        partitions; without a group they go once the new topics are read from the metadata. The
-        same topics again change only the listener, also after an `unsubscribe` without an await in
-        between.
+        No records are delivered of topics that are no longer subscribed. A group revokes their
+        partitions; without a group they are removed when the metadata of the new topics is read. A
+        subscription to the same topics changes only the listener, even after an `unsubscribe` if
+        there was no await in between.
         """
         followed = self.subscription if self._source is None else self._source.followed
         for present in (self.subscription, followed):
@@ -203,7 +204,7 @@ class SubscriptionState:
         self.changed()
 
     def _drop_or_revive(self, subscription: Subscription) -> None:
-        """Drop all at the end of a subscription, unless another follows without an await."""
+        """Drop all partitions by `unsubscribe`; restore them if `subscribe` follows immediately."""
         dropped, self._dropped = self._dropped, {}
         if not subscription:
             self._dropped = dropped | {tp: self.partitions[tp] for tp in self._subscribed}
@@ -223,8 +224,8 @@ class SubscriptionState:
     def assign_subscribed(self, resets: Mapping[TopicPartition, Reset | None]) -> None:
         """Assign these partitions for the subscription, instead of the earlier ones.
 
-        Each value says where to begin if the partition is new: by that reset or, for None, where a
-        later call of `seek` or `look_up` says.
+        Each value is the reset for a new partition. None means that a later call of `seek` or
+        `look_up` determines its position.
         """
         self._subscribed = dict.fromkeys(resets)
         self._reconcile(resets)
@@ -254,7 +255,7 @@ class SubscriptionState:
         self.changed()
 
     def _may_return(self, tp: TopicPartition) -> bool:
-        """Return whether the partition is subscribed still, so that its position is kept."""
+        """Return whether a partition's topic is still subscribed, so that its position is kept."""
         wanted = self.subscription
         return not self.grouped and wanted.matches(tp.topic, internal=False)
 
@@ -273,7 +274,7 @@ class SubscriptionState:
         }
 
     def is_shared(self, tp: TopicPartition) -> bool:
-        """Return whether it belongs to the subscription, and was not assigned by hand as well."""
+        """Return whether a partition belongs to the subscription and was not assigned by hand."""
         return tp in self._subscribed and tp not in self._by_hand
 
     def __contains__(self, tp: TopicPartition) -> bool:
@@ -295,10 +296,10 @@ class SubscriptionState:
     def _states(self, tps: Iterable[TopicPartition]) -> list[PartitionState]:
         return [self[tp] for tp in as_partitions(tps)]
 
-    # -- how far
+    # -- positions
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int | None = None) -> None:
-        """Deliver the record at `offset` next, from the buffer if it is there."""
+        """Deliver the record at `offset` next, from the buffer if possible."""
         self.settle()
         state, known = self[tp], NO_EPOCH if epoch is None else epoch
         if self._progress is None or not self._progress.seek_buffered(state, offset, known):
@@ -306,7 +307,7 @@ class SubscriptionState:
         self.changed()
 
     def look_up(self, states: Iterable[PartitionState], reset: Reset | None = None) -> None:
-        """Have positions looked up by `reset`; for None, by that of the consumer."""
+        """Look up positions by `reset`, or by the consumer's `auto_offset_reset` if it is None."""
         self.settle()
         for state in states:
             self._begin(state, self.reset if reset is None else reset)
@@ -319,12 +320,12 @@ class SubscriptionState:
             state.look_up(reset)
 
     def reset_visibly(self, state: PartitionState, reason: str, reset: Reset) -> None:
-        """Look the position up anew, and log the reason."""
+        """Reset a position, and log the reason."""
         self.settle()
         self.log.write(
             logging.WARNING,
             ("reset", state.tp),
-            "The position %d of %s is lost: %s. It is reset by the policy %s",
+            "The position %d of %s is no longer valid: %s. It is reset by auto_offset_reset (%s)",
             state.position,
             state.tp,
             reason,
@@ -336,7 +337,7 @@ class SubscriptionState:
         self.changed()
 
     def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
-        """Request nothing of the partition until then; log trouble that lasts, once."""
+        """Request nothing for the partition until that time; log lasting trouble once."""
         if state.back_off(until, trouble):
             self.client_log.warning(
                 "%s cannot be read, and is retried: %s",
@@ -346,7 +347,7 @@ class SubscriptionState:
             )
 
     def concerns_all(self, error: KafkaError) -> bool:
-        """Return whether an error that lasts must be raised at a request; call it after `back_off`.
+        """Return whether a lasting error must be raised at a request; call it after `back_off`.
 
         An error of a whole broker is not raised while other partitions can be read.
         """
@@ -356,7 +357,7 @@ class SubscriptionState:
         return all(s.trouble is not None and not s.trouble.retriable for s in wanted)
 
     def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
-        """Go back to where the log was truncated: the records from there on are new (KIP-320)."""
+        """Move the position back to the offset at which the log was truncated (KIP-320)."""
         self.settle()
         self.log.write(
             logging.WARNING,
@@ -372,7 +373,7 @@ class SubscriptionState:
         self.changed()
 
     def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
-        """Take note of the topic's id: offsets of another topic of the same name mean nothing."""
+        """Store the topic's id. If it has changed, the offsets of the former topic are invalid."""
         if state.topic_id is None:
             state.bind(topic_id)
         elif state.topic_id != topic_id:
@@ -407,13 +408,13 @@ class SubscriptionState:
         self.changed()
 
     def withhold(self, states: Iterable[PartitionState], why: Withheld, on: bool) -> None:
-        """Add a reason to deliver nothing of the partitions, or remove it."""
+        """Add or remove a reason to deliver no records of these partitions."""
         for state in states:
             state.withhold(why, on)
         self.changed()
 
     def confirm(self) -> None:
-        """Withhold the group's partitions once it is not certain that they are still assigned."""
+        """Withhold the group's partitions while it is uncertain whether they are still assigned."""
         late = asyncio.get_running_loop().time() >= self.confirmed_until()
         if late is not self._late:
             self._late = late
@@ -423,7 +424,7 @@ class SubscriptionState:
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offset after the last delivered record of each partition with a position.
 
-        Of `tracked`, everything before the lowest record that is not done counts.
+        With `tracked`, it is the offset of the lowest record that is not done.
         """
         self.settle()
         states = self.partitions.values()
