@@ -1,12 +1,13 @@
-"""The buffer of what was fetched and not yet delivered.
+"""The buffer of records that were fetched and not yet delivered.
 
-A response is kept as it came, one `PartitionFetch` for each partition with data, until the reader
-has delivered its last record. A fetcher requests the next response when at most one of its
-responses is not read to the end, so a consumer needs the memory of two responses for each broker.
+A response is kept unchanged until the reader has delivered its last record. It has one
+`PartitionFetch` for each partition with data, called a part. A fetcher sends the next request when
+at most one of its responses is not fully read, so a consumer needs memory for two responses of each
+broker.
 
-A paused partition must not delay the others of its broker, nor keep the whole response in memory:
-its part is copied and set aside, as long as all parts that are set aside are within the limit.
-Beyond the limit it is dropped, to be fetched again after resume.
+A paused partition must not delay the others of its broker, and must not keep the whole response in
+memory. So its part is copied and set aside, up to a limit for all parts that are set aside. Beyond
+the limit the part is dropped, and fetched again after the partition is resumed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Slot:
         self.on_free = on_free
 
     def release(self) -> None:
-        """Count one part less; the last one frees the slot."""
+        """Count a part as read; the last part frees the slot."""
         self.unread -= 1
         if self.unread == 0:
             self.on_free()
@@ -78,7 +79,7 @@ class Decoded:
     ) -> None:
         self.records = records
         self.size = size
-        """Bytes that the records take, at least those of their keys, values and headers."""
+        """The size of the records in bytes, which includes at least keys, values, and headers."""
         self.next_offset = next_offset
         self.epoch = epoch
         self.index = 0
@@ -88,9 +89,9 @@ class Decoded:
 class PartitionFetch:
     """The batches of one partition in one response, and how far they are unpacked.
 
-    `first` is the lowest offset that can be read from it, `offset` the next one to unpack,
-    `next_offset` the one after the last batch. `visible` tells for each batch whether its records
-    are for the application. `damage` is what follows the last batch, if that could not be read.
+    `first` is the lowest offset that can be read from it, `offset` is the next one to unpack, and
+    `next_offset` is the one after the last batch. `visible` has for each batch whether its records
+    are for the application. `damage` describes records after the last batch that could not be read.
     """
 
     __slots__ = (
@@ -134,18 +135,18 @@ class PartitionFetch:
         self.raw: Decoded | None = None
         self.job: asyncio.Future[Loaded] | None = None
         self.stream: RecordStream | None = None
-        """The rest of the next batch, if a part of it was read."""
+        """The rest of the next batch, if some of its records were read."""
         if slot is not None:
             slot.unread += 1
 
     @property
     def alive(self) -> bool:
-        """Whether it still follows the position."""
+        """Whether it is still valid, because the position has not jumped since."""
         return self.generation == self.state.generation
 
     @property
     def unpacked(self) -> bool:
-        """Whether the reader has all of it."""
+        """Whether the reader has unpacked all of it, including its damage."""
         if self.index < len(self.batches) or self.raw is not None:
             return False
         return self.damage is None or self.damage_told
@@ -156,9 +157,9 @@ class PartitionFetch:
         return self.unpacked and self.damage is None
 
     def rest(self, size: int) -> list[int]:
-        """Return the indexes of the batches to unpack, those with markers included.
+        """Return the indexes of the next batches to unpack, including control batches.
 
-        Only as many as are needed for `size` bytes, and at least one if there is any.
+        They have about `size` bytes. There is at least one, unless none is left.
         """
         found: list[int] = []
         for index in range(self.index, len(self.batches)):
@@ -177,7 +178,7 @@ class PartitionFetch:
         self.damage = damage
 
     def rewind(self) -> None:
-        """Go back to the first record that was not delivered."""
+        """Unpack again from the first record that was not delivered."""
         self.offset = self.state.position
         self.raw = self.job = self.stream = None
         self.damage_told = False
@@ -188,13 +189,13 @@ class PartitionFetch:
             self.index += 1
 
     def release(self) -> None:
-        """Release the response."""
+        """Release the response, of which this part needs nothing any more."""
         slot, self.slot = self.slot, None
         if slot is not None:
             slot.release()
 
     def detach(self) -> None:
-        """Copy what was not delivered, and release the response."""
+        """Copy the batches that were not delivered, and release the response."""
         self.rewind()
         self.first = max(self.first, self.offset)
         first, self.visible = self.index, self.visible[self.index :]
@@ -242,14 +243,14 @@ class FetchBuffer:
         return None
 
     def rewind(self, fetches: Iterable[PartitionFetch]) -> None:
-        """Have parts unpacked again from the position on; remove those that end before it."""
+        """Unpack parts again from the position on; remove those that end before it."""
         for fetch in dict.fromkeys(fetches):
             fetch.rewind()
             if fetch.read:
                 self.remove(fetch)
 
     def holding(self, state: PartitionState, offset: int) -> list[PartitionFetch]:
-        """Return the parts of a partition if they hold the record at the offset, else nothing."""
+        """Return the parts of a partition if they contain the offset; otherwise an empty list."""
         parts = [fetch for fetch in self if fetch.state is state and fetch.alive]
         if not parts:
             return []
@@ -257,7 +258,7 @@ class FetchBuffer:
         return parts if first <= offset < max(fetch.next_offset for fetch in parts) else []
 
     def remove(self, fetch: PartitionFetch) -> None:
-        """Remove a part, which is read or void."""
+        """Remove a part that is read or no longer valid."""
         self._queue.pop(fetch, None)
         self._paused.pop(fetch, None)
         fetch.release()
@@ -268,11 +269,11 @@ class FetchBuffer:
             self.remove(fetch)
 
     def sort_out(self) -> None:
-        """Remove what is void, set aside what is paused, and take back what is not any more."""
+        """Remove invalid parts, set aside parts of paused partitions, and restore resumed ones."""
         for fetch in [fetch for fetch in self if not fetch.alive]:
             self.remove(fetch)
         for fetch in [fetch for fetch in self._queue if not fetch.state.flowing]:
-            if fetch in self._queue:  # Dropped with an earlier one of its partition?
+            if fetch in self._queue:  # It may have been dropped with an earlier part.
                 self._set_aside(fetch)
         for fetch in [fetch for fetch in self._paused if fetch.state.flowing]:
             del self._paused[fetch]

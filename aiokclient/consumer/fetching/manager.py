@@ -1,7 +1,7 @@
-"""The fetchers of a consumer: one for each broker that it fetches from.
+"""The manager of a consumer's fetchers. There is one fetcher for each broker.
 
-The manager listens to the subscription and to the metadata, and makes and wakes the fetchers.
-Nothing else calls them.
+The manager listens to the subscription and the metadata. It creates and wakes the fetchers, which
+nothing else calls.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["FetchManager"]
 
 
 class FetchManager:
-    """Makes a fetcher for each broker that there is something to read from.
+    """The owner of the fetchers, which creates one for each broker with partitions to fetch.
 
-    It owns the connections to fetch with, but for those of `second`.
+    It owns the fetchers' connections, except for those that `second` owns.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class FetchManager:
         self._fresh = EARLIEST if config.new_partitions == "earliest" else None
         self._fetchers: dict[int, BrokerFetcher] = {}
         self.second = (self, "second connection")
-        """Owns the connections of `BrokerFetcher.hurry`."""
+        """The owner of the connections of `BrokerFetcher.hurry`."""
 
     def start(self) -> None:
-        """Begin to fetch, and to follow what changes."""
+        """Start to fetch and to listen to changes."""
         self._routes.open()
         self._subscription.listen(self.changed)
         self.observe(self._cluster.metadata)
 
     async def stop(self, timeout: float) -> None:
-        """Begin nothing any more; end the sessions of idle brokers within `timeout` seconds."""
+        """Send no more fetches; end the sessions at idle brokers within `timeout` seconds."""
         self._routes.close()
         ends = [fetcher.end_session() for fetcher in self._fetchers.values()]
         told = [end for end in ends if end is not None]
@@ -75,7 +75,7 @@ class FetchManager:
             await asyncio.wait(told, timeout=timeout)
 
     def observe(self, metadata: ClusterMetadata) -> None:
-        """Take note of leaders and topic ids."""
+        """Take leaders and topic ids from the metadata."""
         self._subscription.settle()
         for state in list(self._subscription.partitions.values()):
             self._observe(state, metadata)
@@ -98,7 +98,7 @@ class FetchManager:
             )
 
     def changed(self) -> None:
-        """Wake the fetchers, and make those that are missing."""
+        """Wake the fetchers, and create those that are missing."""
         if not self._routes.is_open:
             return
         now = self._cluster.clock.monotonic()
@@ -134,6 +134,6 @@ class FetchManager:
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()
-        # It has nothing left to read; another one is made when there is.
+        # It has nothing left to fetch. A new one is created when necessary.
         if self._fetchers.get(fetcher.node_id) is fetcher:
             del self._fetchers[fetcher.node_id]

@@ -1,8 +1,9 @@
 """The lookup of positions, and their validation after a change of leader.
 
-A background task looks for partitions in the phases RESETTING and VALIDATING and asks their
-leaders, each in a task of its own, so that a broker that does not answer delays no other. While a
-partition is looked up, its `retry_at` is infinity; a jump or a new leader resets that.
+A background task finds partitions in the phases RESETTING and VALIDATING and sends requests to
+their leaders. Each leader has a task of its own, so that a broker that does not respond delays no
+other. During the lookup of a partition its `retry_at` is infinity; a jump or a new leader resets
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NOWHERE = -1
 
 
 class PositionResolver:
-    """Finds positions. `diverged(state, epoch, end_offset)` is called for truncated logs."""
+    """A task that finds positions. `diverged(state, epoch, end_offset)` reports truncated logs."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class PositionResolver:
         subscription.listen(self._wake.set)
 
     async def run(self) -> None:
-        """Look up what is due, until it is cancelled."""
+        """Look up and validate positions that are due, until it is cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
             self._ask_due(Phase.RESETTING, self._locate, now)
@@ -88,8 +89,8 @@ class PositionResolver:
         await self._look_for(states)
         now_ms = self._cluster.clock.time_ms()
         wanted = {s.tp: s.reset.timestamp(now_ms) for s in states if s.reset is not None}
-        # If no record is young enough, reading starts at the end. The end is looked up first:
-        # what is written between the two responses is young enough, and must not be skipped.
+        # If no record is young enough, reading starts at the end. The end is looked up first,
+        # because records written between the two responses are young enough and must not be lost.
         timed = {tp: LATEST_TIMESTAMP for tp, time in wanted.items() if time >= 0}
         ends: LookupResult[FoundOffset] = ItemResults()
         if timed:
@@ -104,9 +105,10 @@ class PositionResolver:
         self._subscription.changed()
 
     async def _look_for(self, states: Sequence[PartitionState]) -> None:
-        """Ask whether partitions without a leader exist at all.
+        """Check whether partitions without a leader exist.
 
-        The end of one that does not is its first offset: "latest" misses nothing of it later.
+        If a partition does not exist yet, "latest" means its first offset, so that none of its
+        records is missed later.
         """
         lost = [state for state in states if self._cluster.metadata.leader(*state.tp) < 0]
         if not lost:
@@ -115,7 +117,7 @@ class PositionResolver:
         try:
             metadata = await self._cluster.updater.refresh(topics, timeout=self._timeout_s)
         except KafkaError:
-            return  # The lookup that follows meets the same error.
+            return  # The following lookup raises the same error.
         for state in lost:
             if state.reset == LATEST and metadata.lacks(*state.tp):
                 state.replace_reset(self._fresh)

@@ -1,7 +1,7 @@
-"""What the responses of brokers to fetch requests mean for the partitions.
+"""The effects of fetch responses on partitions.
 
-`EVENTS` in `broker_fetcher` names the error codes that concern a position; the policy decides
-about all others.
+`EVENTS` in `broker_fetcher` has the error codes that concern a position. The policy decides about
+all others.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["Responses"]
 
 
 class Responses:
-    """Applies responses to the partitions of one consumer.
+    """The methods that apply fetch responses to the partitions of one consumer.
 
-    `arrived` is called when the reader may find something new; `report` has an error raised at the
-    next request for records.
+    `arrived` is called when there may be new records for the reader. `report` makes the next
+    request for records raise an error.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Responses:
         self._report = report
         self.arrived = arrived
         self.longest_backoff_s = config.retry_backoff_max_ms / 1000
-        """Seconds until the next attempt after an error that does not pass by itself."""
+        """Seconds until the next attempt after an error that is probably not temporary."""
         self._backoff = Backoff(config.retry_backoff_ms / 1000, self.longest_backoff_s)
 
     def state(self, answer: Answer) -> PartitionState | None:
-        """Return the partition that a response is for; None if it is void or a repetition.
+        """Return the state of a response's partition, or None if the response is to be ignored.
 
-        It is void once the position was set anew.
+        It is ignored if the position has jumped since the request, or if it is a repetition.
         """
         state = self._subscription.partitions.get(answer.tp) if self._routes.is_open else None
         if state is None or state.generation != answer.wanted.generation:
@@ -62,13 +62,13 @@ class Responses:
         return state if state.fetch.offset == answer.wanted.offset else None
 
     def retry(self) -> Retry:
-        """Return the attempts of a new fetcher, which only the end of the consumer ends."""
+        """Return the retries of a new fetcher, which have no deadline."""
         return Retry(math.inf, self._backoff, self._cluster.clock)
 
     def refresh(self, node_id: int, reason: str) -> None:
-        """Have the leaders looked up of what is fetched from the broker.
+        """Request the leaders of the partitions that are fetched from a broker.
 
-        Not while the consumer ends, which cuts off the fetch in flight.
+        It does nothing while the consumer ends, because that cancels the fetch in flight.
         """
         if self._routes.is_open:
             self._cluster.updater.request_update(self._routes.topics_of(node_id), reason=reason)
@@ -79,13 +79,13 @@ class Responses:
         self._buffer.add(fetch)
 
     def out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
-        """Take note that the broker has nothing at the offset."""
+        """Handle an offset that the broker does not have."""
         self._subscription.settle()
         now = self._cluster.clock.monotonic()
         if node_id != state.fetch.leader:
-            state.fetch.rest_replica(now)  # A follower may lag: the leader knows.
+            state.fetch.rest_replica(now)  # A follower may lag, so the leader is asked next.
         elif offset != state.position:
-            # What is buffered comes first; then the position itself is asked for.
+            # Buffered records are delivered first. Then the position itself is fetched.
             state.back_off(now + self._backoff.delay(state.attempts, self._cluster.clock.rng))
         elif self._subscription.reset == NONE:
             error = OffsetOutOfRangeError(
@@ -99,9 +99,9 @@ class Responses:
         self._subscription.changed()
 
     def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
-        """Take note that the log was truncated below the position.
+        """Handle a log that was truncated below the position.
 
-        `end_offset` is where the two histories part, below 0 if that is unknown.
+        `end_offset` is the offset at which the two histories diverge; below 0 if it is unknown.
         """
         self._subscription.settle()
         if self._subscription.reset == NONE:
@@ -127,7 +127,7 @@ class Responses:
         state.lost(clock.monotonic(), self._backoff, clock.rng)
 
     def refused(self, state: PartitionState, node_id: int, code: int) -> None:
-        """Take note of the broker's error for the partition."""
+        """Handle an error of the broker for a partition."""
         error = error_for(code, api="Fetch", broker=node_id, topic_partition=state.tp)
         assert error is not None
         now = self._cluster.clock.monotonic()
@@ -144,7 +144,7 @@ class Responses:
         self._subscription.changed()
 
     def unusable(self, node_id: int, error: KafkaError) -> None:
-        """Take note that the broker fails every fetch, and is going to."""
+        """Handle an error of a broker that is expected to fail every fetch."""
         now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
             if state.flowing and self._routes.node(state, now) == node_id:
@@ -153,7 +153,7 @@ class Responses:
             self._report(error)
 
     def prefer(self, state: PartitionState, node_id: int, replica: int) -> None:
-        """Take note that the leader says that another replica is closer (KIP-392)."""
+        """Handle a response in which the leader names a closer replica (KIP-392)."""
         if replica == node_id:
             return
         if not self._routes.prefer(state, replica):

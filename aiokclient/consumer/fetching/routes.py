@@ -1,7 +1,7 @@
-"""The broker that each partition is fetched from, and what is fetched from each broker.
+"""The broker that each partition is fetched from, and the partitions to fetch from each broker.
 
-That is the leader, or the replica that the leader prefers (KIP-392) until that replica returns no
-records for a while, does not answer, or its time is up.
+A partition is fetched from its leader, or from the replica that the leader prefers (KIP-392). The
+replica is used until it returns no records for some time, does not respond, or its time is over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Routes"]
 class Routes:
     """The routes of one consumer.
 
-    `changed` is called when a partition has another broker without a change of the subscription.
+    `changed` is called when the broker of a partition changes without a change of subscription.
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class Routes:
         self._open = False
 
     def open(self) -> None:
-        """Have partitions fetched from now on."""
+        """Permit fetching from now on."""
         self._open = True
 
     def close(self) -> None:
-        """Have nothing fetched any more."""
+        """Stop all fetching."""
         self._open = False
 
     @property
     def is_open(self) -> bool:
-        """Whether anything is fetched at all."""
+        """Whether fetching is permitted."""
         return self._open
 
     def node(self, state: PartitionState, now: float) -> int:
@@ -63,7 +63,7 @@ class Routes:
             if fetch.prefers(now) and fetch.preferred in self._cluster.metadata.brokers:
                 return fetch.preferred
             fetch.use_leader()
-            # The leader's fetcher may be asleep, or not even there.
+            # The leader's fetcher may be waiting, or may not exist.
             self._callbacks.soon(self._changed)
         return fetch.leader
 
@@ -81,11 +81,11 @@ class Routes:
         return list(dict.fromkeys(topics))
 
     def wanted(self, node_id: int) -> tuple[dict[TopicPartition, Wanted], float]:
-        """Return what to fetch from the broker now, and the time at which there may be more."""
+        """Return the partitions to fetch from a broker now, and when others may be added."""
         now = self._cluster.clock.monotonic()
         wanted: dict[TopicPartition, Wanted] = {}
         retry_at = math.inf
-        # A broker may lead thousands of partitions, and all are looked at for each request.
+        # This loop must be fast: it examines thousands of partitions for each request.
         for tp, state in self._subscription.partitions.items():
             fetch = state.fetch
             if fetch.preferred < 0 and fetch.leader != node_id:
@@ -98,7 +98,7 @@ class Routes:
                 retry_at = min(retry_at, state.retry_at)
                 continue
             if fetch.examined == state.generation:
-                continue  # What cannot be read is to be examined first.
+                continue  # The reader must handle the damaged batch first.
             want = fetch.want
             if (
                 want is None
@@ -120,7 +120,7 @@ class Routes:
     # -- preferred replicas
 
     def hides_rack(self, tps: Iterable[TopicPartition]) -> bool:
-        """Return whether to hide the rack from a broker, which would prefer a useless replica."""
+        """Return whether to omit the rack, so that a broker names no replica that has failed."""
         if not self._uses_racks:
             return False
         now = self._cluster.clock.monotonic()
@@ -128,7 +128,7 @@ class Routes:
         return any(tp in partitions and partitions[tp].fetch.rests(now) for tp in tps)
 
     def prefer(self, state: PartitionState, replica: int) -> bool:
-        """Fetch from a replica that the leader prefers; return whether it is of use."""
+        """Fetch from a replica that the leader prefers; return whether the replica is usable."""
         now = self._cluster.clock.monotonic()
         if replica in self._cluster.metadata.brokers and not state.fetch.rests(now):
             state.fetch.prefer(replica, now, self._preferred_s)
@@ -137,7 +137,7 @@ class Routes:
         return False
 
     def leave_replica(self, node_id: int) -> None:
-        """Fetch from the leaders what was fetched from a broker that does not answer."""
+        """Fetch partitions from their leaders instead of a replica that does not respond."""
         now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
             if state.fetch.preferred == node_id:

@@ -1,4 +1,4 @@
-"""The part of a partition's state that concerns fetching: from which broker, and what next."""
+"""The part of a partition's state that concerns fetching: the broker and the next offset."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 __all__ = ["FetchState"]
 
 REPLICA_IDLE_S: Final = 10.0
-"""Seconds without records after which the leader is asked again: the replica may lag."""
+"""Seconds without records after which the leader is used again, because the replica may lag."""
 REPLICA_REST_S: Final = 30.0
-"""Seconds for which a partition is fetched from its leader after a replica was of no use."""
+"""Seconds for which a partition is fetched from its leader after a preferred replica has failed."""
 
 
 class FetchState:
@@ -29,15 +29,16 @@ class FetchState:
 
     def __init__(self) -> None:
         self.offset = -1
-        """The next offset to fetch: the position, and what is buffered from there on."""
+        """The next offset to fetch, which is after all buffered records."""
         self.leader = -1
         """The broker that leads the partition, -1 if none is known."""
         self.high_watermark = -1
-        """The end of the log at the last fetch, whatever the isolation level; -1 if unknown."""
+        """The high watermark at the last fetch, with any isolation level; -1 if unknown."""
         self.want: Any = None
-        """The last entry for a fetch request, which stays the same object while nothing changes."""
+        """The last entry for a fetch request. It stays the same object until its values change."""
         self.examined = -1
-        """The generation in which damage is buffered: nothing more is fetched until it is read."""
+        """The generation in which damage is buffered. No more is fetched until the reader has
+        handled the damage."""
         self.preferred = -1
         """The replica to fetch from instead of the leader (KIP-392), -1 for none."""
         self._preferred_until = 0.0
@@ -45,15 +46,15 @@ class FetchState:
         self._rests_until = 0.0
 
     def led_by(self, leader: int) -> None:
-        """Take note of the leader; -1 for none."""
+        """Store the leader; -1 for none."""
         self.leader = leader
 
     def restart(self, offset: int) -> None:
-        """Fetch from this offset next, whatever is buffered."""
+        """Fetch from this offset next, regardless of buffered records."""
         self.offset = offset
 
     def wants(self, want: Any) -> None:
-        """Keep the entry for fetch requests."""
+        """Store the entry for fetch requests."""
         self.want = want
 
     def fetched(self, high_watermark: int) -> None:
@@ -61,7 +62,7 @@ class FetchState:
         self.high_watermark = high_watermark
 
     def buffered(self, next_offset: int) -> None:
-        """Fetch next what follows the batches that were buffered."""
+        """Fetch the offset after the buffered batches next."""
         self.offset = next_offset
 
     def damaged(self, generation: int) -> None:
@@ -71,7 +72,7 @@ class FetchState:
     # -- preferred replicas
 
     def prefer(self, replica: int, now: float, seconds: float) -> None:
-        """Fetch from a replica, for so many seconds at most, as long as it returns records."""
+        """Fetch from a replica, for at most `seconds`, as long as it returns records."""
         self.preferred, self._preferred_until = replica, now + seconds
         self._idle_at = now + REPLICA_IDLE_S
 
@@ -81,18 +82,18 @@ class FetchState:
             self._idle_at = now + REPLICA_IDLE_S
 
     def prefers(self, now: float) -> bool:
-        """Return whether the preferred replica is still to be asked."""
+        """Return whether to fetch from the preferred replica."""
         return now < self._preferred_until and now < self._idle_at
 
     def use_leader(self) -> None:
-        """Fetch from the leader; it may name a replica again."""
+        """Fetch from the leader, which may name a preferred replica again."""
         self.preferred = -1
 
     def rest_replica(self, now: float) -> None:
-        """Fetch from the leader, and follow no preference for a while."""
+        """Fetch from the leader, and ignore its preferred replica for REPLICA_REST_S."""
         self.preferred = -1
         self._rests_until = now + REPLICA_REST_S
 
     def rests(self, now: float) -> bool:
-        """Return whether the leader's preference is not followed at present."""
+        """Return whether the leader's preferred replica is ignored at present."""
         return self._rests_until > now

@@ -1,4 +1,4 @@
-"""The part of a partition's state that concerns the group: what is committed, and its note."""
+"""The part of a partition's state that concerns the group: committed offset and rewind note."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class GroupState:
 
     def __init__(self) -> None:
         self.committed = -1
-        """The offset that the group has, as far as is known since the last jump; -1 if unknown."""
+        """The committed offset, as known since the last jump of the position; -1 if unknown."""
         self.note = ""
-        """The metadata of commits that have none of their own."""
+        """The rewind note, which is the metadata of commits that have none of their own."""
 
     def committed_to(self, offset: int) -> None:
-        """Take note of the offset that the group has."""
+        """Store the committed offset."""
         self.committed = offset
 
     def forget_committed(self) -> None:

@@ -1,4 +1,4 @@
-"""Where to begin without a position: the values of `auto_offset_reset`.
+"""The values of `auto_offset_reset`, which determine the offset if there is no valid position.
 
 earliest                 the first record that the log still has
 latest                   the end of the log: only what is written from now on
@@ -19,7 +19,7 @@ LATEST_TIMESTAMP: Final = -1
 
 
 class Reset(NamedTuple):
-    """One of these values; `age_ms` is only for a duration."""
+    """A value of `auto_offset_reset`; `age_ms` is used only for a duration."""
 
     name: str
     age_ms: int = 0

@@ -1,7 +1,7 @@
 """The topics of a subscription, which are kept in the metadata.
 
-The metadata that was read when the consumer subscribed is the base: a partition that it lacks has
-appeared since.
+The metadata that was read when the consumer subscribed is stored as the base. A partition that is
+not in the base has appeared later.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class SubscribedTopics:
         self._log = cluster.log("consumer", config.group_id)
         self._base: dict[str, tuple[UUID, int]] = {}
         self.current = Subscription()
-        """The subscription that `begin` was called with last."""
+        """The subscription of the last call of `begin`."""
         self.read = False
-        """Whether its metadata was read."""
+        """Whether the metadata of the present subscription was read."""
 
     async def begin(self, subscription: Subscription) -> None:
-        """Keep its topics in the metadata instead of the earlier ones; return when they are read.
+        """Keep the topics of a subscription in the metadata, instead of earlier ones.
 
-        A pattern may match any topic, so it reads all.
+        Return when their metadata is read. For a pattern, the metadata of all topics is read.
         """
         self.current, self.read = subscription, False
         updater = self._cluster.updater
@@ -71,16 +71,17 @@ class SubscribedTopics:
         self.read = True
 
     def _sieve(self, pattern: re.Pattern[str]) -> Callable[[str], bool] | None:
-        """Return which topics to keep of all that the cluster has, which may be very many.
+        """Return a predicate for the topics to keep in the metadata, or None to keep all of them.
 
-        With KIP-848 the brokers match the pattern, and may understand it in another way.
+        With KIP-848 all topics are kept, because the brokers match the pattern, and their regular
+        expressions differ from Python's.
         """
         if self._config.group_protocol == "consumer":
             return None
         return lambda name: pattern.fullmatch(name) is not None
 
     def matching(self, metadata: ClusterMetadata) -> list[str]:
-        """Return the existing topics of the subscription, by name. Synchronous."""
+        """Return the names of the existing topics of the subscription. Synchronous."""
         return matching(self.current, metadata, self._config.exclude_internal_topics)
 
     def has_appeared(self, tp: TopicPartition, metadata: ClusterMetadata) -> bool:
@@ -90,14 +91,14 @@ class SubscribedTopics:
         return info is None or topic_id != info.topic_id or tp.partition >= count
 
     def report_errors(self) -> None:
-        """Have errors of topics that the application named raised. Synchronous."""
+        """Report lasting errors of topics that the application subscribed to. Synchronous."""
         for topic in self.current.topics:
             error = self._cluster.updater.errors.get(topic)
             if error is not None and not classify(error, Scope.METADATA).again:
                 self._report(error)
 
     async def _read(self, subscription: Subscription) -> ClusterMetadata:
-        """Return metadata that was read after the subscription, however long that takes."""
+        """Read metadata after the subscription; retry without a time limit."""
         config = self._config
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         topics = None if subscription.pattern is not None else subscription.topics
@@ -116,7 +117,7 @@ class SubscribedTopics:
 def matching(
     subscription: Subscription, metadata: ClusterMetadata, hide_internal: bool
 ) -> list[str]:
-    """Return the topics in the metadata that a subscription asks for."""
+    """Return the topics in the metadata that belong to a subscription."""
     names = subscription.topics if subscription.pattern is None else sorted(metadata.topics)
     return [
         name

@@ -1,6 +1,6 @@
-"""How the tasks of a consumer wake each other: one flag, any number of waiting tasks.
+"""A flag by which the tasks of a consumer wake each other.
 
-It consists of futures only, as tasks wait for it between fetches and between records.
+It uses only futures, because it must be fast: tasks wait for it between fetches and records.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ __all__ = ["Wakeup"]
 class Wakeup:
     """A flag that the next wait clears again.
 
-    It stays set while no task waits, so that a task which looks, finds nothing, and then waits
-    misses nothing. To be used in the loop's own thread.
+    It stays set while no task waits. So a task that finds nothing to do and then waits does not
+    miss a change in between. To be used only in the thread of the event loop.
     """
 
     __slots__ = ("_flag", "_waiters")
@@ -25,7 +25,7 @@ class Wakeup:
         self._waiters: list[asyncio.Future[None]] = []
 
     def set(self) -> None:
-        """Wake all tasks that wait now or, if none does, the next one."""
+        """Wake all waiting tasks or, if there are none, the next one that waits."""
         if not self._waiters:
             self._flag = True
             return
@@ -58,7 +58,7 @@ class Wakeup:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
             elif not woken:
-                # It was woken and cancelled in the same step: the flag is for the next task.
+                # It was woken and cancelled in the same step, so the next task gets the flag.
                 self._flag = True
         return woken
 
