@@ -36,19 +36,19 @@ from aiokclient.types import TopicPartition
 __all__ = ["Engine"]
 
 SETTLE_S = 3.0
-"""Seconds for which a start waits for positions that brokers do not return."""
+"""Seconds for which `start` waits for positions that brokers do not return."""
 
 TROUBLES = 20
-"""The number of troubles that are listed."""
+"""The largest number of problems that are listed."""
 
 SEARCHING = (Phase.AWAITING, Phase.RESETTING)
 
 FAREWELL_S = 0.5
-"""Seconds for which a close waits until brokers have ended the fetch sessions."""
+"""Seconds for which `stop` waits until brokers have ended the fetch sessions."""
 
 
 class Engine:
-    """The parts of a consumer from its start to its end; the subscription outlives them."""
+    """The parts of a consumer from its start to its end. Only the subscription exists longer."""
 
     def __init__(
         self,
@@ -103,13 +103,14 @@ class Engine:
         self.lookups = Lookups(cluster, subscription, self.offsets, self.located)
         self.reader = self._make_reader(config, deserializers)
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
-        """A start must not reach its deadline only because it waits for positions."""
+        """Seconds for which a start waits for positions, well below its deadline.
+        """
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
         self._measure(config.group_id)
 
     def _make_source(self, config: ConsumerConfig, supervisor: Supervisor) -> PartitionSource:
-        """Make what turns the subscription into partitions."""
+        """Make the object that determines the partitions of the subscription."""
         if config.group_id is None:
             self._follower = TopicFollower(
                 self.cluster,
@@ -159,14 +160,14 @@ class Engine:
         self._uncount = buffered.include(lambda: self.buffer.size)
 
     async def start(self) -> None:
-        """Begin; return when the partitions and their positions are known.
+        """Start the background tasks; return when the partitions and their positions are known.
 
-        Raises the error with which a group refuses this consumer. Positions that no broker returns
-        (there is no leader, or it does not answer) are waited for only shortly.
+        Raises the error by which a group refuses this consumer. It waits only shortly for positions
+        that no broker returns, because there is no leader or the leader does not respond.
         """
         subscription = self._subscription
         for state in subscription.partitions.values():
-            state.begin_again()  # A start before this one may have been cut short.
+            state.begin_again()  # An earlier start may have been cancelled.
         subscription.begin(self.reader, self._source, self._callbacks.soon)
         self._unsubscribe = self.cluster.updater.subscribe(self._callbacks.guard(self._observe))
         subscription.listen(self.moved.set)
@@ -205,8 +206,8 @@ class Engine:
     ) -> None:
         """End within `timeout` seconds; the supervisor ends the tasks.
 
-        A group is left after what is in progress, as long as the application `may_ask()` for more.
-        Without `farewell` the fetch sessions are left to the brokers.
+        Before the consumer leaves its group, it waits for records in progress while `may_ask()`
+        returns true. Without `farewell` the fetch sessions are not ended at the brokers.
         """
         self.reader.stop()
         try:
@@ -216,7 +217,7 @@ class Engine:
             await self._end(timeout if farewell else 0.0)
 
     def abandon(self, error: ClosedError) -> None:
-        """Have calls that still wait for a position raise this error. Synchronous."""
+        """Make calls that still wait for a position raise this error. Synchronous."""
         self._over = error
         self.moved.set()
 
@@ -242,7 +243,7 @@ class Engine:
         self.cluster.release(self.fetchers.second)
 
     def troubles(self) -> list[str]:
-        """Return what cannot be read, and why, as text. Synchronous."""
+        """Return topics and partitions that cannot be read, with reasons, as texts. Synchronous."""
         errors = self.cluster.updater.errors
         found = [
             f"topic {topic} cannot be read: {errors[topic]}"
@@ -261,7 +262,10 @@ class Engine:
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
-        """Wait for a position; return False if `until` passes first. Raises why none will come."""
+        """Wait for a position; return False if `until` passes first.
+
+        Raises the error of the consumer or partition if the position will never be known.
+        """
         while not self._subscription[tp].located:
             if (ended := self._over or self._died(raised=True)) is not None:
                 raise ended.with_traceback(None)
@@ -297,7 +301,7 @@ class Engine:
             self.cluster.updater.want(topic, self)
 
     def _settled(self) -> bool:
-        """Return whether each position is found, or will not be."""
+        """Return whether no further position can be expected soon."""
         if self.reports.errors:
             return True
         if self.group is not None and not self.group.settled():
@@ -310,4 +314,4 @@ class Engine:
 
 
 def _nothing() -> None:
-    """Stand for a group that hears of requests for records, where there is none."""
+    """Do nothing. It is called at requests for records if there is no group."""

@@ -1,4 +1,4 @@
-"""What a started consumer looks up in the cluster: positions, offsets, and topics."""
+"""The lookups of a started consumer: positions, offsets, and topics."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["Lookups"]
 
 
 class Lookups:
-    """A part of a consumer. Its calls are described at `Consumer`; timeouts are in seconds.
+    """The lookup calls of a consumer. `Consumer` documents them. Timeouts are in seconds.
 
-    `located` waits for the position of a partition until a time, and returns whether it is known.
+    `located(tp, until)` waits for the position of a partition, and returns whether it is known.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Lookups:
         return answers
 
     async def partitions_for(self, topic: str, timeout: float) -> tuple[PartitionInfo, ...]:
-        """Return the partitions of a topic, read anew."""
+        """Request and return the partitions of a topic."""
         return await partitions_of(self._cluster.updater, topic, timeout)
 
     async def list_topics(self, timeout: float | None) -> dict[str, tuple[PartitionInfo, ...]]:

@@ -12,7 +12,7 @@ __all__ = ["ConsumerGauges", "ReadMeters"]
 
 
 class ReadMeters:
-    """Counters of delivered and fetched records; consumers that share a client share them."""
+    """Counters of delivered and fetched records. Consumers with the same client share them."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.damaged = metrics.counter("consumer.batches.damaged")
@@ -37,8 +37,8 @@ class ReadMeters:
 class ConsumerGauges:
     """Gauges that are computed when they are read: the lag, and the time since the last poll.
 
-    A partition that is not assigned any more has no lag here. `away_since` returns the time at
-    which the application got what it had requested last, None while it requests records.
+    Only assigned partitions have a lag. `away_since` returns the time at which the application's
+    last request for records ended, or None during a request.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ConsumerGauges:
             self._ends.append(metrics.share(**self._labels))
 
     def close(self) -> None:
-        """Show nothing any more."""
+        """Remove the gauges."""
         for end in self._ends:
             end()
 

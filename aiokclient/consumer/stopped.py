@@ -1,4 +1,4 @@
-"""The result of `Consumer.stop()`. To await it raises an error with what to write instead."""
+"""The result of `Consumer.stop()`, which raises an error with the correct code when awaited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["STOPPED"]
 
 
 class _Stopped:
-    """A value like None, which explains itself when it is awaited, as with aiokafka."""
+    """A value like None that raises TypeError when awaited, because aiokafka's `stop` is async."""
 
     def __await__(self) -> Generator[Any, None, None]:
         raise TypeError(

@@ -1,8 +1,8 @@
-"""Whole topics without a group: all their partitions, including those that appear later.
+"""Reading all partitions of topics without a group, including those that appear later.
 
-A partition that did not exist when the consumer subscribed is read from its first offset, whatever
-`auto_offset_reset` says (unless `new_partitions="reset"`), so that nothing is missed that was
-written before the consumer noticed it.
+A partition that did not exist when the consumer subscribed is read from its first offset,
+regardless of `auto_offset_reset` (unless `new_partitions="reset"`). So no record is missed that was
+written before the consumer noticed the partition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["TopicFollower"]
 
 
 class TopicFollower:
-    """Keeps the assigned partitions equal to those of the subscribed topics, in a task."""
+    """A task that assigns all partitions of the subscribed topics."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class TopicFollower:
         self.topics = SubscribedTopics(cluster, config, report=report)
         self._wake = Wakeup()
         self.assigned = Wakeup()
-        """Set each time the assigned partitions were compared with the metadata."""
+        """Set each time after the assigned partitions were compared with the metadata."""
         self.up_to_date = False
         subscription.listen(self._subscribed)
 
@@ -56,7 +56,7 @@ class TopicFollower:
 
     @property
     def confirmed_until(self) -> float:
-        """Infinity: without a group nobody else takes the partitions."""
+        """Infinity, because no group can assign the partitions to another consumer."""
         return math.inf
 
     def knows_its_part(self) -> bool:
@@ -107,7 +107,7 @@ class TopicFollower:
     async def _tell(
         self, listener: Any, lost: Sequence[TopicPartition], added: Sequence[TopicPartition]
     ) -> None:
-        """Tell the listener, and deliver nothing of the new partitions before it has returned."""
+        """Call the listener. No records of new partitions are delivered before it returns."""
         states = self._subscription.chosen(added)
         self._subscription.withhold(states, Withheld.LISTENER, True)
         with self._calls.entered():

@@ -1,4 +1,4 @@
-"""From fetched parts to Arrow tables of a bounded size.
+"""The conversion of fetched parts to Arrow tables of a limited size.
 
 A table holds records of one partition: as many as fit of what is left of a fetched part. What would
 block the loop is converted in a thread. A batch that does not fit is read in pieces
@@ -33,13 +33,13 @@ PIECE: Final = 4 * 1024 * 1024
 WHOLE: Final = 16 * 1024 * 1024
 """Bytes of records in a compressed batch that is converted in one go."""
 MOST_ROWS: Final = 1 << 20
-"""The approximate most rows of a table: each takes 40 bytes beside key, value and headers."""
+"""The approximate limit for the rows of a table. Each takes 40 bytes plus key, value, headers."""
 LARGEST: Final = 1 << 30
-"""The most bytes of a table: no column can hold 2 GiB."""
+"""The limit for the bytes of a table, because no column can have 2 GiB."""
 
 
 class Converted(NamedTuple):
-    """A table, and where the next one begins."""
+    """A table, and the offset at which the next one begins."""
 
     table: Any
     """None if there is nothing for the application in what was read."""
@@ -54,7 +54,7 @@ class Converted(NamedTuple):
 
 
 class ArrowTables:
-    """Converts what a reader has fetched."""
+    """The converter of a reader's fetched parts to Arrow tables."""
 
     def __init__(self, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""From fetched batches to lists of records, when the reader reaches them.
+"""The conversion of fetched batches to lists of records, when the reader reaches them.
 
 A step unpacks one large batch, or several small ones, into a `Chunk`. Checksum, decompression and
 decoding of what would block the loop happen in a thread, one batch ahead of the reader; the rest is
@@ -38,7 +38,7 @@ WHOLE_RECORDS: Final = 200_000
 PART: Final = 4 * 1024 * 1024
 """Bytes of records in such a part."""
 GROUP_PACKED: Final = 8
-"""The factor by which compressed batches count more: there may be a lot in them."""
+"""The factor for the size of compressed batches, which may contain many records."""
 NO_DESERIALIZERS: Final = Deserializers()
 STEP_S: Final = 0.005
 """Seconds for which a step may run user code."""
@@ -102,7 +102,7 @@ class Chunk:
 
     @property
     def valid(self) -> bool:
-        """Whether it may be delivered: no seek, pause or revocation came in between."""
+        """Whether it may be delivered, because no seek, pause, or revocation has followed."""
         return self.generation == self.state.generation and self.state.flowing
 
     @property
@@ -149,7 +149,7 @@ class Chunk:
         return len(self.records) - length_hint(self.iterator)
 
     def offset_after(self, delivered: int) -> int:
-        """Return the position once so many records are delivered."""
+        """Return the position after this number of records is delivered."""
         return self.records[delivered].offset if delivered < len(self.records) else self.next_offset
 
 
@@ -181,7 +181,7 @@ class Unpacker:
         return NO_DESERIALIZERS if given is None else given
 
     def limit(self, offsets: Mapping[PartitionState, int]) -> None:
-        """Unpack nothing from these offsets on: an iteration ends there."""
+        """Stop unpacking at these offsets, at which an iteration ends."""
         self._limits = offsets
 
     def lift_limits(self) -> bool:
@@ -258,7 +258,7 @@ class Unpacker:
                         limit=min(CONTENT, self.limit_bytes),
                     )
                 except ContentLimitError:
-                    pass  # There is more in it than the loop should read.
+                    pass  # It contains more than the event loop should decode.
                 else:
                     self._size = batch.content_size
                     return records

@@ -1,8 +1,8 @@
-"""Which batches of a fetched partition hold records for the application.
+"""The choice of fetched batches that have records for the application.
 
-Control batches never do. With `read_committed` the broker sends, beside the batches, the
-transactions among them that were aborted: producer id and first offset. From that offset on the
-producer's transactional batches are left out, until the marker that ends the transaction.
+Control batches never have any. With `read_committed` the response also lists the aborted
+transactions in the batches, by producer id and first offset. From that offset on, the producer's
+transactional batches are skipped, until the marker that ends the transaction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def visible(batches: Sequence[Markable], aborted: Iterable[tuple[int, int]] = ()
 
     `aborted` are (producer id, first offset) in any order: brokers have sent them out of order.
     """
-    # It is popped from its end, so the earliest comes last.
+    # The list is popped from its end, so the earliest transaction comes last.
     beginning = sorted(aborted, key=lambda transaction: -transaction[1])
     open_aborted: set[int] = set()
     shown: list[bool] = []

@@ -1,11 +1,11 @@
-"""The fetch loop of one broker: one request after the other, in one fetch session.
+"""The fetch loop of one broker, which sends one request at a time in one fetch session.
 
-The next request is sent as soon as the headers of the last response's batches are read, so that the
-network works while the application reads; but not while two responses are unread. Nothing is
-decoded here.
+The next request is sent as soon as the batch headers of the last response are read, so that data
+arrives while the application processes records. No request is sent while two responses are unread.
+Records are not decoded here.
 
-What a response means for a partition is decided in two steps: `EVENTS` lists the error codes that
-concern its position, and the policy decides about all others.
+`EVENTS` has the error codes of partitions that concern the position. The policy decides about all
+others.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ __all__ = ["EVENTS", "BrokerFetcher", "FetchEvent"]
 
 MAX_UNREAD: Final = 2
 IDLE_S: Final = 0.01
-"""Seconds of the first pause after responses that are empty and come too early."""
+"""Seconds of the first pause after responses that are empty and arrive too early."""
 HURRY_EVERY_S: Final = 0.05
 """Seconds between two requests of `hurry` if the first one returned no records."""
 HURRY_S: Final = 1.0
-"""Seconds for which the main request waits until a request of `hurry` has ended."""
+"""Seconds for which the main connection waits for the end of a request of `hurry`."""
 SESSION_MISMATCH: Final = 71
 
 
 class FetchEvent(Enum):
-    """What a response means for the position of a partition."""
+    """The effect of a response on the position of a partition."""
 
     DATA = auto()
     OUT_OF_RANGE = auto()
@@ -63,14 +63,14 @@ class FetchEvent(Enum):
 
 
 EVENTS = MappingProxyType({0: FetchEvent.DATA, 1: FetchEvent.OUT_OF_RANGE})
-"""Error codes that concern the position; all others are REFUSED."""
+"""The events for error codes that concern the position. All other codes are REFUSED."""
 
 
 class BrokerFetcher:
     """The fetch loop of one broker.
 
-    `wake` is to be set after anything changed that it may care about. `owners` own its two
-    connections: the main one, and that of `hurry`.
+    Others set `wake` after changes that may affect the next request. `owners` has the owners of the
+    main connection and of the connection of `hurry`.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class BrokerFetcher:
     def _idles(
         self, known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
     ) -> bool:
-        """Return whether to wait with the same request, whose responses are empty at once."""
+        """Return whether to pause, because the same request gets immediate empty responses."""
         if self._idle_until <= self._cluster.clock.monotonic():
             return False
         return all(known.get(tp) is want for tp, want in wanted.items())
@@ -209,7 +209,7 @@ class BrokerFetcher:
         if refusal is not None:
             forgotten = self._session.refused(response.error_code)
             if forgotten and not self._retry.attempt:
-                # A new session follows at once, and waits if it is refused as well.
+                # A new session is tried immediately. If it is refused as well, it backs off.
                 self._retry.next_attempt()
                 return
             raise refusal
@@ -234,10 +234,10 @@ class BrokerFetcher:
     # -- positions that have moved while a request is in flight
 
     def hurry(self) -> None:
-        """Fetch what has moved without waiting for the request in flight. Synchronous.
+        """Fetch partitions whose positions have moved, during a request in flight. Synchronous.
 
-        A broker answers the requests of a connection one after the other, and the one in flight
-        may wait there for records. So this takes a second connection, and no session.
+        A broker answers the requests of a connection in order, and may hold the request in flight
+        until there are records. So this uses a second connection, without a session.
         """
         self._hurried_on = True
         self._again.set()
@@ -314,7 +314,7 @@ class BrokerFetcher:
         await asyncio.sleep(delay_s)
 
     def end_session(self) -> asyncio.Future[FetchResponse] | None:
-        """Have the broker forget the session; return None if a fetch is in flight."""
+        """End the session at the broker; return None if there is none or a fetch is in flight."""
         connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._owner)
         if connection is None or connection.in_flight:
             return None

@@ -1,7 +1,7 @@
-"""Asking brokers for offsets: by time (ListOffsets) and by leader epoch (OffsetForLeaderEpoch).
+"""The lookup of offsets by time (ListOffsets) and by leader epoch (OffsetForLeaderEpoch).
 
-One round asks every leader once, all at the same time, and tells found from failed. Who asks
-decides by the policy what to do about the failed ones.
+One round sends one request to every leader, concurrently, and returns the found offsets and the
+errors. The caller handles the errors by the policy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 LookupResult: TypeAlias = ItemResults[TopicPartition, T]
-"""What one round of requests found, and the errors, by partition."""
+"""The results and errors of one round of requests, by partition."""
 
 
 class FoundOffset(NamedTuple):
@@ -63,7 +63,7 @@ class EpochEnd(NamedTuple):
 
 
 class OffsetLookup:
-    """The questions; each method is one round but for `until_found`."""
+    """The lookups of a consumer. Each method except `until_found` is one round of requests."""
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig) -> None:
         self._cluster = cluster
@@ -72,22 +72,22 @@ class OffsetLookup:
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
 
     async def by_time(self, timestamps: Mapping[TopicPartition, int]) -> LookupResult[FoundOffset]:
-        """Offsets by timestamp in ms, or -1 for the end of the log, -2 for its beginning.
+        """Look up offsets by timestamp in ms, -1 for the end of the log, or -2 for its beginning.
 
         With `read_committed` the end is the last stable offset.
         """
         return await self._round(timestamps, self._list)
 
     async def by_epoch(self, epochs: Mapping[TopicPartition, int]) -> LookupResult[EpochEnd]:
-        """Where leader epochs ended (KIP-320)."""
+        """Look up the end offsets of leader epochs (KIP-320)."""
         return await self._round(epochs, self._epochs)
 
     async def until_found(
         self, timestamps: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, FoundOffset]:
-        """As `by_time`, in rounds until all are found, within `timeout` seconds.
+        """Repeat `by_time` until all offsets are found, within `timeout` seconds.
 
-        Raises ApiTimeoutError, whose cause is what was met last, and what is not to be retried.
+        Raises ApiTimeoutError, whose cause is the last error, and errors that are not retriable.
         """
         found: dict[TopicPartition, FoundOffset] = {}
 
@@ -209,7 +209,7 @@ def _left_out(node_id: int, tp: TopicPartition) -> KafkaError:
 
 
 def _without_leader(metadata: ClusterMetadata, tp: TopicPartition) -> KafkaError:
-    """What the metadata says of a partition that nobody leads."""
+    """Return the error for a partition without a leader, according to the metadata."""
     info = metadata.topic(tp.topic)
     refusal = error_for(0 if info is None else info.error, api="Metadata", topic_partition=tp)
     if refusal is not None:

@@ -1,10 +1,11 @@
 """A fetch session with one broker, as a pure state machine (KIP-227).
 
-To name a thousand partitions in every request costs more than most responses. So the broker keeps
-the list: the first request of a session (epoch 0) names all partitions, and each later one, with
-the next epoch, names those that changed and those to forget. A response has the partitions with
-records, errors or other news. Whenever the two sides may disagree, the next request has epoch 0
-again and names the old session, which the broker then drops.
+Listing a thousand partitions in every request would cost more than most responses. So the broker
+stores the list. The first request of a session (epoch 0) lists all partitions. Each later one has
+the next epoch, and lists only the partitions that have changed and those to remove. A response
+contains the partitions with records, errors, or other changes. Whenever the lists of client and
+broker may differ, the next request has epoch 0 again and the id of the old session, which the
+broker then ends.
 
     state            request                            after a good response
     NONE             id 0, epoch 0, all partitions      OPEN with the broker's id, NONE for id 0
@@ -85,11 +86,11 @@ class SessionState(Enum):
 REFUSALS = MappingProxyType(
     {70: SessionState.NONE, 71: SessionState.BROKEN, 106: SessionState.BROKEN}
 )
-"""Codes of a whole response that concern the session: it goes on in a new one."""
+"""The next state for error codes of a whole response that concern the session."""
 
 
 class FetchSession:
-    """Makes the requests to one broker and reads the responses, one after the other."""
+    """The state of one fetch session, which builds requests and reads responses in turn."""
 
     def __init__(self, options: FetchOptions) -> None:
         self.options = options
@@ -169,10 +170,10 @@ class FetchSession:
         return request
 
     def answers(self, response: FetchResponse) -> list[Answer]:
-        """Return what a good response says of the requested partitions; call it once for each.
+        """Return the requested partitions of a successful response; call it once for each response.
 
-        Partitions that were not requested are left out and break the session. A partition that is
-        there twice is returned twice: the second time it does not follow the position any more.
+        Partitions that were not requested are omitted and break the session. A partition that
+        occurs twice is returned twice; the caller ignores the second one because of its offset.
         """
         answers: list[Answer] = []
         strange = False
@@ -199,12 +200,12 @@ class FetchSession:
         return code in REFUSALS
 
     def lost(self) -> None:
-        """Take note that no response will come: the broker may have received the request or not."""
+        """Take note that a response is lost, so that the state at the broker is unknown."""
         if self.state is SessionState.OPEN:
             self.state = SessionState.BROKEN
 
     def final_request(self) -> FetchRequest | None:
-        """A request that ends the session and fetches nothing; None if there is no session."""
+        """Return a request that ends the session and fetches nothing; None without a session."""
         if self.session_id == NO_SESSION:
             return None
         request = self._empty(FINAL_EPOCH, None)
