@@ -40,10 +40,10 @@ def as_topics(topics: re.Pattern[str]) -> re.Pattern[str]: ...
 @overload
 def as_topics(topics: Iterable[str]) -> list[str]: ...
 def as_topics(topics: Iterable[str] | re.Pattern[str]) -> list[str] | re.Pattern[str]:
-    """Return the names in a collection, one name alone, or a pattern.
+    """Return the topic names in a collection, a single name as a list, or a pattern unchanged.
 
-    Raises ArgumentTypeError for what is not a name, InvalidTopicError for what no topic can be
-    called.
+    Raises ArgumentTypeError for a name that is not a str, and InvalidTopicError for a name that
+    Kafka does not permit.
     """
     given: Any = topics
     if isinstance(given, re.Pattern):
@@ -72,7 +72,7 @@ def as_listener(listener: Any) -> Any:
 
 
 def as_partitions(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions in a collection, of tuples as well; raise as `as_topics`."""
+    """Return the partitions in a collection, which may have tuples; raise as `as_topics`."""
     given: Any = tps
     if isinstance(given, str | TopicPartition) or not isinstance(given, Iterable):
         raise ArgumentTypeError(
@@ -82,7 +82,7 @@ def as_partitions(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 
 def as_partition(tp: Any) -> TopicPartition:
-    """Return one partition, of a tuple as well; raise as `as_topics`."""
+    """Return a partition, which may be given as a tuple; raise as `as_topics`."""
     if isinstance(tp, tuple) and len(tp) == 2:
         topic, number = tp
         if isinstance(topic, str) and is_integer(number) and number >= 0:
@@ -92,7 +92,10 @@ def as_partition(tp: Any) -> TopicPartition:
 
 
 def as_numbers(numbers: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int]:
-    """Return a number for each partition, each `what`, from 0; raise as `as_topics`."""
+    """Return a number from 0 for each partition; raise as `as_topics`.
+
+    `what` describes the numbers in error messages.
+    """
     given: Any = numbers
     if not isinstance(given, Mapping):
         raise ArgumentTypeError(
@@ -125,7 +128,7 @@ def as_position(
 
 
 def is_offset(value: Any) -> bool:
-    """Return whether a value is a number that can be an offset, or a time."""
+    """Return whether a value is an integer in the range of offsets and times."""
     return is_integer(value) and 0 <= value <= LARGEST
 
 

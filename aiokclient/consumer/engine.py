@@ -103,8 +103,7 @@ class Engine:
         self.lookups = Lookups(cluster, subscription, self.offsets, self.located)
         self.reader = self._make_reader(config, deserializers)
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
-        """Seconds for which a start waits for positions, well below its deadline.
-        """
+        """Seconds for which a start waits for positions, well below its deadline."""
         self._assigned: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
         self._measure(config.group_id)

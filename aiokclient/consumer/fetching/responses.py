@@ -106,8 +106,7 @@ class Responses:
         self._subscription.settle()
         if self._subscription.reset == NONE:
             error = LogTruncationError(
-                f"The position is {state.position}, the log of the same history ends at "
-                f"{end_offset}"
+                f"The position is {state.position}, but the log differs from offset {end_offset} on"
                 if end_offset >= 0
                 else f"The position is {state.position}",
                 topic_partition=state.tp,

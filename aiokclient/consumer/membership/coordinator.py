@@ -266,7 +266,7 @@ class ConsumerCoordinator:
         self._left_behind = True
         self.commits.wake()  # A commit must not wait for a membership that waits for the commit.
         self._subscription.client_log.error(
-            "%s: the consumer leaves its group until it is asked for records",
+            "%s: the consumer leaves its group until the application requests records",
             text,
             extra={"event": "poll_interval_exceeded"},
         )

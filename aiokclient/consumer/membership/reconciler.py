@@ -107,8 +107,8 @@ class PartitionReconciler:
         if self._releasing is not None and now - self._releasing[1] >= SHOWN_S:
             states, since = self._releasing
             found.append(
-                f"to be revoked for {now - since:.0f} s: {named([s.tp for s in states])}, of which "
-                "the application processes records, and requests no others"
+                f"to be revoked for {now - since:.0f} s: {named([s.tp for s in states])}. The "
+                "application is still processing their records, and has not requested others"
             )
         return found
 

@@ -1,7 +1,7 @@
 """The values of `auto_offset_reset`, which determine the offset if there is no valid position.
 
 earliest                 the first record that the log still has
-latest                   the end of the log: only what is written from now on
+latest                   the end of the log, so that only new records are read
 none                     an error, so that the application decides
 by_duration:PnDTnHnMn.nS the first record that is at most that old (KIP-1106)
 """
