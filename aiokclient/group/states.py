@@ -63,7 +63,7 @@ class MemberState(Enum):
     """The state of a member."""
 
     OUT = "out"
-    """Not in the group, and not trying: paused, not resumed yet, or refused."""
+    """The member is not in the group and does not try to join: it is paused or was refused."""
     JOINING = "joining"
     SYNCING = "syncing"
     BEGINNING = "beginning"

@@ -156,7 +156,7 @@ class Assignor(Protocol):
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do with their partitions while they join the group (KIP-429)."""
+    """The way in which members handle their partitions while they join the group (KIP-429)."""
 
     EAGER = 0
     """Members revoke all partitions before they join, so that no partition has an owner when

@@ -75,7 +75,7 @@ class ArrowTables:
                 except BaseException:
                     fetch.rewind()  # What was read of a batch is not delivered.
                     raise
-                # It may have become void meanwhile, or the session may have ended.
+                # The part may have become invalid during the conversion, or the session has ended.
                 reader.look()
                 if fetch.alive and fetch.state.flowing and fetch.state.jumps == jumps:
                     self._take(fetch, part, found)

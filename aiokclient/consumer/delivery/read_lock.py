@@ -19,7 +19,7 @@ class Cursor(Protocol):
     """An iteration over a consumer, as the reader knows it."""
 
     def interrupt(self) -> None:
-        """Have the iteration call the reader for its next record. Synchronous, in any thread."""
+        """Make the iteration call the reader for its next record. Safe in any thread."""
         ...
 
 

@@ -275,7 +275,7 @@ class Unpacker:
         return found.records
 
     def _start(self, fetch: PartitionFetch, batch: RecordBatch) -> asyncio.Future[Loaded]:
-        """Have a thread read the batch, or the next part of it."""
+        """Start to read the batch, or the next part of it, in a thread."""
         copy = not self._deserializers.views
         if fetch.stream is not None:
             work = partial(load_part, fetch.stream, fetch.state.tp, fetch.offset, copy)
@@ -285,7 +285,7 @@ class Unpacker:
         return self._callbacks.in_thread(work, then=self._finished)
 
     def _start_ahead(self, fetch: PartitionFetch) -> None:
-        """Have a thread decode the next batch while the application processes this one."""
+        """Start to decode the next batch in a thread, while the application processes this one."""
         following = fetch.index + 1
         if following < len(fetch.batches) and fetch.visible[following]:
             batch = fetch.batches[following]
@@ -298,7 +298,7 @@ class Unpacker:
 
     def _finished(self, job: asyncio.Future[Loaded]) -> None:
         if not job.cancelled():
-            job.exception()  # It is raised where the result is used, unless that has become void.
+            job.exception()  # Mark it as retrieved: it is raised if the result is still needed.
         self._wake()
 
     def _deserialize(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:

@@ -18,7 +18,7 @@ ABORT_MARKER = 0
 
 
 class Markable(Protocol):
-    """What is read of a batch here, all from its header except the type of a marker."""
+    """The properties of a batch that are used here. All but `control_type` are in its header."""
 
     @property
     def last_offset(self) -> int: ...

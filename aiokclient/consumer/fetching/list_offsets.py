@@ -56,7 +56,7 @@ class FoundOffset(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where a leader epoch ended: the largest epoch up to that asked for, and its end offset."""
+    """The largest leader epoch that is not above the requested one, and its end offset."""
 
     leader_epoch: int
     end_offset: int

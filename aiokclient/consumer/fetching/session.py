@@ -48,7 +48,7 @@ BY_ID: Final = 13
 
 
 class Wanted(NamedTuple):
-    """What to fetch from a partition."""
+    """The values of one partition in a fetch request."""
 
     topic_id: UUID
     offset: int

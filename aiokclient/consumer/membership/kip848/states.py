@@ -18,7 +18,7 @@ revoked partitions to nobody else.
     FAILED          the coordinator refuses the member for a reason that only a person can fix
     CLOSED          has left for good
 
-Heartbeats go on in all states from JOINING to ACKNOWLEDGING, and in LEAVING until the last one.
+Heartbeats are sent in all states from JOINING to ACKNOWLEDGING, and in LEAVING until the last one.
 A transition from one of these states to any other ends the membership (END): the epoch is 0 again,
 and responses to heartbeats of that membership are ignored. If the coordinator may still consider
 the member part of the group, a heartbeat tells it that the member leaves (LEAVE).
