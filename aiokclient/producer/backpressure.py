@@ -1,4 +1,4 @@
-"""How a producer waits: for room, for the metadata of a topic, for a serializer."""
+"""The waits of a producer: for room in the buffer, for metadata of a topic, for a serializer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def unparked(delivery: Delivery) -> None:
 
 
 async def while_open(failures: Failures, work: Awaitable[object]) -> None:
-    """Await `work`. The end of the producer ends the wait, and is raised."""
+    """Await `work`. If the producer ends first, stop waiting and raise the reason of the end."""
     ended: list[KafkaError] = []
     with anyio.CancelScope() as scope:
 

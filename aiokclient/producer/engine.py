@@ -86,7 +86,7 @@ class Engine:
             self._ids.get()
 
     def stop(self) -> None:
-        """Send nothing more, and leave pending batches to the caller. Idempotent."""
+        """Send nothing more. The caller decides what happens to pending batches. Idempotent."""
         for end in self._ends:
             end()
         self._ends.clear()
@@ -97,7 +97,7 @@ class Engine:
             sender.close()
 
     def topic(self, name: str) -> Topic:
-        """Return the topic, which is in use from now on."""
+        """Return the topic with this name, and start to follow its metadata."""
         return self.routing.topic(name, self.cluster.metadata)
 
     def fail_all(self, error: KafkaError) -> None:
@@ -106,7 +106,7 @@ class Engine:
             try:
                 self.accumulator.fail(batch, error)
             except Exception:
-                # The bug that failed the producer may have left its partition in an invalid state.
+                # The bug that failed the producer may have left the queue in an invalid state.
                 self._log.exception(
                     "A batch could not be removed from its partition", extra={"event": "task_died"}
                 )
@@ -115,7 +115,8 @@ class Engine:
     async def flush(self) -> None:
         """Wait until every batch that is pending now has its outcome and its callbacks have run.
 
-        `on_delivery_error` was called for each failure then. Cancelling it changes nothing.
+        After that, `on_delivery_error` has been called for each failure. Cancelling the wait
+        changes nothing.
         """
         waiting: list[DeliveryBatch] = [*self.accumulator.calling, *self.accumulator.pending]
         for batch in waiting:
@@ -147,7 +148,7 @@ class Engine:
             transactional_id=None, transaction_timeout_ms=timeout_ms, producer_id=-1
         )
         try:
-            # Without a deadline: the batches that wait for it have theirs.
+            # This needs no deadline, because the batches that wait for the id have their own.
             answer = await self.cluster.request(
                 request, AnyBroker(), timeout=math.inf, scope=Scope.INIT_PRODUCER_ID
             )
@@ -171,7 +172,7 @@ class Engine:
             queue.poke()
 
     def _fail_without_id(self, error: KafkaError) -> None:
-        """Fail the batches that wait for a producer id, as there is none. Later sends ask again."""
+        """Fail the batches that wait for a producer id. Later sends request one again."""
         for batch in list(self.accumulator.pending):
             if batch.identity is None and batch.queue.partition is not None:
                 self.accumulator.fail(batch, error)

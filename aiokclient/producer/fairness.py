@@ -1,4 +1,4 @@
-"""How long the producer works before it yields to the event loop."""
+"""The time for which the producer works before it yields to the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The metrics of a producer. Written batches are noted, and counted when metrics are read."""
+"""The metrics of a producer.
+
+Written batches are collected in a list first, and are counted when the metrics are read.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["ProducerMeters"]
 
 NOTED = 512
-"""Number of noted batches at which they are counted without being read."""
+"""Number of collected batches at which they are counted even if nobody reads the metrics."""
 
 
 class ProducerMeters:
-    """The instruments of a producer. Producers that share a client share them."""
+    """The instruments of a producer. All producers of a `Client` use the same ones."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._written = metrics.counter("producer.records.acknowledged", unit="{record}")
@@ -29,10 +32,10 @@ class ProducerMeters:
         self._batch_bytes = metrics.histogram("producer.batch.bytes", BYTES, unit="By")
         self._noted: list[tuple[str, int, int, float]] = []
         self.end = metrics.before_reading(self._count)
-        """Counts the noted batches and stops."""
+        """Counts the collected batches, and ends the collection."""
 
     def written(self, batch: QueuedBatch) -> None:
-        """Take note of a batch that was acknowledged, or that needs no acknowledgement."""
+        """Record a batch that was acknowledged, or that needs no acknowledgement."""
         noted = self._noted
         noted.append((batch.topic, batch.count, batch.size, batch.first_sent - batch.created))
         if len(noted) >= NOTED:
@@ -53,7 +56,7 @@ class ProducerMeters:
             self._bytes.of(topic).value += size
 
     def given_up(self, batch: QueuedBatch) -> None:
-        """Take note of a batch that fails. Only one that was sent counts."""
+        """Record a batch that failed, unless it was never sent."""
         if batch.attempt:
             self._queued.observe(batch.first_sent - batch.created)
             self._batch_bytes.observe(batch.size)

@@ -1,11 +1,12 @@
 """The choice of a record's partition.
 
-A record with a key goes to the partition that Kafka's murmur2 of the key gives, so that all clients
-agree. Records without a key go to one partition for about a batch's worth of bytes, then to another
-(KIP-480). That one is chosen at random, with a weight that decreases with the length of its queue,
-so that a slow broker gets less (KIP-794). Partitions that cannot be sent now are left out as long
-as there are others. Of very many partitions only a random sample is considered, so that the cost of
-a record does not grow with their number.
+The partition of a record with a key is computed from the murmur2 hash of the key, as in Kafka's
+Java client, so that all clients choose the same partition. Records without a key go to one
+partition until they fill about one batch, and then to another partition (KIP-480). The next
+partition is chosen at random. Its weight decreases with the length of its queue, so that slow
+brokers receive fewer records (KIP-794). Partitions that cannot be sent now are skipped as long as
+there are others. If a topic has very many partitions, only a random sample of them is considered,
+so that the cost of a record does not grow with their number.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["Partitioner", "PartitionerFunction", "weights"]
 
 SAMPLE = 32
-"""Number of partitions that are considered for the next one, if there are more."""
+"""The largest number of partitions from which the next one is chosen."""
 
 PartitionerFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""`partitioner(key, partitions, available) -> partition`: the serialized key or None, all
-partitions of the topic, and those of them that have a leader."""
+"""A function `partitioner(key, partitions, available) -> partition`. `key` is the serialized key or
+None. `partitions` are all partitions of the topic; `available` are those that have a leader."""
 
 
 def weights(loads: Sequence[int]) -> list[int]:
@@ -41,7 +42,7 @@ def weights(loads: Sequence[int]) -> list[int]:
 
 
 class Partitioner:
-    """Chooses by key, by stickiness, or by the user's function."""
+    """Chooses partitions by key, by stickiness, or by the application's function."""
 
     def __init__(self, config: ProducerConfig, rng: random.Random) -> None:
         self.function: PartitionerFunction | None = config.partitioner
@@ -53,11 +54,11 @@ class Partitioner:
         self._available: dict[Topic, list[int]] = {}
 
     def leaders_changed(self, topic: Topic) -> None:
-        """Take note that leaders of the topic's partitions have changed, or that some are new."""
+        """Handle new partitions of a topic, or new leaders of its partitions."""
         self._available.pop(topic, None)
 
     def choose(self, topic: Topic, key: bytes | None, size: int) -> PartitionQueue:
-        """Return the queue for a record of `size` bytes whose partition the program left open."""
+        """Return the queue for a record of `size` bytes for which no partition was given."""
         if self.function is not None:
             return self._ask(self.function, topic, key)
         if key is not None and not self.ignore_keys:
@@ -69,7 +70,7 @@ class Partitioner:
         return queue
 
     def advance(self, topic: Topic) -> PartitionQueue:
-        """Let the records without a key go to another partition, and return its queue."""
+        """Choose another partition for the records without a key, and return its queue."""
         queues = self._candidates(topic.queues)
         topic.sticky = queue = queues[0] if len(queues) == 1 else self._draw(queues)
         topic.sticky_left = self._sticky_bytes
@@ -89,13 +90,13 @@ class Partitioner:
         return [queue for queue in found if self._answers(queue)] if self._availability_s else found
 
     def _answers(self, queue: PartitionQueue) -> bool:
-        """Return whether its leader answers within `partitioner_availability_timeout_ms`."""
+        """Return whether the leader responds within `partitioner_availability_timeout_ms`."""
         return queue.sender is None or queue.sender.unanswered_for() <= self._availability_s
 
     def _draw(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
         if not self._adaptive:
             return queues[self._rng.randrange(len(queues))]
-        # Number of batches before the next one to be opened.
+        # The load of a queue is the number of batches that would be sent before a new one.
         loads = [len(q.sent) + len(q.closed) + len(q.overflow) for q in queues]
         cumulated = list(accumulate(weights(loads))) if any(loads) else range(1, len(queues) + 1)
         return queues[bisect_right(cumulated, int(self._rng.random() * cumulated[-1]))]

@@ -51,15 +51,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             metadata = await producer.send("orders", b"tea", key=b"customer-7")
 
-    It can be made anywhere, and is started by `async with`, `await producer.start()`, or
-    `await producer`. From then on it belongs to that event loop. `client=` shares the connections
-    and metadata of a `Client`. Options are Kafka's with `_` for `.`. A wrong one raises
-    ConfigError.
+    A producer can be created outside of an event loop. `async with`, `await producer.start()`, or
+    `await producer` starts it; from then on it belongs to the running event loop. With `client=`,
+    it shares the connections and metadata of a `Client`. Options have the names of Kafka's options,
+    with `_` in place of `.`. An invalid option raises ConfigError.
 
-    Leaving `async with` normally flushes (for at most `delivery_timeout_ms`), disconnects, and
-    raises `DeliveryErrors` for failures that were never retrieved. Leaving it by an exception or a
-    cancellation flushes within `close_timeout_ms`, fails the other records with ClosedError, and
-    raises the original exception.
+    A normal exit from `async with` flushes (for at most `delivery_timeout_ms`), disconnects, and
+    raises `DeliveryErrors` for failures that were never retrieved. An exit by an exception or a
+    cancellation flushes for at most `close_timeout_ms`, fails the remaining records with
+    ClosedError, and raises the original exception.
     """
 
     closing_rank: ClassVar[int] = 1
@@ -81,7 +81,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._accept(config)
         self._turn = 0.0
         self._given: list[tuple[Anchor[Any], Any]] = []
-        """The callables of the program, which may refer to this object."""
+        """The application's functions, which may hold references to this object."""
 
     # Sending
 
@@ -94,10 +94,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send a record and wait for its outcome: a coroutine function, for `create_task`.
+        """Send a record, wait for its acknowledgement, and return its metadata.
 
-        Raises the errors of `send` and of its delivery. Cancelling it before it has run sends
-        nothing; later, the record is sent nevertheless.
+        This is a coroutine function, so that it can be passed to `asyncio.create_task`. Raises the
+        errors of `send` and of the delivery. If the task is cancelled before it first runs, nothing
+        is sent. If it is cancelled later, the record is still sent.
         """
         try:
             return await self.send(topic, value, key, partition, timestamp, headers)
@@ -108,10 +109,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     @lets_go
     async def send_all(self, topic: str, items: Iterable[Any] | AsyncIterable[Any]) -> int:
-        """Send all items of an iterable, waiting for room. Return their number once acknowledged.
+        """Send all items of an iterable, and return their number once all are acknowledged.
 
-        Items are those of `send_many`. Raises the first failure, and sends nothing more then;
-        records that were sent before may still be delivered. Cancelling it has the same effect.
+        It waits for room in the buffer when necessary. Items have the same form as in `send_many`.
+        At the first failure or at a cancellation, it sends nothing more and raises; records that
+        were sent before may still be delivered.
         """
         self._check()
         engine = self._required_engine()
@@ -128,10 +130,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     ) -> concurrent.futures.Future[RecordMetadata]:
         """Send a record from another thread. Return a future of its `RecordMetadata`.
 
-        The future also gets the errors that `send` would raise, except for ClosedError and
-        IllegalStateError when the producer does not run, which are raised at once. Records that one
-        thread sends keep their order. Cancelling the future does not stop the record. If the event
-        loop stops or is closed before the outcome is known, the future gets ClosedError.
+        The future also gets the errors that `send` would raise. If the producer is not running,
+        `send_threadsafe` itself raises ClosedError or IllegalStateError. Records that one thread
+        sends keep their order. Cancelling the future does not prevent the send. If the event loop
+        stops or is closed before the outcome is known, the future gets ClosedError.
         """
         try:
             loop = self._loop
@@ -164,9 +166,9 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     ) -> list[Any]:
         """Wait for many deliveries, and return their outcomes in order.
 
-        Raises the first failure in that order; with `return_exceptions`, failures are among the
-        results instead. All of them count as retrieved. It yields to the event loop every few
-        milliseconds. Cancelling it does not stop the records.
+        Raises the first failure in that order, or with `return_exceptions` returns failures among
+        the results. Either way, all failures count as retrieved. While it collects the outcomes, it
+        yields to the event loop every few milliseconds. Cancelling it does not cancel the sends.
         """
         try:
             self._check_loop()
@@ -180,8 +182,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     async def flush(self) -> None:
         """Wait until all records that were sent before have their outcome.
 
-        That takes at most `delivery_timeout_ms`. It does not raise failures: the deliveries do.
-        Cancelling it changes nothing.
+        The wait takes at most `delivery_timeout_ms`. It does not raise the failures of records: the
+        deliveries do. Cancelling it changes nothing.
         """
         self._check()
         await self._required_engine().flush()
@@ -189,9 +191,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     async def drain(self) -> None:
         """Wait until the record sent last has left the overflow queue or has its outcome.
 
-        Call it directly after `send`, without an await in between. It returns at once if that
-        record is not in the overflow queue, and yields to the event loop at least every 10 ms of
-        work. Raises the error that failed the producer. Cancelling it changes nothing.
+        Call it directly after `send`, without an await in between. It returns immediately if that
+        record is not in the overflow queue. In a loop that sends records, it yields to the event
+        loop at least every 10 ms of work. Raises the error that failed the producer. Cancelling it
+        changes nothing.
         """
         try:
             self._check()
@@ -211,10 +214,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     async def prepare(self, topic: str, timeout: float | None = None) -> None:
         """Fetch the metadata of a topic and the schemas of the serializers, before the first send.
 
-        `timeout` is in seconds (by default `default_api_timeout_ms`). Raises ApiTimeoutError, whose
-        cause is the last error that the brokers reported for the topic; at once an error that
-        waiting cannot remove; SerializationError; and ClosedError, or the error that failed the
-        producer, if it ends meanwhile. Cancelling it changes nothing.
+        `timeout` is in seconds (by default `default_api_timeout_ms`). Raises ApiTimeoutError after
+        that time, with the last error that the brokers reported for the topic as its cause. An
+        error that is not retriable is raised immediately. Raises SerializationError if a serializer
+        cannot be prepared, and ClosedError, or the error that failed the producer, if the producer
+        ends during the call. Cancelling it changes nothing.
         """
         self._check()
         target, patience_s = self._topic(topic), self._seconds(timeout)
@@ -225,11 +229,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> tuple[PartitionInfo, ...]:
-        """Return the partitions of a topic with their leaders and replicas, as of now.
+        """Return the partitions of a topic with their current leaders and replicas.
 
         `timeout` is in seconds (by default `default_api_timeout_ms`). Raises
         UnknownTopicOrPartitionError, InvalidTopicError, ApiTimeoutError, and ClosedError if the
-        producer is closed meanwhile. Cancelling it changes nothing.
+        producer is closed during the call. Cancelling it changes nothing.
         """
         self._check()
         require_topic(topic)
@@ -251,7 +255,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             await backpressure.prepared(prepare, topic.name, max(remaining, 0.0))
 
     def _check_loop(self) -> None:
-        """Refuse a call from another loop or thread. Allow it after the end, too."""
+        """Raise an error for a call from another event loop or thread, before and after `close`."""
         if self._loop is not None and _get_running_loop() is not self._loop:
             self._refuse_caller()
 
@@ -270,7 +274,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         engine.start()
 
     def _forget(self, batch: DeliveryBatch) -> None:
-        """Keep no delivery of a failed batch, which is logged when its last delivery is gone."""
+        """Drop the references to a failed batch, so that its failure can be logged.
+
+        It is logged when the last delivery of the batch is garbage-collected.
+        """
         if self._last is not None and self._last.located()[0] is batch:
             self._last = None
 
@@ -280,7 +287,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             anchor.hold(given)
 
     def _weakly(self, given: Callable[..., Any] | None) -> Callable[..., Any] | None:
-        """Return a function that calls the given one as long as this object lives."""
+        """Return a function that calls the given one while this object exists.
+
+        It keeps no strong reference to this object.
+        """
         if given is None:
             return None
         anchor = Anchor(given)
@@ -313,7 +323,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         return {"topics": None if self._engine is None else some(self._engine.routing.topics)}
 
     def _note_seen(self) -> None:
-        """Note that the failure of the producer was raised from a delivery or a wait."""
+        """Record that the application has seen the failure of the producer."""
         self._failure_seen = self._failure is not None
 
     def _unretrieved(self) -> BaseException | None:

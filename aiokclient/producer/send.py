@@ -1,4 +1,4 @@
-"""The sends of a producer, except for the part that the native twin of `_pure.send` replaces."""
+"""The steps of a send, except for those in `_pure.send`, which has a native twin."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def require_topic(name: Any) -> None:
 
 
 class Sends(SendPath[K, V], Generic[K, V]):
-    """The steps of a send; a base of the producer."""
+    """The steps of a send, as a base class of `Producer`."""
 
     _engine: Engine | None = None
 
     def _accept(self, config: ProducerConfig) -> None:
-        """Take over the options that concern single records. To be called first."""
+        """Store the options that concern single records. Must be called before any send."""
         self._clock = SystemClock() if config.clock is None else config.clock
         self._real_time = type(self._clock) is SystemClock
         self._key_serializer = bound(config.key_serializer, "key")
@@ -148,7 +148,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                         queue, timestamp, key, value, headers, size
                     )
                 else:
-                    # Here rather than in a method, whose call every record would pay for.
+                    # This is not a method, because a call for each record would cost too much.
                     batch.left -= size
                     if timestamp != batch.stamp:
                         batch.note(index, timestamp)
@@ -164,7 +164,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             raise
 
     def _require(self, topic: Topic, partition: int) -> None:
-        """Raise UnknownTopicOrPartitionError unless the topic may have this partition."""
+        """Raise UnknownTopicOrPartitionError if the topic cannot have this partition."""
         count = len(topic.queues)
         if not is_integer(partition):
             raise TypeError(f"The partition {partition!r} is not an int.")

@@ -1,4 +1,4 @@
-"""`send_all`: send the items of an iterable, as fast as the brokers accept them."""
+"""The implementation of `send_all`, which sends an iterable as fast as the brokers accept it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiokclient.producer.send_many import as_record
 __all__ = ["SendAll"]
 
 CHUNK = 256
-"""Number of items of a synchronous iterable that one call sends."""
+"""Number of items of a synchronous iterable that are sent at a time."""
 
 
 class Sending(Protocol):
@@ -38,7 +38,7 @@ class Sending(Protocol):
 
 
 class SendAll:
-    """One `send_all`: sends, waits for room, and watches for failures."""
+    """One call of `send_all`: sends records, waits for room, and watches for failures."""
 
     def __init__(
         self, producer: Sending, accumulator: Accumulator, failures: Failures, topic: str
@@ -48,7 +48,7 @@ class SendAll:
         self._failures = failures
         self._topic = topic
         self._waiting: deque[Run] = deque()
-        """The records that were sent and are not known to be delivered, in order."""
+        """The records that were sent and are not yet known to be delivered, in order."""
         self._seen_failures = failures.total
         self._end: KafkaError | None = None
         self._told = False
@@ -63,7 +63,7 @@ class SendAll:
         except KafkaError:
             if self._told:
                 for run in self._waiting:
-                    retrieve(run)  # The caller has no deliveries: this error represents them all.
+                    retrieve(run)  # The caller has no deliveries and sees only this one error.
             raise
 
     async def _run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
@@ -80,7 +80,7 @@ class SendAll:
         return self._count
 
     async def _stream(self, items: AsyncIterable[Any]) -> None:
-        """Send items as they come; a failure, or the end of the producer, ends the wait for one."""
+        """Send each item as it arrives. A failure or the end of the producer ends the wait."""
         with anyio.CancelScope() as scope:
 
             def look(end: KafkaError | None) -> None:
@@ -131,7 +131,7 @@ class SendAll:
                 break
             except BufferExhaustedError:
                 if not self._accumulator.pending:
-                    raise  # It fits into no buffer of this size.
+                    raise  # The record does not fit even into an empty buffer.
                 await self._accumulator.room()
         await self._took([delivery])
 
@@ -161,7 +161,7 @@ class SendAll:
 
 
 def parts_of(run: Run) -> list[Run]:
-    """Return the same records, in the batches that they are in now."""
+    """Return the records of a run as runs of the batches to which they have moved."""
     batch, first, size, timestamp = run
     if first >= batch.moved:
         return [run]
@@ -169,7 +169,7 @@ def parts_of(run: Run) -> list[Run]:
 
 
 def delivered(run: Run) -> bool:
-    """Return whether all of a run is delivered. Raise the first failure in it."""
+    """Return whether all records of a run are delivered. Raise the first failure among them."""
     parts = parts_of(run)
     if not all(part.batch.done for part in parts):
         return False
@@ -181,7 +181,7 @@ def delivered(run: Run) -> bool:
 
 
 def retrieve(run: Run) -> None:
-    """Count what fails of a run as retrieved, now or later."""
+    """Count all failures of a run as retrieved, including later ones."""
     for part in parts_of(run):
         batch, first, size, timestamp = part
         if batch.done:

@@ -1,8 +1,8 @@
-"""`send_many`: send all of a sequence or nothing, with little work for each record.
+"""The implementation of `send_many`, which sends all records of a sequence or none.
 
-Values without keys are appended to a batch by one call for all that fit. Other records are prepared
-one by one first (serialized, with partition and size), so that every error is found before the
-first record is kept.
+Values without keys are appended to a batch by one call for as many as fit. All other records are
+first serialized, partitioned, and measured one by one, so that every error is found before the
+first record is appended.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLAIN = ({bytes}, {bytes, type(None)}, {type(None)})
 
 
 class Prepared(NamedTuple):
-    """A record that only has to be appended; `partition` is -1 if the program chose none."""
+    """A serialized record. `partition` is -1 if the application chose none."""
 
     queue: PartitionQueue
     timestamp: int
@@ -55,7 +55,7 @@ def are_plain(values: Sequence[Any]) -> bool:
 
 
 def as_record(topic: str, item: Any) -> ProducerRecord:
-    """Return a value, a (key, value), or a ProducerRecord as a ProducerRecord."""
+    """Convert a value, a (key, value) tuple, or a ProducerRecord to a ProducerRecord."""
     if isinstance(item, ProducerRecord):
         return item
     if type(item) is tuple and len(item) == 2:
@@ -83,10 +83,10 @@ def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) ->
 def require_small(
     limit: int, topic: str, key: bytes | None, value: bytes | None, headers: Headers
 ) -> None:
-    """Raise RecordTooLargeError if a batch of this record alone takes more than `limit` bytes."""
+    """Raise RecordTooLargeError if a batch with only this record exceeds `limit` bytes."""
     size = len(key or b"") + len(value or b"") + BATCH_OVERHEAD
     if size <= limit:
-        # Close to the limit: find out the exact size.
+        # The upper bound exceeds the limit, so the exact size is needed.
         builder = RecordBatchBuilder(limit=0)
         builder.append(0, key, value, headers)
         size = builder.size
@@ -96,7 +96,7 @@ def require_small(
 
 
 def value_sizes(values: Sequence[bytes | None]) -> tuple[bytes, int]:
-    """Return the largest value, and an upper bound of the bytes that all take as records."""
+    """Return the largest value, and an upper bound of the encoded size of all values as records."""
     present = [value for value in values if value is not None]
     total = sum(map(len, present)) + RECORD_OVERHEAD * len(values)
     return max(present, key=len, default=b""), total
@@ -110,9 +110,9 @@ def send_values(
     total: int,
     timestamp: int,
 ) -> Deliveries:
-    """Append values of `total` bytes at most, without keys and partitions.
+    """Append values without keys and partitions, which take at most `total` bytes as records.
 
-    Raises BufferExhaustedError, and keeps nothing then.
+    Raises BufferExhaustedError if there is not enough room. Nothing is appended then.
     """
     queue = topic.undesignated
     if topic.known:
@@ -137,7 +137,10 @@ def send_values(
 
 
 def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deliveries:
-    """Append prepared records. Raises BufferExhaustedError, and keeps nothing then."""
+    """Append prepared records.
+
+    Raises BufferExhaustedError if there is not enough room. Nothing is appended then.
+    """
     needs: dict[PartitionQueue, tuple[int, int]] = {}
     for record in records:
         size, count = needs.get(record.queue, (0, 0))
@@ -154,11 +157,14 @@ def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deli
 
 
 def require_room(accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[int, int]]) -> None:
-    """Raise unless there is room for so many bytes, in so many records, of each queue."""
+    """Raise BufferExhaustedError unless each queue has room for the bytes that it needs.
+
+    `needs` has, for each queue, the total size in bytes and the number of the records.
+    """
     memory = accumulator.memory
     total = shared = 0
     for queue, (size, count) in needs.items():
-        # Two consecutive batches hold more than one batch may.
+        # Any two consecutive batches together hold more than the limit of one batch.
         batches = min(2 * (size // queue.batch_limit) + 2, count)
         size += batches * BATCH_OVERHEAD
         total += size

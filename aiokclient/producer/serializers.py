@@ -1,4 +1,4 @@
-"""The program's serializers, which make bytes of keys and values."""
+"""The application's serializers, which convert keys and values to bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Serialize = Callable[[str, Any, Headers], bytes]
 
 
 def bound(serializer: Any, what: str) -> Serialize | None:
-    """Return a serializer as one function; None for none. `what` is "key" or "value".
+    """Return a function that calls a serializer, or None if there is no serializer.
 
-    The function raises SerializationError, whose cause is what the serializer raised.
+    The function raises SerializationError for any error of the serializer, with that error as its
+    cause. `what` is "key" or "value".
     """
     if serializer is None:
         return None

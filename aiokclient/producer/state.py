@@ -1,6 +1,6 @@
-"""The path of a record: the delivery, its batch, and the state that a send looks at.
+"""The classes that every send uses: the delivery, its batch, and the state that a send reads.
 
-They are native where that is in use; `_pure` has the same in Python.
+They are the native classes if these are in use, and otherwise the Python ones of `_pure`.
 """
 
 from __future__ import annotations

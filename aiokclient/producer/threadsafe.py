@@ -1,9 +1,9 @@
 """Sends from other threads: futures that get an outcome even if the event loop stops.
 
-A callback in the loop's queue is dropped silently when the loop is closed, and stays there when the
-loop is stopped. So a thread watches the loops while futures of `send_threadsafe` are pending: a
-future whose loop is closed, or does not run for a while, fails. A record that the loop has not
-taken yet is never sent then.
+A callback in the queue of an event loop is dropped silently when the loop is closed, and stays in
+the queue when the loop is stopped. So a thread watches the event loops while futures of
+`send_threadsafe` are pending. If a loop is closed or does not run for some time, its futures fail.
+A record that the loop has not processed by then is never sent.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from aiokclient.types import RecordMetadata
 __all__ = ["ThreadsafeSend"]
 
 PERIOD_S = 0.1
-"""Seconds between two checks of the loops."""
+"""Seconds between two checks of the event loops."""
 UNSENT_S = 1.0
-"""Seconds after which a record is not sent any more if its loop does not run."""
+"""Seconds for which the loop must not run before the future of an unsent record fails."""
 UNKNOWN_S = 5.0
-"""Seconds after which a sent record has an unknown outcome if its loop does not run."""
+"""Seconds for which the loop must not run before the future of a sent record fails."""
 
 
 class ThreadsafeSend:
@@ -66,7 +66,8 @@ class ThreadsafeSend:
             self._end(error)
             return
         finally:
-            del self._send  # It holds the producer, and the error's traceback holds `self`.
+            # The function refers to the producer, and the error's traceback refers to `self`.
+            del self._send
         delivery.add_done_callback(self._done)
 
     def _done(self, delivery: Delivery) -> None:
@@ -78,7 +79,7 @@ class ThreadsafeSend:
             if self._over:
                 return
             self._over = True
-        # Outside of the lock: callbacks of the future run here.
+        # The lock is not held here, because this runs callbacks of the future.
         if isinstance(outcome, Exception):
             if self._sent or self.future.set_running_or_notify_cancel():
                 self.future.set_exception(outcome)
@@ -86,7 +87,7 @@ class ThreadsafeSend:
             self.future.set_result(outcome)
 
     def look(self, now: float) -> bool:
-        """Fail the future if the loop does not run any more. Return whether it is still pending."""
+        """Fail the future if the loop no longer runs. Return whether it is still pending."""
         if self._over:
             return False
         closed = self._loop.is_closed()

@@ -21,11 +21,11 @@ from aiokclient.types import RecordMetadata
 __all__ = ["STRIDE", "DeliveryRuns", "Run", "gather", "runs_of"]
 
 STRIDE = 2048
-"""Records between two reads of the clock, which take much less than a slice."""
+"""Number of records between two reads of the clock. They take much less than one time slice."""
 
 
 class DeliveryRuns:
-    """The deliveries of one `send_many` in order. Each is made when it is asked for."""
+    """The deliveries of one `send_many` call, in order. Each one is created on access."""
 
     __slots__ = ("_ends", "_runs")
 
@@ -74,7 +74,7 @@ class DeliveryRuns:
 
 
 def runs_of(deliveries: Iterable[Delivery]) -> Iterator[Run]:
-    """Return the deliveries as runs, because records sent together are in one batch."""
+    """Group deliveries into runs: consecutive records that are in the same batch."""
     runs: Sequence[Run] | None = getattr(deliveries, "runs", None)
     return _joined(deliveries) if runs is None else _cut(runs)
 
@@ -124,7 +124,7 @@ async def in_slices(runs: Iterable[Run], clock: Clock) -> AsyncIterator[Run]:
 async def gather(
     deliveries: Iterable[Delivery], clock: Clock, *, return_exceptions: bool
 ) -> list[Any]:
-    """Return the outcomes in order; see `Producer.gather`."""
+    """Wait for the deliveries and return their outcomes in order; see `Producer.gather`."""
     if not isinstance(deliveries, Sequence):
         deliveries = list(deliveries)
     last: DeliveryBatch | None = None
@@ -177,7 +177,7 @@ async def _collect(run: Run, results: list[Any]) -> KafkaError | None:
 
 
 async def _collect_moved(run: Run, results: list[Any]) -> KafkaError | None:
-    """The same for records that have moved to other batches meanwhile, one by one."""
+    """Do the same as `_collect`, record by record, for a run that has moved to other batches."""
     first: KafkaError | None = None
     for i in range(run.first, run.first + run.size):
         batch, index = run.batch.locate(i)

@@ -2,17 +2,17 @@
 
 Theory of operation. The response to a produce request decides a whole batch at a time, so the
 outcome is stored once, in a `DeliveryBatch`, and a `Delivery` is only a batch and an index. It
-makes a waiter only if it is awaited before the outcome is known. To complete a batch of ten
-thousand records touches no record.
+creates a waiter only if it is awaited before the outcome is known. The cost of completing a batch
+does not depend on its number of records.
 
 Records may move to another batch before they have an outcome: from the queue of a topic with
 unknown partitions to the queues of its partitions, and from a batch that was refused as too large
 to smaller ones. The old batch then has a forward (a range of indices and the new batch), which
-each delivery follows when it is used next. A batch whose records have all moved is done.
+each delivery follows the next time it is used. A batch whose records have all moved is done.
 
 A failure counts as retrieved once the application has seen it: by an await, `result()`,
-`exception()` or `gather`. From the first retrieval on, the batch has a byte for each record to
-know that.
+`exception()` or `gather`. At the first retrieval, the batch allocates one byte per record to store
+which failures were retrieved.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DeliveryHooks(OwnerHooks, Protocol):
         """Send this batch as soon as possible, because a task waits for it."""
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
-        """Count further failures that the application has seen."""
+        """Count `count` more failures of the batch that the application has seen."""
 
 
 class Forward(NamedTuple):
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
 
 class DeliveryBatch(Owner):
-    """The outcome of the records in one batch. `partition` is None until it is chosen."""
+    """The outcome of the records in one batch. `partition` is None until a partition is chosen."""
 
     __slots__ = (
         "_forwards",
@@ -86,13 +86,13 @@ class DeliveryBatch(Owner):
         self.partition = partition
         self.count = 0
         self.moved = 0
-        """The records before this index have moved to another batch."""
+        """Index of the first record that has not moved to another batch."""
         self.demanded = False
         self.parked = False
         self.error: KafkaError | None = None
         self.base_offset = -1
         self.append_time = -1
-        """The broker's timestamp in milliseconds with LogAppendTime, otherwise -1."""
+        """The broker's timestamp in milliseconds if the topic uses LogAppendTime, otherwise -1."""
         self.unretrieved = 0
         self.report: Any = None
         """The object that logs the failure when it can no longer be retrieved."""
@@ -136,7 +136,7 @@ class DeliveryBatch(Owner):
         return self.partition
 
     def timestamp_of(self, index: int) -> int:
-        """Return the timestamp with which a record was sent, or -1 if it is not kept."""
+        """Return the timestamp with which a record was sent, or -1 if it was not stored."""
         return -1
 
     def metadata(self, index: int, timestamp: int) -> RecordMetadata:
@@ -156,7 +156,7 @@ class DeliveryBatch(Owner):
 
     @property
     def targets(self) -> list[DeliveryBatch]:
-        """The batches to which records of this one have moved."""
+        """Return the batches to which records of this batch have moved."""
         return [] if self._forwards is None else [f.batch for f in self._forwards]
 
     def locate(self, index: int) -> tuple[DeliveryBatch, int]:
@@ -170,7 +170,7 @@ class DeliveryBatch(Owner):
         return batch, index
 
     def demand(self) -> None:
-        """Have the batch sent without lingering, because a task waits for it."""
+        """Send the batch without lingering, because a task waits for it."""
         if not self.demanded:
             self.demanded = True
             if not self.done:
@@ -189,7 +189,7 @@ class DeliveryBatch(Owner):
         return error
 
     def retrieve_run(self, index: int, count: int) -> KafkaError | None:
-        """Return the same for several records."""
+        """Return the first error of `count` records, or None. Mark all their errors as seen."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
                 self._retrieved = bytearray(self.count)
@@ -210,13 +210,14 @@ def _start(forward: Forward) -> int:
 
 
 class Delivery:
-    """The delivery of one record that was sent, with its offset once it is done.
+    """The handle of one record that was sent, with its offset once it is delivered.
 
-    Await it, any number of times and from any number of tasks, for the `RecordMetadata`; it raises
-    the `KafkaError` that kept the record from being delivered, and ends within
-    `delivery_timeout_ms` of the send. Cancelling a task that awaits it never cancels the delivery:
-    the record goes its way. It is not a Future, yet `asyncio.gather`, `wait_for`, `shield`,
-    `as_completed` and `timeout` work on it; `producer.gather` is the cheap way for many.
+    Awaiting a delivery returns the `RecordMetadata`, or raises the `KafkaError` that prevented the
+    delivery. It has an outcome at most `delivery_timeout_ms` after the send. Any number of tasks
+    may await it, any number of times. Cancelling a task that awaits it does not cancel the
+    delivery: the record is still sent. A delivery is not a Future, but `asyncio.gather`,
+    `wait_for`, `shield`, `as_completed` and `timeout` accept it. For many deliveries,
+    `producer.gather` is much cheaper.
     """
 
     __slots__ = ("_batch", "_index", "_timestamp")
@@ -249,7 +250,7 @@ class Delivery:
 
     @property
     def partition(self) -> int | None:
-        """The partition, or None while the topic is unknown and no partition is chosen."""
+        """The partition, or None while the topic is unknown and no partition was chosen."""
         batch, index = self.located()
         return batch.partition_of(index)
 
@@ -257,16 +258,17 @@ class Delivery:
     def offset(self) -> int:
         """The record's offset; -1 if the broker returned none (`acks=0`) or the record failed.
 
-        Raises `asyncio.InvalidStateError` until done.
+        Raises `asyncio.InvalidStateError` while the delivery is pending.
         """
         batch, index = self._finished()
         return batch.base_offset + index if batch.base_offset >= 0 else -1
 
     @property
     def timestamp(self) -> int:
-        """The record's timestamp in milliseconds since the epoch; the broker's with LogAppendTime.
+        """The record's timestamp in milliseconds since the epoch.
 
-        Raises `asyncio.InvalidStateError` until done.
+        If the topic uses LogAppendTime, it is the broker's timestamp. Raises
+        `asyncio.InvalidStateError` while the delivery is pending.
         """
         batch, _ = self._finished()
         return batch.append_time if batch.append_time >= 0 else self._timestamp
@@ -280,9 +282,9 @@ class Delivery:
         return False
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of the record, or raise its failure, which counts as retrieved then.
+        """Return the metadata of the record, or raise its failure, which then counts as retrieved.
 
-        Raises `asyncio.InvalidStateError` until done.
+        Raises `asyncio.InvalidStateError` while the delivery is pending.
         """
         batch, index = self._finished()
         error = batch.retrieve(index)
@@ -291,9 +293,9 @@ class Delivery:
         return batch.metadata(index, self._timestamp)
 
     def exception(self) -> KafkaError | None:
-        """Return the failure of the record or None. A failure counts as retrieved then.
+        """Return the failure of the record, or None. A returned failure counts as retrieved.
 
-        Raises `asyncio.InvalidStateError` until done.
+        Raises `asyncio.InvalidStateError` while the delivery is pending.
         """
         batch, index = self._finished()
         return batch.retrieve(index)
@@ -304,11 +306,11 @@ class Delivery:
         *,
         context: contextvars.Context | None = None,
     ) -> None:
-        """Call `callback(delivery)` from the event loop when it is done.
+        """Call `callback(delivery)` from the event loop when the delivery is done.
 
         Callbacks and the tasks that await the delivery run in the order in which they were added,
-        as those of an asyncio.Future. A callback alone does not retrieve a failure. Raises
-        WrongThreadError and WrongLoopError.
+        as they do for an asyncio.Future. A callback alone does not retrieve a failure. Raises
+        WrongThreadError if another thread calls it, and WrongLoopError in another event loop.
         """
         if not callable(callback):
             raise TypeError(f"add_done_callback takes a function of a delivery, not {callback!r}")
@@ -316,7 +318,7 @@ class Delivery:
         batch.call_when_done(self, index, callback, context)
 
     def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
-        """Remove all occurrences of a callback, and return how many there were.
+        """Remove all occurrences of a callback, and return how many were removed.
 
         Callbacks of a delivery that is done are not removed.
         """

@@ -1,8 +1,8 @@
-"""The path of every record that is sent; `producer.send` has the rest.
+"""The part of `send` that runs for every record; `producer.send` has the less frequent steps.
 
 `send` checks its arguments, finds the topic, serializes key and value, and appends the record to a
 batch. The native twin appends it itself if the topic is known, key and value are bytes, and the
-open batch has room. It leaves all other cases to the same `_put`.
+open batch has room. It calls the same `_put` as this module in all other cases.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ __all__ = ["K", "SendPath", "V"]
 
 
 class SendPath(Generic[K, V]):
-    """The part of a producer that sees every record."""
+    """The part of a producer that runs for every record."""
 
     _usable: bool
     _loop: asyncio.AbstractEventLoop | None
     _clock: Clock
     _real_time: bool
-    """Whether the clock is the system's."""
+    """Whether the producer uses the system's clock."""
     _topics: dict[str, Topic]
     _raw: bool
-    """Whether there are no serializers."""
+    """Whether the producer has no serializers."""
     _largest: int
-    """The largest size of a record in bytes."""
+    """The largest permitted size of a record, in bytes."""
     _hashes: bool
-    """Whether keys determine partitions."""
+    """Whether the key of a record determines its partition."""
     _chooses: bool
-    """Whether the application gave no function that chooses partitions."""
+    """Whether the application did not set `partitioner`."""
     _append: Callable[..., Any]
     """`Accumulator.append`."""
     _advance: Callable[..., Any]
@@ -88,18 +88,18 @@ class SendPath(Generic[K, V]):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Send a record, and return its delivery at once.
+        """Send a record, and return its delivery immediately.
 
         Await the `Delivery` for the acknowledgement, which takes at most `delivery_timeout_ms`. If
         that wait is cancelled, the record is still sent. `timestamp` is in milliseconds since the
         epoch; None means now. In a loop, use `if producer.full: await producer.drain()` for
         backpressure.
 
-        These errors are raised at once, and the record is not sent: ClosedError or the failure of
-        the producer, SerializationError, RecordTooLargeError (`max_request_size`),
-        InvalidTopicError, UnknownTopicOrPartitionError for a partition that a known topic does not
-        have, BufferExhaustedError if the overflow queue is full, WrongThreadError, and
-        WrongLoopError. The delivery raises all others.
+        `send` itself raises these errors, and does not send the record then: ClosedError or the
+        error that failed the producer, SerializationError, RecordTooLargeError
+        (`max_request_size`), InvalidTopicError, UnknownTopicOrPartitionError for a partition that
+        a known topic does not have, BufferExhaustedError if the overflow queue is full,
+        WrongThreadError, and WrongLoopError. The delivery raises all other errors.
         """
         try:
             if not self._usable or _get_running_loop() is not self._loop:
@@ -120,9 +120,9 @@ class SendPath(Generic[K, V]):
     def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """Send all records of a sequence or none, and return their deliveries in the same order.
 
-        An item is a value, a (key, value), or a `ProducerRecord`, which may name another topic.
-        Raises what `send` raises, and BufferExhaustedError if they do not all fit; `send_all()`
-        waits for room.
+        An item is a value, a (key, value) tuple, or a `ProducerRecord`, which may name another
+        topic. Raises the errors of `send`, and BufferExhaustedError if there is not enough room
+        for all records; `send_all()` waits for room.
         """
         try:
             return self._send_many(topic, values)

@@ -1,7 +1,7 @@
 """The state that a send reads and changes: the open batch, its queue, its topic.
 
-They hold what the native `send()` reads, and nothing more: what else there is to a batch, a queue
-and a topic stands in the classes that derive from them.
+These classes have only the attributes that the native `send()` reads. The classes that derive from
+them have all other attributes of a batch, a queue, and a topic.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ class BatchState(DeliveryBatch):
         super().__init__(topic, partition, hooks)
         self.use(builder)
         self.left = 0
-        """A lower bound of the bytes that are reserved for further records."""
+        """A lower bound of the bytes that are still reserved for further records."""
         self.reserved = 0
-        """Bytes accounted for in `Memory`."""
+        """Bytes that `Memory` counts for this batch."""
         self.stamp = -1
         """The timestamp of the last record."""
         self.stamps: list[tuple[int, int]] = []
         """The indices at which the timestamp changes, with the new timestamps."""
         self.explicit: array[int] | None = None
-        """The partitions that the application chose while they are unknown; -1 for none."""
+        """The partition that the application chose for each record, or -1 for none.
+
+        It is used only while the partitions of the topic are unknown.
+        """
 
     def use(self, builder: RecordBatchBuilder) -> None:
         """Set the builder to which records are appended."""
@@ -47,14 +50,14 @@ class BatchState(DeliveryBatch):
         self.add: Callable[[int, bytes | None, bytes | None, Headers], int] = builder.append
 
     def partition_of(self, index: int) -> int | None:
-        """Return the partition of a record: the batch's, or the one that the application chose."""
+        """Return the batch's partition, or the one that the application chose for the record."""
         if self.explicit is None or index >= len(self.explicit):
             return self.partition
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
 
     def note(self, index: int, timestamp: int) -> None:
-        """Note that the timestamp changes at this record."""
+        """Store that the timestamp changes at this record."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
 
@@ -93,8 +96,8 @@ class TopicState(Generic[Q]):
         self.name = name
         self.queues: list[Q] = []
         self.known = False
-        """Whether its partitions are known and no record waits for them."""
+        """Whether the partitions are known and no record waits to be moved to them."""
         self.sticky: Q | None = None
-        """The partition queue of records without a key, for now."""
+        """The partition queue to which records without a key currently go (KIP-480)."""
         self.sticky_left = 0
-        """How many more bytes go to the sticky queue."""
+        """Number of bytes that may still go to the sticky queue before another one is chosen."""

@@ -1,10 +1,10 @@
 """Waiters of a batch: the tasks and callbacks that its outcome wakes, in order.
 
-Theory of operation. Tasks that await a record, and callbacks, form one line in each batch, in the
-order in which they were added. When the batch has its outcome the loop runs the line at its next
-iteration. A callback that is added later is scheduled in the same way, and an await or a flush that
-begins meanwhile ends after the callbacks that were added before it. Entries whose records move to
-another batch go along.
+Theory of operation. Each batch has one list of the tasks that await its records and of the
+callbacks, in the order in which they were added. When the batch has its outcome, the event loop
+runs all of them, in order, in its next iteration. A callback that is added later is scheduled in
+the same way. An await or a flush that begins in the meantime ends after the callbacks that were
+added before it. If records move to another batch, their waiters and callbacks move with them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ WRONG_THREAD = (
 
 
 class OwnerHooks(Protocol):
-    """The producer of an owner, as the owner sees it."""
+    """The attributes of a producer that an `Owner` uses."""
 
     loop: asyncio.AbstractEventLoop
     thread: int
-    """The thread of the loop, as `threading.get_ident` names it."""
+    """The thread of the loop, as returned by `threading.get_ident`."""
     calling: dict[Any, None]
-    """The batches that are done and have callbacks that have not run yet."""
+    """The batches that are done but have callbacks that have not run yet."""
 
 
 class Awaited(Protocol):
@@ -49,9 +49,9 @@ class Awaited(Protocol):
 
 
 def refuse_caller(hooks: OwnerHooks, no_loop: bool = False) -> None:
-    """Raise unless this is the thread of the loop, and no other loop runs in it.
+    """Raise WrongThreadError or WrongLoopError unless the caller is in the producer's event loop.
 
-    `no_loop`: no loop runs here, which does no harm in the right thread.
+    `no_loop` says that no event loop runs here, which is permitted in the producer's thread.
     """
     if not no_loop:
         raise WrongLoopError(WRONG_LOOP)
@@ -62,7 +62,7 @@ def refuse_caller(hooks: OwnerHooks, no_loop: bool = False) -> None:
 class Waiter:
     """A task that waits for a batch.
 
-    `delivery` is what it awaits the outcome of; None if it waits for anything new to look at.
+    `delivery` is the delivery that the task awaits, or None if it waits for any change.
     """
 
     __slots__ = ("delivery", "future", "owner")
@@ -96,7 +96,7 @@ class Call:
 
 
 class Owner:
-    """The base class of a batch, for which tasks and callbacks wait."""
+    """The base class of a batch: it holds the waiting tasks and the callbacks."""
 
     __slots__ = ("_callbacks", "_line", "calls", "done")
 
@@ -109,14 +109,14 @@ class Owner:
         self._line: dict[Waiter | Call, None] = {}
         """Waiters and callbacks, in the order in which they were added."""
         self._callbacks: dict[int, list[Call]] = {}
-        """The callbacks in the line, by the index of their record."""
+        """The callbacks that wait for the outcome, by the index of their record."""
 
     def demand(self) -> None:
         """See `DeliveryBatch.demand`."""
         raise NotImplementedError
 
     def run(self) -> None:
-        """Have the loop run the waiters and callbacks in order, in its next iteration."""
+        """Schedule the waiters and callbacks, in order, for the loop's next iteration."""
         if self.calls:
             self._hooks.calling[self] = None
         line, self._line, self._callbacks = self._line, {}, {}
@@ -127,7 +127,7 @@ class Owner:
                 entry.future.set_result(None)
 
     def wake(self) -> None:
-        """Wake the tasks that wait for a change."""
+        """Wake the tasks that wait for any change."""
         for entry in list(self._line):
             if isinstance(entry, Waiter) and entry.delivery is None:
                 del self._line[entry]
@@ -135,7 +135,7 @@ class Owner:
                     entry.future.set_result(None)
 
     def hand_over(self) -> None:
-        """Move the waiters whose records have moved."""
+        """Move waiters and callbacks to the batches to which their records have moved."""
         for entry in list(self._line):
             if entry.delivery is None:
                 continue
@@ -165,9 +165,9 @@ class Owner:
                 self._hooks.calling.pop(self, None)
 
     def wait(self, delivery: Awaited | None = None) -> Waiter:
-        """A waiter for one task, whose future is done after a change.
+        """Return a waiter for one task. Its future is done after a change.
 
-        Whoever stops waiting for it calls `leave`.
+        A task that stops waiting before that must call `leave`.
         """
         self.check_caller()
         waiter = Waiter(self._hooks.loop.create_future(), self, delivery)
@@ -175,18 +175,18 @@ class Owner:
         return waiter
 
     def check_caller(self) -> None:
-        """Raise WrongLoopError for a task of another loop."""
+        """Raise WrongLoopError if the calling task belongs to another event loop."""
         if _get_running_loop() is not self._hooks.loop:
             refuse_caller(self._hooks)
 
     @property
     def _waiters(self) -> list[Waiter]:
-        """The waiting tasks, in order."""
+        """Return the waiters, in the order in which they were added."""
         return [entry for entry in self._line if isinstance(entry, Waiter)]
 
     @property
     def calling(self) -> bool:
-        """Whether it has callbacks that have not run yet."""
+        """Whether the batch has callbacks that have not run yet."""
         return self.calls > 0
 
     async def changed(self) -> None:
@@ -207,7 +207,7 @@ class Owner:
         callback: Callable[[Any], Any],
         context: contextvars.Context | None = None,
     ) -> None:
-        """See `Delivery.add_done_callback`; `index` is that of its record here."""
+        """Add a callback for the record with this index; see `Delivery.add_done_callback`."""
         loop = _get_running_loop()
         if loop is not self._hooks.loop:
             refuse_caller(self._hooks, loop is None)
