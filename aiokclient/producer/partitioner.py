@@ -96,7 +96,7 @@ class Partitioner:
     def _draw(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
         if not self._adaptive:
             return queues[self._rng.randrange(len(queues))]
-        # The load of a queue is the number of batches that would be sent before a new one.
+        # The load of a queue is the number of batches that would be sent before a new batch.
         loads = [len(q.sent) + len(q.closed) + len(q.overflow) for q in queues]
         cumulated = list(accumulate(weights(loads))) if any(loads) else range(1, len(queues) + 1)
         return queues[bisect_right(cumulated, int(self._rng.random() * cumulated[-1]))]

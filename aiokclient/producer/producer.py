@@ -259,7 +259,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         if self._loop is not None and _get_running_loop() is not self._loop:
             self._refuse_caller()
 
-    # Life
+    # Lifecycle
 
     async def _open(self) -> None:
         self._given.clear()

@@ -1,15 +1,16 @@
 """All queues of a producer and the memory that they use.
 
 Theory of operation. A record is appended to the open batch of its queue. A batch reserves memory
-in steps as it grows, so that the path of most records compares one number. If the buffer has no
-room (see `Memory`), the batch is closed and the next one is opened in the overflow queue. Batches
-move from there into the buffer as memory becomes free, the oldest of a queue first, and the queues
-in turn. A batch gives its memory back when it has its outcome and no request uses its bytes.
+in steps as it grows, so that most sends compare only one number. If the buffer has no room (see
+`Memory`), the batch is closed and the next one is opened in the overflow queue. As memory becomes
+free, batches move from there into the buffer: the oldest batch of a queue first, and one batch of
+each queue in turn. The memory of a batch is released when it has its outcome and no request uses
+its bytes.
 
-A batch is *due* when it has lingered, and is closed when it is full. Batches that would occupy the
-loop for more than about a millisecond are compressed in a thread as soon as they are closed. That
-does not change the order within a queue, because a sender only takes its head. For smaller batches
-the thread would add a third to the cost.
+A batch is *due* when its linger time has passed. It is closed when it is full. Batches whose
+compression would block the event loop for more than about a millisecond are compressed in a thread
+as soon as they are closed. That does not change the order within a queue, because a sender takes
+only the first batch. For smaller batches, a thread would increase the cost by a third.
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ __all__ = ["Accumulator"]
 EARLY_S = 0.0001
 """Seconds by which the loop runs timers early, because of the resolution of its clock."""
 PLENTY = 4
-"""A batch reserves all that it will probably need if the buffer has room for so many of it."""
+"""A batch reserves its expected size at once if the buffer has room for this many such batches."""
 SLACK = 2 * FIRST_RESERVE
-"""Unused bytes of a batch that are not worth giving back before the rest."""
+"""Unused reserved bytes of a closed batch that are kept until the whole batch is released."""
 BATCH_OVERHEAD = 61
 """Size of the header of a record batch, in bytes."""
 
 
 def thread_bytes(codec: Compression, level: int | None) -> int:
-    """Return the least size of a batch that is compressed in a thread, in bytes."""
+    """Return the size in bytes from which a batch is compressed in a thread."""
     return SLOW_BYTES if codec.is_slow(level) else codec.traits.encode_inline
 
 
 class Accumulator:
-    """All batches without an outcome, and the memory they take."""
+    """All batches without an outcome, and the memory that they use."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Accumulator:
         self.loop = loop
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
-        """Batches that are done and have callbacks that have not run yet."""
+        """Batches that are done but have callbacks that have not run yet."""
         self.callbacks = callbacks
         self.memory = memory = Memory(config.buffer_memory)
         self.pending: dict[QueuedBatch, None] = {}
@@ -78,7 +79,7 @@ class Accumulator:
         self.active: dict[PartitionQueue, None] = {}
         """The queues that have batches. Empty ones are removed from time to time."""
         self.on_open: Callable[[], None] = lambda: None
-        """Called when a batch is opened, which starts its time."""
+        """Called when a batch is opened. Its delivery timeout starts then."""
         self._clock = clock
         self._failures = failures
         self._linger_s = config.linger_ms / 1000
@@ -88,7 +89,7 @@ class Accumulator:
         self._lingering: deque[tuple[float, QueuedBatch]] = deque()
         self._linger_timer: asyncio.TimerHandle | None = None
         self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
-        """Queues with batches in the overflow queue: sendable ones, and unsendable ones."""
+        """Partitions with batches in the overflow queue, by whether they are unsendable."""
         self._room: list[asyncio.Future[None]] = []
         self.meters = ProducerMeters(metrics)
         # A client's producers share its metrics.
@@ -136,7 +137,7 @@ class Accumulator:
     ) -> tuple[QueuedBatch, int]:
         """Add a record that takes at most `need` bytes. Return its batch and index.
 
-        Raise BufferExhaustedError if there is no room, unless `forced`. Nothing is kept then.
+        Raise BufferExhaustedError if there is no room, unless `forced`. Nothing is added then.
         """
         batch = queue.open
         if batch is not None:
@@ -167,9 +168,11 @@ class Accumulator:
         start: int,
         remaining: int,
     ) -> tuple[QueuedBatch, int, int]:
-        """Add values from `start` on to one batch. Return it, the first index, and their number.
+        """Add as many of the values from `start` on as fit to one batch.
 
-        They take at most `remaining` bytes, and there must be room for them (see `Memory.room`).
+        Return the batch, the index of the first added record, and the number of added records. All
+        values from `start` on take at most `remaining` bytes, and there must be room for them (see
+        `Memory.room`).
         """
         limit = queue.batch_limit
         batch = queue.open
@@ -244,7 +247,7 @@ class Accumulator:
         return batch
 
     def opened(self, batch: QueuedBatch) -> None:
-        """Start the time of a batch, which has its first record."""
+        """Start the delivery timeout and the linger time of a batch that has its first record."""
         self.pending[batch] = None
         self.active[batch.queue] = None
         self.on_open()
@@ -264,7 +267,7 @@ class Accumulator:
             self._linger_timer = self.callbacks.at(deadline, self._lingered)
 
     def _grow(self, batch: QueuedBatch, need: int) -> bool:
-        """Reserve more for an open batch. Return False if its pool has no room."""
+        """Reserve more memory for an open batch. Return False if its pool has no room."""
         queue = batch.queue
         limit = queue.batch_limit
         missing = need - batch.left
@@ -293,20 +296,20 @@ class Accumulator:
     # Closing
 
     def close(self, queue: PartitionQueue) -> None:
-        """Close the open batch of a queue: it is full, or its pool is."""
+        """Close the open batch of a queue, because the batch or its pool is full."""
         batch = queue.close_open()
         if batch is None:
             return
         self._trim(batch)
-        # A batch without a partition is never sent as it is: its records move to other batches
-        # one by one, and no thread may use the builder then.
+        # A batch without a partition is not compressed: its records will move to other batches one
+        # by one, and no thread may use its builder then.
         if batch.builder.size >= self._thread_bytes and queue.partition is not None:
             self.prepare(batch)
         if not batch.parked:
             queue.poke()
 
     def prepare(self, batch: QueuedBatch) -> bool:
-        """Compress a closed batch, if large in a thread. Return whether it can be sent now."""
+        """Compress a closed batch, in a thread if large. Return whether it can be sent now."""
         if batch.size:
             return True
         if batch.compressing:
@@ -336,7 +339,7 @@ class Accumulator:
         batch.queue.poke()
 
     def _trim(self, batch: QueuedBatch) -> None:
-        """Give back memory that was reserved and not used."""
+        """Release the memory that a batch reserved and did not use."""
         size = batch.builder.size
         batch.queue.expect(size)
         if batch.reserved - size > SLACK:
@@ -385,13 +388,13 @@ class Accumulator:
             self._failures.failed(failed)
 
     def forget(self, batch: QueuedBatch) -> None:
-        """Give back the memory of a batch that is done, unless a request uses its bytes."""
+        """Release the memory of a batch that is done, unless a request still uses its bytes."""
         self.pending.pop(batch, None)
         if not batch.requests:
             self.release(batch)
 
     def release(self, batch: QueuedBatch) -> None:
-        """Give back the memory of a batch whose bytes are of no more use."""
+        """Release the memory of a batch whose bytes are no longer used."""
         queue, size = batch.queue, batch.reserved
         if batch.done and not batch.compressing:
             batch.release_bytes()
@@ -431,7 +434,7 @@ class Accumulator:
     # The overflow queue
 
     def set_unsendable(self, queue: PartitionQueue, unsendable: bool) -> None:
-        """Note that a queue cannot be sent now, or that it can again."""
+        """Set whether the batches of a queue cannot be sent now."""
         if queue.unsendable is unsendable:
             return
         self.memory.set_unsendable(queue, unsendable)
@@ -446,7 +449,7 @@ class Accumulator:
         moved = True
         while moved and overflowing:
             moved = False
-            for queue in list(overflowing):  # One batch of each, in turn.
+            for queue in list(overflowing):  # One batch of each queue, in turn.
                 if self._move_one(queue, beyond):
                     moved = True
                 elif not unsendable:

@@ -20,19 +20,19 @@ from aiokclient.types import TopicPartition
 __all__ = ["RECORD_OVERHEAD", "FailedRecords", "ProducerBatch"]
 
 RECORD_OVERHEAD = 40
-"""An upper bound, in bytes, of what a record without headers takes beyond its key and value:
-length, attributes, deltas of timestamp and offset, the lengths of key and value, no headers."""
+"""An upper bound of the encoded size of a record without headers, beyond its key and value, in
+bytes: length, attributes, timestamp delta, offset delta, key length, value length, header count."""
 
 FIRST_RESERVE = 1024
-"""What an open batch reserves at first beyond its first record. The reserve grows fourfold as it
-fills."""
+"""Number of bytes that an open batch first reserves beyond its first record. Each time the reserve
+is used up, it grows by a factor of four."""
 
 EMPTY = RecordBatchBuilder(limit=0)
-"""The builder of batches that have their outcome."""
+"""An empty builder that replaces the builder of a batch that has its outcome."""
 
 
 class BatchQueue(Protocol):
-    """What a batch asks of the queue that it belongs to."""
+    """The attributes of a partition's queue that its batches use."""
 
     @property
     def partition(self) -> int | None:
@@ -49,7 +49,7 @@ Q_co = TypeVar("Q_co", bound=BatchQueue, covariant=True)
 class ProducerBatch(BatchState, Generic[Q_co]):
     """Records for one partition, or for a topic whose partitions are not known yet.
 
-    The type of its queue is a parameter, because the module of the queues imports this one.
+    The type of the queue is a type parameter, because the module `queue` imports this one.
     """
 
     __slots__ = (
@@ -82,29 +82,35 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.queue = queue
         self.stage = BatchStage.OPEN
         self.created = self.first_sent = created
-        """The times of its first record and of its first request, on the loop's clock."""
+        """The times of the first record and of the first request, on the loop's clock."""
         self.due = False
-        """Whether it has lingered long enough."""
+        """Whether the linger time of the batch has passed."""
         self.compressing = False
-        """Whether a thread compresses it."""
+        """Whether a thread is compressing the batch."""
         self.size = 0
-        """Bytes on the wire; 0 until it is compressed."""
+        """Size on the wire in bytes; 0 until the batch is compressed."""
         self.identity: BatchIdentity | None = None
-        """Its producer id, epoch, and first sequence; None until it is sent."""
+        """Producer id, epoch, and first sequence; None until the batch is sent."""
         self.attempt = 0
-        """The number of its last request. Responses to earlier ones are ignored."""
+        """The number of the last attempt. Responses to earlier attempts are ignored."""
         self.failures = 0
         """Number of attempts that failed, for the backoff."""
         self.refused = False
-        """Whether the last response was that it does not follow what the leader has."""
+        """Whether the leader refused the batch because an earlier one is missing."""
         self.by_name = False
         """Whether the last request named the topic by its name, not by its id."""
         self.in_log = InLog.NO
-        """Whether an earlier request with the same identity has written it."""
+        """Whether an earlier request with the same identity has written the batch."""
         self.whole: list[ProducerBatch[Q_co]] | None = None
-        """All parts of a batch that was split after an unknown outcome; only in the first part."""
+        """All parts of a batch that was split after an unknown outcome.
+
+        Only the first of the parts has this list.
+        """
         self.requests = 0
-        """Number of requests that use its bytes. Its memory is free only after the last of them."""
+        """Number of requests that use the bytes of the batch.
+
+        The memory of the batch is released only after the last of them.
+        """
 
     def _enter(self, stage: BatchStage) -> None:
         if stage not in TRANSITIONS[self.stage]:
@@ -114,7 +120,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
     # Filling
 
     def begin(self, reserved: int, *, parked: bool) -> None:
-        """Start with `reserved` bytes of memory; `parked` says that it is in the overflow queue."""
+        """Start with `reserved` bytes of memory, in the overflow queue if `parked`."""
         self.parked = parked
         self.reserved = reserved
         if self.queue.partition is None:
@@ -122,36 +128,42 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.room()
 
     def reserve(self, size: int) -> None:
-        """Note that `size` more bytes of memory are reserved for it."""
+        """Add `size` bytes to the memory that is reserved for the batch."""
         self.reserved += size
         self.left += size
 
     def trim(self) -> int:
-        """Give up memory that is reserved and not used. Return its size."""
+        """Remove the unused part of the reserved memory. Return its size in bytes."""
         unused = self.reserved - self.builder.size
         self.reserved -= unused
         return unused
 
     def free(self) -> None:
-        """Note that all its memory was given back."""
+        """Set the reserved memory to 0 after it was released."""
         self.reserved = self.left = 0
         self.parked = False
 
     def leave_overflow(self) -> None:
-        """Note that it has moved from the overflow queue into the buffer."""
+        """Mark the batch as moved from the overflow queue into the buffer."""
         self.parked = False
 
     def choose_partitions(self, partition: int, count: int = 1) -> None:
-        """Note the partition that the program chose for the last `count` records; -1 for none."""
+        """Store the partition that the application chose for the last `count` records.
+
+        -1 means that it chose none.
+        """
         assert self.explicit is not None
         self.explicit.extend([partition] * count)
 
     def backdate(self, created: float) -> None:
-        """Let its time run from `created` on, if that is earlier: it has taken an older record."""
+        """Set the start of the delivery timeout to `created` if that is earlier.
+
+        This is called when an older record was added to the batch.
+        """
         self.created = min(self.created, created)
 
     def end_linger(self) -> None:
-        """Note that it has lingered long enough."""
+        """Mark the linger time of the batch as over."""
         self.due = True
 
     # Encoding
@@ -161,66 +173,66 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self._enter(BatchStage.QUEUED)
 
     def count_records(self) -> None:
-        """Take over the number of records from the builder."""
+        """Copy the number of records from the builder."""
         self.count = self.builder.count
 
     def encode(self) -> int:
-        """Compress it, in the calling thread. Return its size in bytes."""
+        """Compress the batch in the calling thread. Return its compressed size in bytes."""
         self.builder.close()
         return self.builder.encoded_size
 
     def begin_compressing(self) -> None:
-        """Note that a thread compresses it."""
+        """Mark the batch as being compressed by a thread."""
         self.compressing = True
 
     def end_compressing(self, size: int) -> None:
-        """Note that it is compressed, to `size` bytes; 0 if that failed."""
+        """Store the compressed size in bytes, or 0 if the compression failed."""
         self.compressing = False
         self.size = size
 
     def seal(self, transactional: bool = False) -> memoryview:
-        """Return the bytes to send, with its present identity."""
+        """Return the bytes to send, with the current identity of the batch."""
         if self.identity is None:
             return self.builder.seal()
         producer_id, epoch, sequence = self.identity
         return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
 
     def release_bytes(self) -> None:
-        """Keep no records: a delivery that the program keeps must not keep them, too."""
+        """Free the records, so that a delivery that the application keeps does not hold them."""
         self.use(EMPTY)
         self.whole = None
 
     # Sending
 
     def identify(self, identity: BatchIdentity) -> None:
-        """Give it the identity with which it is sent, now and again."""
+        """Set the identity with which the batch is sent in this and in later attempts."""
         self.identity = identity
 
     def begin_attempt(self) -> None:
-        """Begin an attempt to send it."""
+        """Begin an attempt to send the batch."""
         self._enter(BatchStage.IN_FLIGHT)
         self.refused = False
         self.attempt += 1
 
     def enter_request(self, now: float, *, by_name: bool) -> None:
-        """Note that a request uses its bytes from now on."""
+        """Count one more request that uses the bytes of the batch."""
         self.requests += 1
         self.by_name = by_name
         if self.attempt == 1:
             self.first_sent = now
 
     def leave_request(self) -> bool:
-        """Note that a request has let go of its bytes. Return whether they are of no more use."""
+        """Count one request less that uses the bytes. Return whether they are no longer needed."""
         self.requests -= 1
         return self.done and not self.requests
 
     def abandon(self) -> None:
-        """Ignore the response to the last request: another leader gets the batch."""
+        """Ignore the response to the last request, because the batch goes to another leader."""
         self.attempt += 1
         self.note_unknown()
 
     def note_unknown(self) -> None:
-        """Note that the last request may have written it."""
+        """Store that the last request may have written the batch."""
         self.in_log = InLog.MAYBE
 
     def count_failure(self) -> None:
@@ -228,14 +240,18 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.failures += 1
 
     def come_back(self, *, refused: bool) -> None:
-        """Wait to be sent again; `refused`: it does not follow what the leader has."""
+        """Enter the stage BACKING_OFF, to be sent again later.
+
+        `refused` says that the leader refused the batch because an earlier one is missing.
+        """
         self._enter(BatchStage.BACKING_OFF)
         self.refused = refused
 
     def requeue(self, *, unknowable: bool) -> None:
-        """Forget the identity, because the batch begins again with another one.
+        """Discard the identity and enter the stage QUEUED. The batch will get a new identity.
 
-        `unknowable`: it may be in a log where nobody recognizes its sequence.
+        `unknowable` says that the batch may be in a log in which no leader can recognize its
+        sequence as a repetition.
         """
         self._enter(BatchStage.QUEUED)
         self.in_log = InLog.UNKNOWABLE if unknowable else InLog.NO
@@ -244,7 +260,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.whole = None
 
     def resume(self, identity: BatchIdentity) -> None:
-        """Return to an earlier identity, with which it may have been written."""
+        """Return to an earlier identity, with which the batch may have been written."""
         self._enter(BatchStage.BACKING_OFF)
         self.identity = identity
         if self.in_log is InLog.NO:
@@ -253,10 +269,10 @@ class ProducerBatch(BatchState, Generic[Q_co]):
     # Splitting
 
     def parts(self, builders: list[RecordBatchBuilder]) -> list[ProducerBatch[Q_co]]:
-        """Make smaller batches of the records, one for each builder, and forward deliveries there.
+        """Make one smaller batch of the records for each builder, and forward the deliveries.
 
-        The batch itself is split then. Its parts stand where it stood: they wait to be sent again,
-        with its sequences.
+        The batch itself enters the stage SPLIT. Its parts begin in the stage BACKING_OFF, with the
+        sequences that their records had in this batch.
         """
         self._enter(BatchStage.SPLIT)
         parts: list[ProducerBatch[Q_co]] = []
@@ -269,7 +285,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         if self.whole is not None:
             parts[0].whole = [*parts, *self.whole[1:]]
         elif self.in_log is not InLog.NO and self.identity is not None:
-            # Only the response to the first part tells whether the whole was written.
+            # Only the response to the first part shows whether the whole batch was written.
             parts[0].whole = parts
         return parts
 
@@ -292,13 +308,13 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         return part
 
     def pass_on_whole(self) -> None:
-        """Let the response to the next part tell whether the whole was written."""
+        """Let the response to the next part decide whether the whole batch was written."""
         rest = [] if self.whole is None else self.whole[1:]
         if rest:
             rest[0].whole = rest
 
     def vacate(self) -> None:
-        """Note that all records have moved to other batches."""
+        """Enter the stage SPLIT after all records have moved to other batches."""
         if self.stage is not BatchStage.SPLIT:
             self._enter(BatchStage.SPLIT)
         self.emptied()
@@ -306,7 +322,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
     # Outcomes
 
     def acknowledge(self, base_offset: int, append_time: int) -> None:
-        """Complete it: the leader has it from `base_offset` on; -1 where that is not known."""
+        """Complete the batch. `base_offset` is the offset of its first record, or -1 if unknown."""
         self._enter(BatchStage.DONE)
         self.succeed(base_offset, append_time)
 
@@ -315,14 +331,15 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         return now - self.created >= timeout
 
     def with_partition(self, error: KafkaError) -> KafkaError:
-        """Return the error with this batch's partition; a copy unless it has that already."""
+        """Return the error with the batch's partition: the error itself, or a copy of it."""
         return with_partition(error, self.queue.topic_partition)
 
     def fail_records(self, error: KafkaError) -> list[DeliveryBatch]:
-        """Let the records fail. Return the batches that they are in then.
+        """Fail the records. Return the batches that hold them afterwards.
 
-        That is this one, unless its records were sent to partitions of a topic that is not known:
-        each error names the partition that its record was sent to.
+        Usually that is only this batch. If the partitions of the topic are not known, there is one
+        batch for each partition that the application chose, so that each error names the partition
+        of its record.
         """
         self._enter(BatchStage.DONE)
         self.count_records()
@@ -343,14 +360,17 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
 
 def with_partition(error: KafkaError, topic_partition: TopicPartition) -> KafkaError:
-    """Return the error with this partition; a copy unless it has that already."""
+    """Return the error with this partition: the error itself if it names it, otherwise a copy."""
     if error.topic_partition == topic_partition:
         return error
     return error.with_partition(topic_partition)
 
 
 class FailedRecords(DeliveryBatch):
-    """The outcome of records that never got to a partition; -1 stands for none chosen."""
+    """The outcome of records that failed while the partitions of their topic were unknown.
+
+    `partition` is the one that the application chose, or -1 if it chose none.
+    """
 
     __slots__ = ("stamps",)
 
@@ -361,11 +381,11 @@ class FailedRecords(DeliveryBatch):
         self.stamps = []
 
     def add(self, timestamp: int) -> int:
-        """Take one more record. Return its index."""
+        """Add a record. Return its index."""
         self.stamps.append(timestamp)
         self.count += 1
         return self.count - 1
 
     def timestamp_of(self, index: int) -> int:
-        """Return the timestamp that one of its records was sent with."""
+        """Return the timestamp with which a record was sent."""
         return self.stamps[index]

@@ -1,7 +1,7 @@
-"""How large the batches of a topic may be.
+"""The adaptive limit for the size of a topic's batches.
 
-A batch that the broker refused as too large halves the limit. After a number of written batches the
-full size is tried again; each attempt in vain doubles that number.
+When the broker refuses a batch as too large, the limit is halved. After a number of written batches
+the full size is tried again. Each failed attempt doubles that number.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 __all__ = ["BatchLimit"]
 
 REQUIRED = 150
-"""Number of batches to be written before the full size is tried again."""
+"""Number of batches that must be written before the full size is first tried again."""
 MOST_REQUIRED = 1 << 20
-"""The largest such number."""
+"""The upper limit of that number, which doubles with each failed attempt."""
 
 
 class BatchLimit:
@@ -21,20 +21,21 @@ class BatchLimit:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        """Bytes that a batch may take now."""
+        """The current limit for the size of a batch, in bytes."""
         self.lowered = False
-        """Whether batches are smaller than configured."""
+        """Whether the current limit is below the configured one."""
         self._largest = size
         self._written = 0
-        """Batches about as large as the limit that were written since one was refused."""
+        """Number of batches of about the limit's size written since the last refusal."""
         self._required = REQUIRED
         self._probing = False
-        """Whether the full size was tried again since one was refused."""
+        """Whether the full size was restored since the last refusal."""
 
     def lower(self, size: int) -> int:
         """Lower the limit after a batch of `size` bytes was refused. Return the limit of its parts.
 
-        If the full size was tried in vain, it is tried again after twice as many batches.
+        If the refused batch was the attempt to use the full size again, the next attempt comes
+        after twice as many batches.
         """
         limit = size // 2
         self._set(min(self.size, limit))
@@ -47,7 +48,7 @@ class BatchLimit:
     def note_written(self, size: int) -> None:
         """Count a batch of `size` bytes that was written while the limit was lowered.
 
-        Enough of them restore the full size.
+        After enough such batches the full size is restored.
         """
         if 2 * size < self.size:
             return

@@ -1,11 +1,12 @@
-"""How much of the producer's memory each partition may hold.
+"""The limits for the memory that each partition of a producer may hold.
 
-There are two pools of `buffer_memory` bytes each: the *buffer*, for what can be sent, and the
-*overflow queue*, for what was sent although the buffer was full. A partition that cannot be sent
-now (no leader, a leader out of reach or silent for a second, a topic not known yet) may hold a
-quarter of each pool, and all such partitions together a half, so that they starve no other. What
-they hold beyond their half, because they held it already when they became unsendable, does not
-count against the others. Nothing that was accepted is ever dropped to make room.
+There are two pools of `buffer_memory` bytes each: the *buffer*, for records that can be sent, and
+the *overflow queue*, for records that the application sent although the buffer was full. A
+partition is *unsendable* if its topic is not known yet, if it has no leader, or if its leader is
+unreachable or has been silent for a second. An unsendable partition may hold a quarter of each
+pool, and all such partitions together may hold a half, so that they do not block the others. Bytes
+beyond that half, which they held already when they became unsendable, do not count against the
+other partitions. Records that were accepted are never dropped to make room.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["Account", "Memory", "Room"]
 
 
 class Room(Enum):
-    """Where a record may go."""
+    """The pool that has room for a record, if any."""
 
     BUFFER = auto()
     OVERFLOW = auto()
@@ -37,7 +38,7 @@ class Account(QueueState):
 
 
 class Pool:
-    """One of the two pools, with what all partitions hold and what unsendable ones hold."""
+    """One of the two pools: its limit, and the bytes that partitions hold in it."""
 
     __slots__ = ("free", "half", "limit", "quarter", "total", "unsendable")
 
@@ -49,11 +50,11 @@ class Pool:
         """Bytes that all partitions hold."""
         self.unsendable = 0
         self.free = limit
-        """Bytes that a partition which can be sent may take."""
+        """Bytes that a sendable partition may still take."""
 
     @property
     def in_use(self) -> int:
-        """Bytes that count against a partition which can be sent."""
+        """Bytes in use from the point of view of a sendable partition."""
         return self.limit - self.free
 
     def room(self, unsendable: bool, held: int) -> int:
@@ -64,7 +65,7 @@ class Pool:
         return min(shares, self.limit - self.total)
 
     def add(self, unsendable: bool, size: int) -> None:
-        """Account for more, or with a negative size for less."""
+        """Add `size` bytes to those in use. A negative size releases bytes."""
         self.total += size
         if unsendable:
             self.unsendable += size
@@ -85,25 +86,26 @@ class Memory:
         self.peak = 0
 
     def where(self, account: Account, size: int) -> Room:
-        """Return where `size` more bytes of a partition may go.
+        """Return the pool to which `size` more bytes of a partition may go.
 
-        They follow what it has in the overflow queue already.
+        If the partition has batches in the overflow queue, new bytes go there too, to keep the
+        order.
         """
         if not account.overflowed and size <= self.buffer.room(
             account.unsendable, account.buffered
         ):
             return Room.BUFFER
-        # Large batches that moved in, beyond the buffer's limit, must not count twice.
+        # Large batches that moved into the buffer beyond its limit must not count twice.
         excess = min(0, self.buffer.free)
         if size <= self.overflow.room(account.unsendable, account.overflowed) + excess:
             return Room.OVERFLOW
         return Room.NOWHERE
 
     def fits(self, account: Account, size: int) -> bool:
-        """Return whether a record fits into both pools together that is too large for a share.
+        """Return whether a record too large for one pool's share fits into both pools together.
 
-        The first one of all partitions that cannot be sent may have any size: its topic may just
-        not be known yet.
+        If no unsendable partition holds memory yet, a record of any size up to the room of sendable
+        partitions fits, because its topic may simply not be known yet.
         """
         if not account.unsendable:
             return size > self.buffer.half and size <= min(self.room(account), self.sendable_room())
@@ -126,7 +128,7 @@ class Memory:
         return self.buffer.free + self.overflow.free
 
     def shared_room(self) -> int:
-        """Return the same for all unsendable partitions together."""
+        """Return how many bytes all unsendable partitions may take in both pools together."""
         return sum(max(0, pool.half - pool.unsendable) for pool in (self.buffer, self.overflow))
 
     def take(self, account: Account, size: int, parked: bool) -> None:
@@ -139,7 +141,7 @@ class Memory:
             buffer = self.buffer
             if account.unsendable:
                 buffer.add(True, size)
-            else:  # As `add` does, without the call: every batch comes here.
+            else:  # The same as `add`, inlined because this runs for every batch.
                 buffer.total += size
                 buffer.free -= size
         total = self.buffer.total + self.overflow.total
@@ -147,11 +149,11 @@ class Memory:
             self.peak = total
 
     def give(self, account: Account, size: int, parked: bool) -> None:
-        """Account for `size` bytes of a partition that are free again."""
+        """Release `size` bytes of a partition."""
         self.take(account, -size, parked)
 
     def set_unsendable(self, account: Account, unsendable: bool) -> None:
-        """Note that the partition cannot be sent now, or that it can again."""
+        """Set whether the batches of the partition cannot be sent now."""
         if account.unsendable is unsendable:
             return
         for pool, held in ((self.buffer, account.buffered), (self.overflow, account.overflowed)):
@@ -162,9 +164,10 @@ class Memory:
     def may_move_in(self, account: Account, size: int, *, beyond: bool = False) -> bool:
         """Return whether a batch in the overflow queue may move into the buffer.
 
-        It may when less than three quarters are in use: of the buffer, or for a partition that
-        cannot be sent, of its shares of it. `beyond` lets a batch exceed the limit then; a large
-        one might never find room otherwise, as partitions that cannot be sent may hold half.
+        It may if less than three quarters of the buffer are in use, or for an unsendable partition,
+        less than three quarters of its share of the buffer. With `beyond`, the batch may exceed the
+        limit in that case. Otherwise a large batch might never find room, because unsendable
+        partitions may hold half of the buffer.
         """
         buffer = self.buffer
         if not account.unsendable:

@@ -1,16 +1,17 @@
-"""Producer ids, with which the sequences of an idempotent producer begin.
+"""The producer ids of an idempotent producer, and how batches get their identities.
 
-A producer id is this producer's as long as the cluster that gave it exists. A wiped cluster, or
-another one at the same address, gives the same ids to other producers. So each id belongs to a
-*generation*, which ends with a sign that the cluster may be another one: every connection was lost
-at one time, the cluster or a topic has another id, or a leader's state is not this producer's.
-Partitions begin in a new generation with an id that was requested in it. Those with an id of an old
-generation change it as soon as all batches that were sent with it have their outcome.
+A producer id is unique only within the cluster that returned it. After a cluster was wiped, or
+replaced by another one at the same address, the same id may be given to another producer. So each
+id belongs to a *generation*. A generation ends when something shows that the cluster may be another
+one: all connections were lost at the same time, the cluster or a topic has another id, or a leader
+has the state of another producer. In a new generation, partitions begin with an id that was
+requested in that generation. A partition with an id of an old generation changes it as soon as all
+batches that were sent with the old id have their outcome.
 
 A batch that was sent in an old generation and has no outcome is sent again with the same sequences,
-so that it is written once. Requests that name the topic by its id (from Produce 13 on) reach no
-other topic. If they can only name it by its name, the metadata is refreshed first: if the name is
-another topic's by now, it cannot be known whether the batch was written, and the batch fails.
+so that it is written once. Requests that name the topic by its id (from Produce 13 on) cannot reach
+another topic. If they can only use the topic's name, the metadata is refreshed first. If the name
+now belongs to another topic, the batch fails, because nobody can know whether it was written.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ RECHECK_S = 1.0
 class ProducerIds:
     """Requests producer ids when they are needed, and gives batches their identity.
 
-    `request` asks for an id. `look` asks for fresh metadata of a topic and returns whether the
-    topic exists. `has_sent` returns whether batches that were sent to a topic have no outcome.
-    `arrived` is called when batches may be sent, `failed` when no broker returns an id.
+    `request` requests an id. `look` requests new metadata of a topic and returns whether the topic
+    exists. `has_sent` returns whether a topic has batches that were sent and have no outcome.
+    `arrived` is called when batches can be sent, `failed` when no broker returns an id.
     """
 
     def __init__(
@@ -67,9 +68,9 @@ class ProducerIds:
         self._looking: dict[TopicStatus, None] = {}
 
     def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
-        """Give a batch that is about to be sent its identity. Return False if that has to wait.
+        """Set the identity of a batch that is about to be sent. Return False if it must wait.
 
-        `by_name`: requests to the leader name topics by their names.
+        `by_name` says that requests to the leader use the names of topics, not their ids.
         """
         sequences = queue.sequences
         restarting = sequences.state is SequenceState.RESTARTING
@@ -99,7 +100,7 @@ class ProducerIds:
         return True
 
     def get(self, unlike: int = -1) -> tuple[int, int] | None:
-        """Return a producer id with its epoch, but not `unlike`; None if there is none yet."""
+        """Return a producer id other than `unlike`, with its epoch, or None if there is none."""
         if self.current is not None and self.current[0] != unlike:
             return self.current
         if not self._asking:
@@ -108,7 +109,7 @@ class ProducerIds:
         return None
 
     def expire(self) -> None:
-        """Begin a new generation: earlier ids may belong to other producers now."""
+        """Begin a new generation, because earlier ids may now belong to other producers."""
         self.generation += 1
         self.current = None
 
@@ -124,7 +125,7 @@ class ProducerIds:
         self._arrived()
 
     def _checked(self, topic: TopicStatus) -> bool:
-        """Return whether the metadata was refreshed in this generation; begin it otherwise."""
+        """Return whether the metadata was refreshed in this generation. If not, refresh it."""
         if self._looked_at.get(topic, 0) == self.generation:
             return True
         if topic not in self._looking:

@@ -1,9 +1,10 @@
 """The batches of one partition, in the order of their sends.
 
-From the oldest to the newest: those that were sent (with sequences, in their order), the closed
-ones, the open one, and those in the overflow queue. A batch that was sent keeps its position until
-it has its outcome, in flight or waiting to be sent again. Records are appended to the open batch;
-once batches are in the overflow queue, the open batch is the newest of them.
+A queue has, from the oldest to the newest: the batches that were sent (in the order of their
+sequences), the closed batches, the open batch, and the batches in the overflow queue. A batch that
+was sent keeps its position until it has its outcome, whether it is in flight or waits to be sent
+again. Records are appended to the open batch. While batches are in the overflow queue, the open
+batch is the newest of these.
 """
 
 from __future__ import annotations
@@ -27,28 +28,31 @@ from aiokclient.types import TopicPartition
 __all__ = ["Leader", "PartitionQueue", "QueuedBatch"]
 
 UNDESIGNATED_BATCH = 32 * 1024
-"""The largest batch of records whose partitions are not known: one is moved without a pause."""
+"""The largest size in bytes of a batch whose partitions are not known.
+
+All records of such a batch are moved to their partitions without yielding to the event loop.
+"""
 
 FORMER = 4
 """Number of earlier topics of the same name whose sequences a partition keeps."""
 
 STEP = 1023
-"""The likely size of the next batch is rounded up to the next multiple of one more."""
+"""The expected size of the next batch is rounded up to a multiple of `STEP + 1` bytes."""
 
 
 class Leader(Protocol):
-    """The broker that leads a partition, as its queue sees it."""
+    """The methods of a broker's sender that the queue of a partition uses."""
 
     node_id: int
 
     def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
-        """Take note that the queue may have something to send."""
+        """Handle that the queue may have something to send."""
 
     def lose(self, queue: PartitionQueue) -> None:
-        """Take note that the broker no longer leads the partition."""
+        """Handle that the broker no longer leads the partition."""
 
     def unanswered_for(self) -> float:
-        """Return for how many seconds the oldest unanswered request has waited."""
+        """Return the seconds since the oldest request without a response was sent, or 0."""
 
 
 class Incarnation(NamedTuple):
@@ -56,7 +60,7 @@ class Incarnation(NamedTuple):
 
     sequences: PartitionSequences
     sent: dict[QueuedBatch, BatchIdentity]
-    """The batches without an outcome that were sent there."""
+    """The batches that were sent to that topic and have no outcome, with their identities."""
 
 
 class PartitionQueue(Account):
@@ -95,22 +99,22 @@ class PartitionQueue(Account):
         """Number of batches in `sent` that wait for a response."""
         self.closed: deque[QueuedBatch] = deque()
         self.overflow: deque[QueuedBatch] = deque()
-        """Closed batches beyond `buffer_memory`."""
+        """Closed batches in the overflow queue."""
         self.sequences = PartitionSequences()
         self.sender: Leader | None = None
         self.leader_epoch = -1
         self.likely = 0
-        """The size that the next batch will probably have, in bytes: that of the one before."""
+        """The expected size of the next batch in bytes, which is that of the previous one."""
         self.blocked = False
-        """Whether it backs off after an error."""
+        """Whether the queue backs off after an error."""
         self.absent_since: float | None = None
-        """The time since which the topic lacks this partition, on the loop's clock."""
+        """The time at which the partition disappeared from the metadata, on the loop's clock."""
         self.vanished = False
-        """Whether the leader said that there is no such partition, to a request that named the
-        topic: what was sent after it may be in another topic's log, which accepts any first
-        sequence."""
+        """Whether the leader said that the partition does not exist, in response to a request with
+        the topic's name. Batches that were sent after that request may be in the log of another
+        topic, which accepts any first sequence."""
         self.incarnation: Hashable = None
-        """Which topic of this name `sequences` are about; None while that is not known."""
+        """The topic of this name to which `sequences` belong; None while it is not known."""
         self._next_incarnation: Hashable = None
         self._former: dict[Hashable, Incarnation] = {}
 
@@ -136,7 +140,7 @@ class PartitionQueue(Account):
             yield self.open
 
     def oldest(self) -> QueuedBatch | None:
-        """Return the first of them."""
+        """Return the oldest batch without an outcome, or None."""
         return next(self.batches(), None)
 
     # Filling
@@ -146,11 +150,11 @@ class PartitionQueue(Account):
         self.open = batch
 
     def discard_open(self) -> None:
-        """Forget the open batch, which received no record."""
+        """Discard the open batch, which has no records."""
         self.open = None
 
     def close_open(self) -> QueuedBatch | None:
-        """Close the open batch. It joins the queue or the overflow queue."""
+        """Close the open batch, and return it. It stays in the queue or the overflow queue."""
         batch, self.open = self.open, None
         if batch is not None:
             batch.close()
@@ -158,7 +162,7 @@ class PartitionQueue(Account):
         return batch
 
     def expect(self, size: int) -> None:
-        """Expect that the next batch will be about as large as this size, in bytes."""
+        """Set the expected size of the next batch, in bytes."""
         self.likely = (size | STEP) + 1
 
     def first_in_overflow(self) -> QueuedBatch:
@@ -168,7 +172,7 @@ class PartitionQueue(Account):
         return batch
 
     def leave_overflow(self) -> None:
-        """Let the oldest batch in the overflow queue follow those in the buffer."""
+        """Append the oldest batch of the overflow queue to the batches in the buffer."""
         self.first_in_overflow().leave_overflow()
         if self.overflow:
             self.closed.append(self.overflow.popleft())
@@ -176,12 +180,12 @@ class PartitionQueue(Account):
     # The partition and its leader
 
     def appear(self) -> None:
-        """Note that the metadata lists the partition."""
+        """Handle that the metadata lists the partition."""
         self.absent_since = None
         self.rename(self.topic.incarnation)
 
     def disappear(self, now: float) -> None:
-        """Note that the metadata does not list the partition any more."""
+        """Handle that the metadata no longer lists the partition."""
         self.follow(None)
         self.absent_since = now
 
@@ -194,22 +198,22 @@ class PartitionQueue(Account):
             self.leader_epoch = epoch
 
     def note_vanished(self) -> None:
-        """Note that the leader said that there is no such partition, to a topic's name."""
+        """Store that the leader knows no such partition of a topic with this name."""
         self.vanished = True
 
     def block(self) -> None:
-        """Send nothing, because of an error, until `unblock`."""
+        """Send nothing until `unblock` is called, because of an error."""
         self.blocked = True
 
     def unblock(self) -> None:
-        """Send again after `block`."""
+        """Resume sending after `block`."""
         self.blocked = False
         self.poke()
 
     def poke(self, *, at_once: bool = False) -> None:
-        """Tell the sender that there may be something to send.
+        """Notify the sender that there may be something to send.
 
-        `at_once`: within this call, if nothing is in flight to the broker.
+        With `at_once`, the sender sends within this call if nothing is in flight to the broker.
         """
         if self.sender is not None:
             self.sender.ready(self, at_once=at_once)
@@ -218,13 +222,14 @@ class PartitionQueue(Account):
 
     @property
     def more(self) -> bool:
-        """Whether there is a batch that is not in flight, though it may have to wait."""
+        """Whether there is a batch that is not in flight, even if it cannot be sent yet."""
         return self.open is not None or bool(self.closed) or self.in_flight < len(self.sent)
 
     def next(self, idle: bool, limit: int) -> QueuedBatch | None:
-        """Return the batch that may be sent now, and leave it in its position; None if none may.
+        """Return the batch that may be sent now, without removing it, or None.
 
-        `idle`: nothing is in flight to the broker, so that an awaited batch need not linger.
+        `idle` says that nothing is in flight to the broker, so that an awaited batch need not
+        linger.
         """
         if self.blocked or self.sequences.state is SequenceState.DRAINING:
             return None
@@ -240,7 +245,7 @@ class PartitionQueue(Account):
         return self.closed[0]
 
     def leave(self, batch: QueuedBatch) -> None:
-        """Send the batch."""
+        """Mark the batch as in flight, because a request with it is about to be sent."""
         if self.in_flight == len(self.sent):
             self.sent.append(self.closed.popleft())
         assert self.sent[self.in_flight] is batch
@@ -252,8 +257,8 @@ class PartitionQueue(Account):
     ) -> None:
         """Send the batch again, once nothing of the partition is in flight.
 
-        `refused`: it does not follow what the leader has. `foreign`: it was refused because the
-        leader's state is not this producer's.
+        `refused` says that the leader refused it because an earlier batch is missing. `foreign`
+        says that the leader refused it because its state belongs to another producer.
         """
         refused = refused or foreign
         batch.come_back(refused=refused)
@@ -270,7 +275,7 @@ class PartitionQueue(Account):
         self.settle()
 
     def remove(self, batch: QueuedBatch, *, written: bool = False, base_offset: int = -1) -> None:
-        """Forget a batch that has its outcome, or whose records have moved."""
+        """Remove a batch that has its outcome, or whose records have moved."""
         if self.open is batch:
             self.open = None
         elif batch in self.sent:
@@ -278,7 +283,7 @@ class PartitionQueue(Account):
                 self.in_flight -= 1
             self.sent.remove(batch)
             if written and batch.identity is not None:
-                # A topic's id shows already that the log is the same.
+                # If the request had the topic's id, the log is known to be the same.
                 at = base_offset if batch.by_name else -1
                 self.sequences.written(batch.identity, batch.count, at)
             self.sequences.step(SequenceEvent.WRITTEN if written else SequenceEvent.LOST)
@@ -289,7 +294,7 @@ class PartitionQueue(Account):
             self.overflow.remove(batch)
 
     def replace(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
-        """Put the parts of a batch that was in flight, and was split, in its position."""
+        """Replace a batch that was in flight and was split with its parts."""
         at = self.sent.index(batch)
         self.sent[at : at + 1] = parts
         self.in_flight -= 1
@@ -309,7 +314,7 @@ class PartitionQueue(Account):
         head_refused = bool(self.sent) and self.sent[0].refused
         state = self.sequences.drained(left=bool(self.sent), head_refused=head_refused)
         if state is SequenceState.RESTARTING:
-            # None of these was written: they get new sequences, in the same order.
+            # None of these batches was written, so they get new sequences in the same order.
             for batch in self.sent:
                 batch.requeue(unknowable=self.vanished and batch.in_log is not InLog.NO)
             self.closed.extendleft(reversed(self.sent))
@@ -319,7 +324,8 @@ class PartitionQueue(Account):
     def abandon(self) -> None:
         """Stop waiting for the responses of a former leader.
 
-        That is safe with sequences: the new leader knows what it has, and the old one is fenced.
+        With sequences this is safe: the new leader recognizes batches that were already written,
+        and the old leader can no longer commit writes.
         """
         for batch in [batch for batch in self.sent if batch.stage is BatchStage.IN_FLIGHT]:
             batch.abandon()
@@ -329,20 +335,21 @@ class PartitionQueue(Account):
 
     @property
     def changing(self) -> bool:
-        """Whether it will go over to another topic of the same name once nothing is in flight."""
+        """Whether the queue will change to another topic of the same name when it is drained."""
         return self._next_incarnation is not None
 
     def rename(self, incarnation: Hashable) -> None:
-        """Call the topic, which is the same as before, so from now on."""
+        """Store a new identifier of the topic, which is the same topic as before."""
         if not self.changing:
             self.incarnation = incarnation
 
     def incarnate(self, incarnation: Hashable) -> None:
-        """Go over to another topic of the same name, once nothing is in flight.
+        """Change to another topic of the same name, once nothing is in flight.
 
-        Batches without an outcome by then begin there with new sequences. The old ones are kept:
-        metadata may be wrong, and when the partition returns to a topic where it was before, what
-        was sent there is sent with the same sequences again and is written once.
+        Batches that have no outcome by then are sent to the new topic with new sequences. The old
+        sequences are kept, because the metadata may be wrong. If the partition returns to an
+        earlier topic, batches that were sent there are sent again with their former sequences, so
+        that they are written once.
         """
         changes = incarnation != self.incarnation
         self._next_incarnation = incarnation if changes else None

@@ -1,56 +1,58 @@
-"""Sequences: what keeps a partition's records in order and unique (KIP-98, KIP-360).
+"""The sequences by which a partition's records stay in order and unique (KIP-98, KIP-360).
 
 Theory of operation. Every batch carries its identity: producer id, epoch, and first sequence. The
-leader of a partition appends a batch only if it follows the one before it. It acknowledges a batch
-that it has among its last five as if it had just written it, and refuses any other. So up to five
-batches may be in flight, and a batch whose outcome is unknown may be sent again with the same
-identity: it is written once.
+leader of a partition appends a batch only if its sequence directly follows the sequence of the
+previous batch. If a batch is one of the last five that it appended, the leader acknowledges it
+again without writing it again. It refuses any other batch. So up to five batches may be in flight,
+and a batch whose outcome is unknown may be sent again with the same identity: it is written once.
 
-A batch must never get *another* identity while a request with the former one may still be written.
-So identities are given once, when a batch is first sent. They are taken back only when the
-partition is drained (none of its batches is in flight) and the lowest batch that is left was
-refused because its predecessor is missing, which proves that neither it nor any later one was
-written. That is the case when
+A batch must never get *another* identity while a request with its former identity may still be
+written. So a batch gets its identity when it is first sent, and keeps it. Identities are taken back
+only when the partition is drained (none of its batches is in flight) and the leader refused the
+remaining batch with the lowest sequence because its predecessor is missing. That proves that
+neither this batch nor any later one was written. It happens when
 
 - an earlier batch was lost: it expired, or failed permanently, after it had its identity;
-- the broker lost its memory of this producer.
+- the broker lost its state of this producer.
 
-Then the partition restarts: the next epoch of the same producer id, sequences from 0 (KIP-360). A
-broker accepts that from any state, and fences late requests of the old epoch that are still in a
-socket. Epochs belong to partitions here: a broker keeps them by partition, so the partitions of an
-idempotent producer need not agree. After the last epoch a partition takes a new producer id.
+Then the partition restarts with the next epoch of the same producer id, and with sequences from 0
+(KIP-360). A broker accepts that in any state, and fences late requests of the old epoch that are
+still in a socket. Each partition has its own epoch: brokers store epochs by partition, so the
+partitions of an idempotent producer may have different ones. After the last possible epoch, a
+partition takes a new producer id.
 
-The next epoch is safe only while the producer id is this producer's alone. A cluster that was wiped
-gives the same ids to other producers, and two producers with one id and epoch get each other's
-acknowledgements. So whatever shows that the leader's state is not what this producer left there
-makes the sequence state *void*, and the partition takes a new producer id (see `producer_ids`). The
-signs:
+The next epoch is safe only while no other producer uses the producer id. A cluster that was wiped
+gives the same ids to other producers, and two producers with the same id and epoch would get each
+other's acknowledgements. So if anything shows that the leader's state is not from this producer,
+the sequence state becomes *void*, and the partition takes a new producer id (see `producer_ids`).
+These are the signs:
 
 - INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: another producer has a newer epoch of the same id;
-- UNKNOWN_PRODUCER_ID: the state of this producer is gone;
+- UNKNOWN_PRODUCER_ID: the leader has no state of this producer;
 - OUT_OF_ORDER_SEQUENCE_NUMBER that nothing explains (see `PartitionSequences.explains`);
 - DUPLICATE_SEQUENCE_NUMBER for a batch that was never sent before;
 - an acknowledgement whose offset is lower than that of an earlier one, where requests name topics
   by their names.
 
-A batch that was never sent cannot be a duplicate, whatever the leader has acknowledged before: no
-other batch of this producer had the same identity, so the leader has it from another producer.
-(Java and librdkafka take every duplicate for a success; librdkafka's source names that as an
-error.) For a batch that may have been written before, it is an acknowledgement without an offset,
-as brokers before 1.0 give it. A batch that was sent as a whole and then split may have been written
-as a whole: then each part is a duplicate in turn, and the response for one part says nothing about
-the next (see `responses`).
+A batch that was never sent before cannot be a duplicate, whatever the leader has acknowledged
+before: no other batch of this producer had the same identity, so the leader has it from another
+producer. (Java's client and librdkafka treat every duplicate as a success; a comment in
+librdkafka's source calls that an error.) For a batch that may have been written before,
+DUPLICATE_SEQUENCE_NUMBER is an acknowledgement without an offset, as brokers before 1.0 send it. A
+batch that was sent and then split may have been written as a whole. In that case each part is a
+duplicate, and the response for one part says nothing about the next part (see `responses`).
 
-If the lowest batch was not refused, the partition goes on: its batches are sent again in order,
-with their identities. If all batches that had one are lost, and the last of them was not
-acknowledged, the next sequence is uncertain, and the partition restarts as well.
+If the leader did not refuse the batch with the lowest sequence, the partition continues: its
+batches are sent again in order, with their identities. If all batches with an identity are lost,
+and the last of them was not acknowledged, the next sequence is uncertain, and the partition also
+restarts.
 
-A leader that knows nothing of a producer accepts any first sequence. So the first batch of an
-epoch, and the first one after the partition was drained, is sent alone: if it were refused for
-another reason and the second one accepted, the order would be lost.
+A leader that has no state of a producer accepts any first sequence. So the first batch of an epoch,
+and the first one after the partition was drained, is sent alone: if it were refused for another
+reason and the second batch accepted, the order would be lost.
 
-A topic that was created again under its name has a history of its own: the partition begins there
-with new sequences and a new producer id, and keeps the old ones in case the metadata was wrong (see
+A topic that was deleted and created again has a new log. The partition begins there with new
+sequences and a new producer id. It keeps the old ones in case the metadata was wrong (see
 `PartitionQueue.incarnate`).
 """
 
@@ -84,7 +86,7 @@ MODULUS = 1 << 31
 
 
 class SequenceState(Enum):
-    """What the partition may send."""
+    """The state of a partition's sequences, which determines what it may send."""
 
     # Enum's own is a Python function, which would be called for each batch.
     __hash__ = object.__hash__
@@ -94,33 +96,33 @@ class SequenceState(Enum):
     DRAINING = auto()
     """A batch came back or was lost: nothing is sent until nothing is in flight."""
     RESTARTING = auto()
-    """Drained, and the sequences cannot go on: the next epoch comes first."""
+    """Nothing is in flight, and the sequences cannot continue. A new epoch must begin first."""
 
 
 class SequenceEvent(Enum):
-    """What can happen to batches with a sequence."""
+    """An event that changes the state of a partition's sequences."""
 
     # Enum's own is a Python function, which would be called for each batch.
     __hash__ = object.__hash__
 
     WRITTEN = auto()
-    """The leader has the batch, now or from an earlier attempt."""
+    """The leader has written the batch, in this or in an earlier attempt."""
     RETURNED = auto()
-    """The batch is to be sent again; whether it was written may be unknown."""
+    """The batch will be sent again. Whether it was already written may be unknown."""
     REFUSED = auto()
-    """The batch does not follow what the leader has: it was not written."""
+    """The leader refused the batch because an earlier one is missing. It was not written."""
     FOREIGN = auto()
-    """The leader's state is not this producer's: the batch was not written."""
+    """The leader has the state of another producer. The batch was not written."""
     LOST = auto()
     """The batch got its outcome without being acknowledged, and will not be sent again."""
     RECREATED = auto()
-    """The topic is another one under the same name."""
+    """The topic was replaced by another one with the same name."""
     DRAINED_IN_ORDER = auto()
-    """Nothing is in flight; the batches that are left can be sent again as they are."""
+    """Nothing is in flight, and the remaining batches can be sent with their identities."""
     DRAINED_WITH_GAP = auto()
-    """Nothing is in flight; the batches that are left cannot follow what the leader has."""
+    """Nothing is in flight, and the remaining batches need new sequences."""
     RESTARTED = auto()
-    """There is a new epoch."""
+    """A new epoch has begun."""
 
 
 _F, _D, _R = SequenceState.FLOWING, SequenceState.DRAINING, SequenceState.RESTARTING
@@ -201,16 +203,19 @@ class PartitionSequences:
         self.end_offset = 0
         """The offset after the last record that is known to be written."""
         self.proven = False
-        """Whether the leader has taken a batch since this epoch began or was last drained."""
+        """Whether the leader accepted a batch since this epoch began or was last drained."""
         self.trusted = False
-        """Whether the leader's state is this producer's: the epoch is new, or the leader has taken
-        a batch since its connection was made."""
+        """Whether the leader is known to have this producer's state: the epoch is new, or the
+        leader has accepted a batch on the current connection."""
         self.void = False
-        """Whether the leader's state is another producer's, so that a new producer id is needed."""
+        """Whether the leader has another producer's state, so that a new producer id is needed."""
         self.state = SequenceState.FLOWING
 
     def step(self, event: SequenceEvent) -> None:
-        """Take note of an event. A pair that is not in the table is a bug and raises KeyError."""
+        """Change the state after an event.
+
+        Raises KeyError if the table has no row for the state and the event, which is a bug.
+        """
         self.state = TRANSITIONS[self.state, event]
         if event is SequenceEvent.FOREIGN:
             self.void = True
@@ -222,9 +227,9 @@ class PartitionSequences:
         return identity
 
     def written(self, identity: BatchIdentity, count: int, base_offset: int = -1) -> None:
-        """Note that the leader has the batch with this identity.
+        """Store that the leader has written the batch with this identity.
 
-        A `base_offset` other than -1 is compared with that of the batches before.
+        A `base_offset` other than -1 is compared with the offsets of earlier batches.
         """
         if identity.producer_id != self.producer_id or identity.epoch != self.epoch:
             return
@@ -234,27 +239,28 @@ class PartitionSequences:
             self.acknowledged = end
         if base_offset >= 0:
             if base_offset < self.end_offset:
-                # The log was truncated, or is another one: the leader may not have this producer's
+                # The log was truncated or replaced, so the leader may have lost this producer's
                 # state.
                 self.void = True
             self.end_offset = base_offset + count
 
     def explains(self, identity: BatchIdentity, *, by_name: bool) -> bool:
-        """Return whether a leader with this producer's state may call the sequence out of order.
+        """Return whether OUT_OF_ORDER_SEQUENCE_NUMBER is explained by this producer's own state.
 
-        That is so when an earlier batch was lost, or when the log was cut and the state is known
-        to be this producer's: the request named the topic by its id (not `by_name`), or the leader
-        has acknowledged a batch on this connection. It is never so for sequence 0 of an epoch.
+        It is if an earlier batch was lost. It also is if the log was truncated and the leader's
+        state is known to be from this producer: the request used the topic's id (not `by_name`), or
+        the leader has acknowledged a batch on this connection. It never is for sequence 0 of an
+        epoch.
         """
         if identity.sequence != self.acknowledged:
             return True
         return (self.trusted or not by_name) and identity.sequence != 0
 
     def drained(self, *, left: bool, head_refused: bool) -> SequenceState:
-        """Decide how to go on, once nothing is in flight.
+        """Return the next state, when nothing is in flight any more.
 
-        `left`: batches with a sequence wait to be sent again. `head_refused`: the lowest of them
-        was refused.
+        `left` says that batches with a sequence wait to be sent again. `head_refused` says that the
+        leader refused the first of them.
         """
         if self.state is not SequenceState.DRAINING:
             return self.state
@@ -274,11 +280,11 @@ class PartitionSequences:
 
     @property
     def exhausted(self) -> bool:
-        """Whether a new producer id is needed: there is none, or no epoch is left."""
+        """Whether a new producer id is needed, because there is none or its last epoch is used."""
         return self.producer_id < 0 or self.epoch >= MAX_EPOCH
 
     def distrust(self) -> None:
-        """Do not rely on the leader's state: the connection to it is another one from now on."""
+        """Stop relying on the leader's state, because the connection to the leader is a new one."""
         self.trusted = False
 
     def restart(self) -> None:
@@ -286,7 +292,7 @@ class PartitionSequences:
         self._begin(self.producer_id, self.epoch + 1)
 
     def adopt(self, producer_id: int, epoch: int, generation: int = 0) -> None:
-        """Begin with a producer id that the cluster gave."""
+        """Begin again with a producer id that the cluster returned."""
         self.generation = generation
         self.trusted = True
         self._begin(producer_id, epoch)

@@ -1,4 +1,4 @@
-"""The stages of a batch, as a table. Pure.
+"""The stages of a batch, as a table. Sans-IO.
 
 Theory of operation. A batch is in one of six stages:
 
@@ -60,7 +60,7 @@ class BatchStage(Enum):
     BACKING_OFF = "backing off"
     """Was sent, and waits to be sent again with the same sequence."""
     SPLIT = "split"
-    """Has no records any more: they are in other batches."""
+    """Has no records any more, because they have moved to other batches."""
     DONE = "done"
     """Was acknowledged, or failed."""
 
@@ -72,9 +72,10 @@ class InLog(Enum):
 
     NO = "no"
     MAYBE = "maybe"
-    """If it was written, the leader recognizes the sequence."""
+    """Unknown. If it was written, the leader recognizes its sequence as a repetition."""
     UNKNOWABLE = "unknowable"
-    """The topic is another one since, or the leader's state was lost: it must not be sent again."""
+    """Unknown, and the topic was replaced or the leader's state was lost since. The batch must not
+    be sent again."""
 
 
 _S = BatchStage

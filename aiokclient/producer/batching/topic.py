@@ -1,4 +1,4 @@
-"""The queues of one topic, and where its next record goes."""
+"""The queues of one topic, and the choice of the queue for its next record."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ class Topic(TopicState[PartitionQueue]):
         self.status = TopicStatus(name, batch_limit)
         self.undesignated = PartitionQueue(self.status, None)
         self.absent: dict[int, PartitionQueue] = {}
-        """The queues of partitions that the topic had once and has no more."""
+        """The queues of partitions that the metadata no longer lists."""
 
     def all_queues(self) -> list[PartitionQueue]:
         """Return the queues of all partitions, listed or absent, and the undesignated one."""
         return [*self.queues, *self.absent.values(), self.undesignated]
 
     def add_partition(self) -> PartitionQueue:
-        """Add the next partition that the metadata lists. Return its queue, which may be old."""
+        """Add the next partition that the metadata lists. Return its queue.
+
+        A partition that was absent gets its former queue back.
+        """
         index = len(self.queues)
         queue = self.absent.pop(index, None) or PartitionQueue(self.status, index)
         queue.appear()
@@ -46,7 +49,7 @@ class Topic(TopicState[PartitionQueue]):
         return dropped
 
     def become_unknown(self) -> None:
-        """Let records wait until a response lists the partitions."""
+        """Let records wait until a metadata response lists the partitions."""
         self.known = False
 
     def become_known(self) -> None:

@@ -1,4 +1,4 @@
-"""What the producer knows of a topic: its metadata, its identity, and the size of its batches."""
+"""The state of a topic: its metadata, its identity, and the limit for its batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_ID = UUID(int=0)
 
 
 class TopicStatus:
-    """The facts about a topic that its queues share."""
+    """The state of a topic that all its queues share."""
 
     __slots__ = (
         "_cluster_id",
@@ -31,13 +31,13 @@ class TopicStatus:
         self.name = name
         self.batch_limit = BatchLimit(batch_limit)
         self.info: TopicInfo | None = None
-        """The last metadata; None before the first."""
+        """The latest metadata of the topic, or None before the first response."""
         self.missing_since: float | None = None
-        """The time since which the brokers report an error for the topic, on the loop's clock."""
+        """The time at which the brokers began to report an error, on the loop's clock."""
         self.moving = False
         """Whether records are being moved to the queues of their partitions."""
         self.incarnation: Hashable = None
-        """Which topic of this name it is: its id, or without ids that of the cluster."""
+        """The topic id, or if the brokers have no topic ids, the cluster id."""
         self._known_id = NO_ID
         """The last topic id that was not all zeros."""
         self._cluster_id: str | None = None
@@ -53,7 +53,7 @@ class TopicStatus:
         return 0 if self.info is None else len(self.info.partitions)
 
     def describe(self, info: TopicInfo, now: float) -> bool:
-        """Take metadata over. Return whether the brokers report an error from now on."""
+        """Store new metadata. Return whether it is the first to report an error."""
         self.info = info
         if not info.error:
             self.missing_since = None
@@ -64,9 +64,9 @@ class TopicStatus:
         return True
 
     def identify(self, found: UUID, cluster_id: str | None) -> bool:
-        """Note which topic of this name it is. Return whether it is another one than before.
+        """Store the identity of the topic. Return whether it is a different topic than before.
 
-        Where the brokers have no topic ids, only the id of the cluster tells.
+        If the brokers have no topic ids, only a different cluster id shows a different topic.
         """
         moved = differ(self._cluster_id, cluster_id)
         known = self._known_id
@@ -79,9 +79,9 @@ class TopicStatus:
         return changed
 
     def begin_moving(self) -> None:
-        """Note that records wait to be moved to the queues of their partitions."""
+        """Mark the topic: its records are being moved to the queues of their partitions."""
         self.moving = True
 
     def end_moving(self) -> None:
-        """Note that no record waits to be moved any more."""
+        """Mark the topic: all records were moved to the queues of their partitions."""
         self.moving = False

@@ -1,4 +1,4 @@
-"""The deliveries of many records, and how to wait for many at a time, native or in Python.
+"""The deliveries of many records, and `gather`, which waits for them. Native or in Python.
 
 `send_many` returns a `Deliveries`: a sequence that knows runs of records in batches and makes a
 handle only when it is requested. `gather` yields to the event loop every few milliseconds.
@@ -20,7 +20,7 @@ from aiokclient.producer.fairness import SLICE_S
 __all__ = ["Deliveries", "Run", "gather", "runs_of"]
 
 SLICE_STRIDES = 16
-"""Number of strides after which `gather` yields in any case."""
+"""Number of strides after which `gather` yields even if little time has passed."""
 
 Gathering: Any = None
 if not TYPE_CHECKING and _native.in_use():
@@ -28,7 +28,7 @@ if not TYPE_CHECKING and _native.in_use():
 
 
 class Deliveries(DeliveryRuns, Sequence[Delivery]):
-    """The deliveries of one `send_many`, in its order. A handle is made when it is requested."""
+    """The deliveries of one `send_many` call, in order. Each one is created on access."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class Deliveries(DeliveryRuns, Sequence[Delivery]):
 async def gather(
     deliveries: Iterable[Delivery], clock: Clock, *, return_exceptions: bool
 ) -> list[Any]:
-    """Return the outcomes in order; see `Producer.gather`."""
+    """Wait for the deliveries and return their outcomes in order; see `Producer.gather`."""
     if Gathering is None:
         return await pure.gather(deliveries, clock, return_exceptions=return_exceptions)
     work = Gathering(deliveries)

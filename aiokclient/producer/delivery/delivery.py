@@ -1,4 +1,4 @@
-"""Deliveries, and how to wait for all records of a batch."""
+"""Deliveries, native or in Python, and a wait for all records of a batch."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Failed deliveries: how they are reported, and which ones were never retrieved.
+"""The failed deliveries of a producer: their reports, and which ones were never retrieved.
 
-The facts about a failed batch stay here until all its failures were retrieved, for at most `KEPT`
-batches. Of more batches only the number of failures is kept, so that a producer whose records all
-fail uses little memory.
+Details of a failed batch are kept until all its failures were retrieved, for at most `KEPT`
+batches. For further batches only the number of failures is kept, so that a producer whose records
+all fail uses little memory.
 
-Without `on_delivery_error`, a failure is logged once the program cannot retrieve it any more: when
-the last delivery of its batch is gone, as asyncio does with exceptions of futures. A failure that
-is retrieved at some time is never logged.
+Without `on_delivery_error`, a failure is logged when the application can no longer retrieve it:
+when the last delivery of its batch was garbage-collected, as asyncio does with exceptions of
+futures. A failure that was retrieved is never logged.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = ["FailureHooks", "Failures"]
 
 KEPT = 10_000
 SHOWN = 100
-"""Number of failures that a `DeliveryErrors` holds as exceptions. All are counted."""
+"""Largest number of exceptions in a `DeliveryErrors`, whose message counts all failures."""
 LOG_EVERY_S = 10.0
-"""Seconds in which the default report logs one line per topic and kind of error."""
+"""Seconds between two log lines for the same topic and error class."""
 LOG_KEYS = 1000
 
 Watcher = Callable[[KafkaError | None], None]
 
 
 class FailureHooks(NamedTuple):
-    """The calls by which a producer learns of failures."""
+    """The functions that are called when records fail."""
 
     on_delivery_error: Callable[[Delivery], Any] | None
-    """The callback of the program, for each failure."""
+    """The application's `on_delivery_error`, called for each failed record."""
     on_failed: Callable[[DeliveryBatch], object]
     """Called with each batch that fails."""
     on_final_seen: Callable[[], object]
@@ -48,7 +48,7 @@ class FailureHooks(NamedTuple):
 
 
 class FailedBatch:
-    """The facts about a failed batch, kept after the batch is gone."""
+    """The details of a failed batch, which are kept after the batch itself was deleted."""
 
     __slots__ = ("error", "final", "topic", "unretrieved")
 
@@ -57,11 +57,11 @@ class FailedBatch:
         self.error = error
         self.unretrieved = unretrieved
         self.final = final
-        """Whether it failed with the producer."""
+        """Whether the batch failed because the producer failed."""
 
 
 class Report:
-    """An attribute of a failed batch that reports when the batch is gone."""
+    """An attribute of a failed batch that calls `gone` when the batch is garbage-collected."""
 
     __slots__ = ("failed", "gone")
 
@@ -95,7 +95,7 @@ class Failures:
         self._client_log = log
         self._on_delivery_error, self._on_failed, self.on_final_seen = hooks
         self._final = False
-        """Whether the producer has failed, so that later failures follow from that."""
+        """Whether the producer has failed, which is the cause of all later failures."""
         self._batches: dict[FailedBatch, None] = {}
         self._last: KafkaError | None = None
         self._reports: deque[tuple[DeliveryBatch, int]] = deque()
@@ -105,7 +105,7 @@ class Failures:
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
     def failed(self, batch: DeliveryBatch) -> None:
-        """Take note of a batch that has just failed, and report its failures."""
+        """Store a batch that has just failed, and report its failures."""
         self.unretrieved += batch.unretrieved
         self.total += batch.unretrieved
         assert batch.error is not None
@@ -127,7 +127,7 @@ class Failures:
 
     @contextmanager
     def watched(self, watcher: Watcher) -> Iterator[None]:
-        """Call `watcher(None)` after each failure, and `watcher(why)` at the end."""
+        """Call `watcher(None)` after each failure, and `watcher(why)` when the producer ends."""
         self._watchers[watcher] = None
         try:
             yield
@@ -135,16 +135,16 @@ class Failures:
             self._watchers.pop(watcher, None)
 
     def end(self, why: KafkaError, *, final: bool = False) -> None:
-        """Tell all watchers that nothing more will be sent.
+        """Notify all watchers that nothing more will be sent.
 
-        `final`: the producer has failed, so that later failures follow from that.
+        `final` says that the producer has failed, which is the cause of all later failures.
         """
         self._final = self._final or final
         for watcher in list(self._watchers):
             watcher(why)
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
-        """Count that many failures of a batch as retrieved."""
+        """Count `count` failures of a batch as retrieved."""
         failed: FailedBatch = batch.report.failed
         if failed.final:
             self.on_final_seen()
@@ -169,12 +169,12 @@ class Failures:
         return DeliveryErrors(text, shown or [self._last], count)
 
     def _gone(self, failed: FailedBatch) -> None:
-        """Log failures that cannot be retrieved any more. May be called in any thread."""
+        """Log failures that can no longer be retrieved. May be called in any thread."""
         if self._on_delivery_error is None:
             self._log(failed)
 
     async def reported(self) -> None:
-        """Wait until the callback was called for each failure so far."""
+        """Wait until `on_delivery_error` was called for each failure so far."""
         until = self._queued
         while until > self._queued - len(self._reports):
             self._report_slice()

@@ -1,14 +1,15 @@
 """Deadlines of records that wait to be delivered.
 
-Every record has `delivery_timeout_ms`. Those of a topic or partition that does not exist, or that
-no broker has described, have `max_block_ms`.
+A record fails if it is not delivered within `delivery_timeout_ms`. If its topic or partition does
+not exist, or if no broker has described the topic yet, the limit is `max_block_ms`.
 
-There is one timer, set to the earliest deadline that was found when it last rang. Each queue is in
-the order of its sends and all records have the same time, so only the heads are checked.
+There is one timer. Each time it expires, it is set to the earliest deadline. Each queue is ordered
+by the times of the sends, and all records have the same timeout, so only the first batch of each
+queue is checked.
 
-The time of a batch begins with its first record. A batch that cannot be sent accepts no more
-records after a tenth of the time, so that its last record does not fail long before its own
-deadline.
+The timeout of a batch starts with its first record. A batch that cannot be sent accepts no more
+records after a tenth of the timeout, so that its last record does not fail long before that
+record's own deadline.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class Expiry:
         self._accumulator = accumulator
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        """The time of `_timer`. A handle of uvloop for a short delay does not know it."""
+        """The time to which `_timer` is set. uvloop's handles for short delays do not have it."""
 
     def arm(self) -> None:
-        """Set the timer, because a batch waits from now on or may have an earlier deadline."""
+        """Set the timer, because a batch now waits or may have an earlier deadline."""
         when = self._clock.monotonic() + min(self._age_s, self._block_s)
         if self._timer is None:
             self._set(when)

@@ -1,11 +1,11 @@
-"""The leader of each queue, as the metadata changes.
+"""The assignment of each queue to the sender of its leader, as the metadata changes.
 
-Records for a topic that is not known yet wait in its undesignated queue, so that one missing topic
-delays no other. When its partitions are known, the records move to the queues of their partitions,
-in order, 10 ms of work at a time; records that are sent meanwhile follow them. A partition follows
-its leader: batches in flight to the old one are sent to the new one at once where sequences make
-that safe. A topic that was created again under the same name is another topic: the remaining
-batches go there with new sequences.
+Records for a topic that is not known yet wait in the topic's undesignated queue, so that a missing
+topic does not delay other topics. When the partitions are known, the records move to the queues of
+their partitions, in order, for 10 ms at a time; records that are sent in the meantime come after
+them. When a partition has a new leader, batches in flight to the old leader are immediately sent to
+the new one if sequences make that safe. A topic that was deleted and created again is another
+topic: the remaining batches are sent there with new sequences.
 
 A partition that the metadata no longer lists keeps its queue: batches there wait at most
 `max_block_ms` for the partition to return, and its sequences are kept permanently.
@@ -62,7 +62,7 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
 
 
 class Routing:
-    """The topics in use, and the sender of each of their partitions."""
+    """The topics that the producer uses, and the sender of each of their partitions."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Routing:
         self._cluster_id: str | None = None
 
     def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
-        """Return the topic, which is in use from now on."""
+        """Return the topic with this name, and start to follow its metadata."""
         topic = self.topics.get(name)
         if topic is None:
             config = self._config
@@ -104,11 +104,11 @@ class Routing:
         return topic
 
     def has_sent(self, name: str) -> bool:
-        """Return whether batches that were sent to the topic have no outcome."""
+        """Return whether the topic has batches that were sent and have no outcome."""
         return any(queue.sent for queue in self.topics[name].all_queues())
 
     def updated(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
-        """Follow a new snapshot of the metadata."""
+        """Update topics and leaders from a new snapshot of the metadata."""
         moved = differ(old.cluster_id, new.cluster_id)
         self._cluster_id = new.cluster_id
         if moved:
@@ -140,7 +140,7 @@ class Routing:
             self._designate(topic)
 
     def _incarnate(self, topic: Topic, info: TopicInfo) -> bool:
-        """Note which topic of the name this is. Return whether it is another one than before."""
+        """Store the identity of the topic. Return whether it is a different topic than before."""
         status = topic.status
         before = status.incarnation
         changed = status.identify(info.topic_id, self._cluster_id)
@@ -174,7 +174,7 @@ class Routing:
             self._accumulator.on_open()
 
     def _look_for_absent(self, topic: Topic) -> None:
-        """Request metadata as long as records wait for partitions that are not listed."""
+        """Request metadata while records wait for partitions that the metadata does not list."""
         if not topic.absent:
             return
         if any(queue.oldest() is not None for queue in topic.absent.values()):
@@ -200,7 +200,7 @@ class Routing:
     # Records that waited for the partitions
 
     def _designate(self, topic: Topic) -> None:
-        """Move waiting records to their partitions; the rest in later iterations of the loop."""
+        """Move waiting records to their partitions, over several loop iterations if necessary."""
         until = self._clock.monotonic() + SLICE_S
         queue = topic.undesignated
         while (batch := queue.oldest()) is not None:
@@ -217,7 +217,7 @@ class Routing:
         batch.count_records()
         explicit = batch.explicit
         assert explicit is not None
-        # Its memory is given back first, so that the records find room in their queues.
+        # The memory of the batch is released first, so that its records find room in their queues.
         self._accumulator.release(batch)
         for index, record in enumerate(batch.builder.records()):
             target, at = self._put(topic, explicit[index], batch, record)
@@ -249,7 +249,7 @@ class Routing:
         target, at = self._accumulator.append(
             queue, timestamp, key, value, headers, size, forced=True
         )
-        # The time of a record runs from its send.
+        # The delivery timeout of a record starts with its send, not with this move.
         target.backdate(batch.created)
         return target, at
 

@@ -73,9 +73,9 @@ class MultiBatch:
     def answers(
         self, response: ProduceResponse
     ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
-        """Yield each batch with its part of the response; None for a partition that is missing.
+        """Yield each batch with its part of the response, or None if the partition is missing.
 
-        A partition that occurs twice counts once, and one that was not requested is ignored.
+        Only the first part for a partition counts. Partitions that were not requested are ignored.
         """
         by_id = self.version >= IDS_FROM
         waiting: dict[str | UUID, dict[int, Sent]] = {
@@ -95,7 +95,7 @@ class MultiBatch:
 
 
 class OneBatch:
-    """A request with one batch, which is made faster than a `MultiBatch`."""
+    """A request with one batch, which is faster to create than a `MultiBatch`."""
 
     __slots__ = ("message", "sent", "version")
 
@@ -130,11 +130,11 @@ class ProduceRequests:
         self._templates: dict[PartitionQueue, Template] = {}
 
     def forget(self, queue: PartitionQueue) -> None:
-        """Forget a partition that has another leader now."""
+        """Discard the template of a partition that now has another leader."""
         self._templates.pop(queue, None)
 
     def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
-        """Return the request for some batches; `version` is the latest that the broker supports."""
+        """Return the request for the given batches in an API version that the broker supports."""
         if len(batches) != 1:
             return MultiBatch(batches, version, acks=self._acks, timeout_ms=self._timeout_ms)
         queue = batches[0].queue

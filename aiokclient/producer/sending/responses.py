@@ -1,7 +1,8 @@
-"""The consequences of a response, or of none, for a batch.
+"""The handling of produce responses, and of missing responses, for each batch.
 
-There are three cases, in this order: the code is about sequences (`sequences.CODES`), or the batch
-is too large and can be split (KIP-126), or the policy decides.
+For an error there are three cases, which are checked in this order: the error code concerns
+sequences (`sequences.CODES`); the batch is too large and can be split (KIP-126); the policy decides
+what to do.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Responses"]
 
 SPLITTING = frozenset({RecordTooLargeError.code})
-"""Codes that a smaller batch may avoid."""
+"""Error codes that smaller batches may avoid."""
 UNWRITTEN = frozenset(
     error.code
     for error in (
@@ -56,8 +57,8 @@ UNWRITTEN = frozenset(
         UnknownTopicOrPartitionError,
     )
 )
-"""Codes after which the batch is in no log that still exists. After any other one, and without an
-answer, a batch that is sent again may have been written."""
+"""Error codes which show that the batch is in no existing log. After any other code, or without a
+response, the batch may have been written."""
 OTHER_TOPIC = frozenset({UnknownTopicIdError.code})
 """Codes by which a leader says that it knows no topic of this id."""
 NO_PARTITION = frozenset({UnknownTopicOrPartitionError.code})
@@ -100,7 +101,7 @@ class Responses:
         broker: int,
         endpoints: Sequence[BrokerInfo],
     ) -> None:
-        """Take the broker's response for a batch."""
+        """Handle the broker's response for a batch."""
         batch = sent.batch
         if batch.attempt != sent.attempt or batch.done:
             return  # It has expired, or was sent again to another leader.
@@ -151,18 +152,18 @@ class Responses:
         return event
 
     def _duplicate(self, batch: QueuedBatch) -> None:
-        """Complete a batch that the leader has already, alone or in the whole it was split from."""
+        """Complete a batch that the leader already has, or has as part of a larger batch."""
         batch.pass_on_whole()
         self._accumulator.succeed(batch, -1, -1)
 
     def unanswered(self, sent: Sent, error: KafkaError) -> None:
-        """Take note that no response came: whether the batch was written is unknown."""
+        """Handle that no response came, so that it is unknown whether the batch was written."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
             self._failed(batch, batch.with_partition(error))
 
     def unknowable(self, batch: QueuedBatch) -> None:
-        """Fail a batch of which it cannot be known whether it was written."""
+        """Fail a batch for which it is impossible to find out whether it was written."""
         text = (
             "The topic was recreated, or the cluster replaced, after the batch was sent and before "
             "an acknowledgement came. The records may have been written to either topic; look "
@@ -208,9 +209,9 @@ class Responses:
             self._updater.request_update((queue.topic.name,), reason=str(error.name))
 
     def _refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
-        """Send a batch again that does not follow what the leader has.
+        """Send a batch again that the leader refused because of its sequence.
 
-        It follows later, or the partition restarts.
+        Either its predecessors are written first, or the partition restarts with new sequences.
         """
         queue = batch.queue
         self._count(error)
@@ -268,7 +269,7 @@ class Responses:
         self._count(error)
         batch = sent.batch
         if batch.in_log is not InLog.NO and batch.whole is not None:
-            # Responses to its own parts would not tell whether it or the whole was written.
+            # Responses to parts of this part could not show whether it or the whole was written.
             for part in batch.whole:
                 self._fail_part(part, error)
             return
@@ -320,8 +321,8 @@ class Responses:
     def _written_whole(self, first: QueuedBatch, error: KafkaError) -> None:
         """Complete or fail the parts of a batch that may have been written as a whole.
 
-        The leader refused the first part. If the whole was not written, it would have accepted that
-        part, unless the batch before it was lost.
+        The leader refused the first part. If the whole batch had not been written, the leader would
+        have accepted that part, unless the previous batch was lost.
         """
         assert first.whole is not None
         assert first.identity is not None
@@ -335,5 +336,5 @@ class Responses:
                 self._fail_part(part, error)
 
     def _fail_part(self, part: QueuedBatch, error: KafkaError) -> None:
-        """Fail one of several batches of a partition with an error object of its own."""
+        """Fail one of several parts with its own copy of the error."""
         self._accumulator.fail(part, error.with_partition(part.queue.topic_partition))

@@ -1,15 +1,16 @@
 """The produce requests to one broker, with the ready batches of the partitions that it leads.
 
-Theory of operation. No task runs as long as the broker is connected. Everything that may give a
-queue something to send calls `ready`, which schedules `pump`: it takes the head of each ready queue
-in turn until a request is full, and goes on while fewer than
-`max_in_flight_requests_per_connection` requests are in flight. A response completes or returns its
-batches and pumps again. Only connecting is a task.
+Theory of operation. While the broker is connected, no task runs. Whenever a queue may have
+something to send, `ready` is called, which schedules `pump`. `pump` takes the first batch of each
+ready queue in turn until a request is full, and continues with the next request while fewer than
+`max_in_flight_requests_per_connection` requests are in flight. A response completes its batches or
+returns them to their queues, and then calls `pump` again. Only connecting needs a task.
 
-The broker is unreachable while its connection is lost and being made again, and silent once a
-request has been unanswered for a second. In both cases its partitions are unsendable, which limits
-their memory. If nothing waits to be sent, the sender does not connect, and so it could not find the
-broker reachable again: then the broker counts as reachable until an attempt to connect fails.
+A broker is *unreachable* while its connection is lost and the sender tries to reconnect. It is
+*silent* when a request has had no response for a second. In both cases its partitions are
+unsendable, which limits their memory. If nothing waits to be sent, the sender does not reconnect,
+and so could not find out that the broker is reachable again. In that case the broker counts as
+reachable until an attempt to connect fails.
 """
 
 from __future__ import annotations
@@ -107,18 +108,18 @@ class Sender:
         return self.silent or not self.reachable
 
     def unanswered_for(self) -> float:
-        """Return for how many seconds the oldest unanswered request has waited."""
+        """Return the seconds since the oldest request without a response was sent, or 0."""
         return 0.0 if self._connection is None else self._connection.unanswered_for()
 
     def gain(self, queue: PartitionQueue) -> None:
-        """Send the batches of this partition, which the broker leads from now on."""
+        """Start to send the batches of a partition, because the broker is now its leader."""
         self.queues[queue] = None
         self._accumulator.set_unsendable(queue, self.unsendable)
         if queue.oldest() is not None:
             self.ready(queue)
 
     def lose(self, queue: PartitionQueue) -> None:
-        """Send nothing more of this partition, which another broker leads."""
+        """Stop sending batches of a partition, because the broker is no longer its leader."""
         self.queues.pop(queue, None)
         self._requests.forget(queue)
         self._ready.pop(queue, None)
@@ -126,7 +127,10 @@ class Sender:
         queue.sequences.distrust()
 
     def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
-        """Note that a queue may have something to send; ignored unless the broker leads it."""
+        """Schedule `pump` for a queue that may have something to send.
+
+        The call is ignored if the broker is not the leader of the partition.
+        """
         if queue not in self.queues:
             return
         self._ready[queue] = None
@@ -139,14 +143,14 @@ class Sender:
     def close(self) -> None:
         """Send nothing more."""
         self._closed = True
-        self._ignore_loss()  # The connection may be shared, and outlive this sender.
+        self._ignore_loss()  # The connection may be shared and may stay open after this.
         if self._watch is not None:
             self._watch.cancel()
 
     # Sending
 
     def pump(self) -> None:
-        """Send the ready batches, as far as the number of requests in flight allows."""
+        """Send ready batches until too many requests are in flight."""
         self._scheduled = False
         if self._closed:
             return
@@ -168,7 +172,7 @@ class Sender:
             self._transmit(connection, batches)
             if not self._ready:
                 return
-            # Most requests have one batch, and no other follows: they need no clock.
+            # Most requests have one batch and are the only one: they need not read the clock.
             now = self._clock.monotonic()
             until = until or now + SLICE_S
             if now > until:
@@ -192,7 +196,7 @@ class Sender:
             queue.leave(batch)
             batches.append(batch)
             total += batch.size
-            # Its other batches follow those of all other queues.
+            # The other batches of this queue come after those of all other queues.
             del self._ready[queue]
             if queue.more:
                 self._ready[queue] = None
@@ -203,7 +207,7 @@ class Sender:
     def _next(self, queue: PartitionQueue) -> QueuedBatch | None:
         batch = queue.next(not self.in_flight, self._limit)
         if batch is not None and batch.in_log is InLog.UNKNOWABLE:
-            # Not within this call: the program, which learns of it, may send more.
+            # This is not done within this call, because the application may react by sending more.
             self._callbacks.soon(self._responses.unknowable, batch)
             return None
         if batch is None:
@@ -233,7 +237,7 @@ class Sender:
         if self._watch is None:
             self._watch = self._callbacks.later(SILENCE_S, self._listen)
 
-    # Answers
+    # Responses
 
     def _answered(
         self,
@@ -242,7 +246,7 @@ class Sender:
         error: KafkaError | None,
     ) -> None:
         self.in_flight -= 1
-        # The transport has released the bytes, or will never read them again.
+        # By now the transport has released the bytes, or will never read them again.
         for sent in request.sent:
             self._unpin(sent.batch)
         if error is not None:
@@ -319,7 +323,7 @@ class Sender:
             lasting = self._callbacks.later(SILENCE_S, self._set_reachable, False)
             try:
                 connection = await self._cluster.connect(self.node_id, Purpose.PRODUCE)
-                # Raises here rather than in the middle of `pump`.
+                # An unsupported version must raise here rather than in the middle of `pump`.
                 connection.version_of(ProduceRequest)
             except KafkaError as error:
                 self._set_reachable(False)
@@ -340,7 +344,7 @@ class Sender:
                 lasting.cancel()
 
     def _give_up(self, error: KafkaError) -> None:
-        """Fail all batches: the broker cannot be used, and waiting would not change that."""
+        """Fail all batches, because the broker cannot be used and waiting would not change that."""
         for queue in list(self.queues):
             for batch in list(queue.batches()):
                 self._accumulator.fail(batch, error)
