@@ -7,7 +7,7 @@
         async for record in consumer:
             print(record.value)
 
-Names are imported when they are first used, so that importing the package costs little.
+Names are imported when they are first used, so that importing the package is fast.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ _PLACES = {
     "single_writer": "patterns",
     "work_pool": "patterns",
 }
-"""Where each name lives; what is not listed is in types, or a module itself."""
+"""The module of each public name. Names that are not listed are in `types`, or are modules."""
 
 _MODULES = ("errors", "protocol")
 
@@ -133,8 +133,8 @@ def __getattr__(name: str) -> Any:
         hint = import_hint(name)
         if hint is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        # `from aiokclient import ...` would hide an AttributeError's text. Everybody else, such as
-        # hasattr(), expects one.
+        # `from aiokclient import ...` would hide the text of an AttributeError. All other callers,
+        # such as hasattr(), expect an AttributeError.
         if sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":
             raise ImportError(hint, name=__name__)
         raise AttributeError(hint)

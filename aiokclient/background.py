@@ -1,10 +1,10 @@
 """Background work in an event loop: tasks that start later, and callbacks that are supervised.
 
-An event loop only logs what a callback raises, and continues. A client that relies on the callback
-would then wait forever. So everything that the library schedules with `call_soon`, `call_at`,
-`call_later` and `add_done_callback` goes through `Callbacks`, which reports what is raised to the
-owner of the client's background work (`Supervisor.fail`). No callback calls anyio: outside of a
-task anyio does not know which event loop runs.
+If a callback raises, an event loop only logs the exception and continues. A client that relies on
+the callback would then wait forever. So everything that the library schedules with `call_soon`,
+`call_at`, `call_later` and `add_done_callback` goes through `Callbacks`, which reports exceptions
+to the owner of the client's background work (`Supervisor.fail`). No callback calls anyio, because
+outside of a task anyio does not know which event loop is running.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class LibraryTask(asyncio.Task[T]):
-    """A task that the library has created, not the application."""
+    """A task that was created by the library, not by the application."""
 
 
 def new_task(
@@ -39,8 +39,8 @@ def new_task(
 ) -> asyncio.Task[T]:
     """Create a task that begins at the loop's next iteration.
 
-    Unlike `loop.create_task`, it does so under `asyncio.eager_task_factory` as well, which would
-    run the coroutine before the caller has stored the task.
+    Unlike `loop.create_task`, this also holds with `asyncio.eager_task_factory`, which would run
+    the coroutine before the caller has stored the task.
     """
     return LibraryTask(coroutine, loop=loop, name=name, context=context)
 
@@ -48,7 +48,7 @@ def new_task(
 def loop_ends(loop: asyncio.AbstractEventLoop) -> bool:
     """Return whether all tasks of the application are cancelled, as at the end of `asyncio.run`.
 
-    Tasks of the library do not count: those that close a client may have begun just now.
+    Tasks of the library are ignored, because tasks that close a client may just have started.
     """
     tasks = asyncio.all_tasks(loop)
     return all(task.cancelling() for task in tasks if not isinstance(task, LibraryTask))
@@ -66,15 +66,15 @@ class Callbacks:
         self._failed = failed
 
     def run(self, function: Callable[..., object], *args: Any) -> None:
-        """Call the function immediately. What it raises is reported, not raised."""
+        """Call the function immediately. An exception is reported, not raised."""
         try:
             function(*args)
         except Exception as error:
-            called = getattr(function, "func", function)  # of a partial
+            called = getattr(function, "func", function)  # the function of a partial
             self._failed(error, getattr(called, "__qualname__", repr(called)))
 
     def guard(self, function: Callable[P, object]) -> Callable[P, None]:
-        """Return a function that calls this one and does not raise."""
+        """Return a function that calls the given one, and reports exceptions instead of raising."""
         return cast("Callable[P, None]", partial(self.run, function))
 
     def bound(self, function: Callable[..., object], *args: Any) -> Callable[..., None]:
@@ -112,9 +112,9 @@ class Callbacks:
 
 
 async def ended(task: asyncio.Task[None], at_most: float = math.inf) -> None:
-    """Wait until a task has ended, whatever is cancelled in the meantime.
+    """Wait until a task has ended, even if the caller is cancelled in the meantime.
 
-    The end is sure to come unless the task waits for the caller: so wait at most `at_most` seconds.
+    If the task waits for the caller, it never ends. So the wait takes at most `at_most` seconds.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + at_most
@@ -124,7 +124,7 @@ async def ended(task: asyncio.Task[None], at_most: float = math.inf) -> None:
                 left_s = None if until == math.inf else until - loop.time()
                 await asyncio.wait([task], timeout=left_s)
             except asyncio.CancelledError:
-                # The caller raises the first one, after the end.
+                # The caller raises the first cancellation after the task has ended.
                 continue
     if task.done() and not task.cancelled():
         task.exception()

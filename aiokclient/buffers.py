@@ -1,8 +1,8 @@
-"""Memory for large frames and columns, which is used again once nothing refers to it.
+"""Memory for large frames and columns, which is reused when nothing refers to it any more.
 
-Frames and columns have similar sizes, and each lives until the program drops the last record in it.
-To allocate each anew would cost more than to decode small records, because the system clears the
-memory page by page.
+Frames and columns have similar sizes, and each is needed until the application drops the last
+record in it. A new allocation for each of them would cost more than decoding small records, because
+the operating system clears new memory page by page.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["BufferPool"]
 
 @twin("ground")
 class BufferPool:
-    """A pool of memory, which keeps at most `limit` bytes for later use.
+    """A pool of memory, which keeps at most `limit` bytes for reuse.
 
-    `take` returns a memoryview. Its memory comes back to the pool when nothing refers to it any
-    more. This version in Python keeps nothing, because a bytearray does not know when its last view
-    is gone.
+    `take` returns a memoryview. Its memory returns to the pool when nothing refers to it any more.
+    This Python version keeps no memory, because a bytearray does not know when its last view was
+    deleted.
     """
 
     __slots__ = ("kept", "limit")
@@ -26,7 +26,7 @@ class BufferPool:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.kept = 0
-        """Bytes that are kept for later use."""
+        """Number of bytes that are kept for reuse."""
 
     def take(self, size: int) -> memoryview:
         """Return `size` bytes of memory with arbitrary content."""

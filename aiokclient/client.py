@@ -28,11 +28,11 @@ class Client(Parent):
             async with Producer(client=client) as producer: ...
             response = await client.request(messages.ListGroupsRequest(), to=AnyBroker())
 
-    It can be made anywhere, and starts by `async with`, `await client.start()` or `await client`.
-    Closing it closes its consumers, then its producers, then its admins, the youngest first; all
-    of it within `close_timeout_ms`, or `close(timeout)`, and what its producers may take for their
-    last records. Options are those of Kafka's clients with `_` for `.`; a bad one raises
-    ConfigError.
+    A client can be created outside of an event loop. `async with`, `await client.start()` or
+    `await client` starts it. Closing a client closes its consumers, then its producers, then its
+    admins, the newest first. That takes at most `close_timeout_ms`, or the timeout given to
+    `close`, plus the time that the producers need to deliver their last records. Options have the
+    names of Kafka's options, with `_` in place of `.`. An invalid option raises ConfigError.
     """
 
     def __init__(self, *wrong: Never, **options: Unpack[ClientOptions]) -> None:
@@ -43,16 +43,16 @@ class Client(Parent):
     async def request(self, message: Request[R], to: Target, *, timeout: float | None = None) -> R:
         """Send any request of the protocol and return the decoded response.
 
-        `to` is the broker that it is for: `AnyBroker()`, `Broker(id)`, `Controller()`,
-        `Leader(topic, partition)` or `Coordinator(kind, key)`. The version is negotiated with that
-        broker. Retriable errors are retried, with the broker looked up again, until `timeout`
-        (seconds, by default `default_api_timeout_ms`). Only the top-level error of a response is
-        raised: errors of single topics or partitions are in the response.
+        `to` is the target: `AnyBroker()`, `Broker(id)`, `Controller()`, `Leader(topic, partition)`
+        or `Coordinator(kind, key)`. The API version is negotiated with that broker. After a
+        retriable error, the broker is looked up again and the request is repeated until `timeout`
+        (in seconds, by default `default_api_timeout_ms`) has passed. Only a top-level error of the
+        response is raised: errors of single topics or partitions are in the response.
 
-        Raises ApiTimeoutError, whose cause is the last error; the broker's error when it is not
-        to be tried again; UnsupportedVersionError when the broker is too old or too new;
-        ClosedError; TypeError for what is no request, target or number. Cancelling it abandons the
-        response: the broker may still do what was asked.
+        Raises ApiTimeoutError, whose cause is the last error; the broker's error if it is not
+        retriable; UnsupportedVersionError if the broker is too old or too new; ClosedError; and
+        TypeError for an invalid request, target or timeout. Cancelling it abandons the response:
+        the broker may still execute the request.
         """
         self._check()
         _require(message, to, timeout)
@@ -61,10 +61,10 @@ class Client(Parent):
     def send(
         self, message: Request[R], to: Target, *, timeout: float | None = None
     ) -> PendingResponse[R]:
-        """Send a request as `request` does; return a handle to await. Synchronous.
+        """Send a request as `request` does, and return an awaitable handle. Synchronous.
 
-        The handle can be awaited any number of times. When the client is closed first, it raises
-        ClosedError.
+        The handle can be awaited any number of times. It raises ClosedError if the client is closed
+        before the response arrives.
         """
         try:
             self._check()

@@ -1,6 +1,6 @@
 """The source of time and randomness, which a simulation replaces.
 
-A client never calls `time.time()` or the functions of the module `random`: it asks its clock.
+A client uses its clock instead of `time.time()` and the functions of the module `random`.
 """
 
 from __future__ import annotations

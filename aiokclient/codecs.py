@@ -14,16 +14,19 @@ __all__ = ["CODEC_NAMES", "SLOW_BYTES", "CodecTraits", "Compression"]
 KIB, MIB = 1024, 1024 * 1024
 
 SLOW_BYTES = 64 * KIB
-"""The least bytes of records that are compressed in a thread, whatever the codec."""
+"""Records of fewer bytes than this are never compressed in a thread."""
 
 
 class CodecTraits(NamedTuple):
-    """What is known about a codec. Sizes are in bytes, and worth about two milliseconds."""
+    """The properties of a codec. Sizes are in bytes, and take about two milliseconds to process."""
 
     encode_inline: int = SLOW_BYTES
-    """Records that the event loop compresses itself, at the default level or a faster one."""
+    """Size up to which records are compressed in the event loop, not in a thread.
+
+    It applies to the default level and to faster ones.
+    """
     decode_inline: int = 256 * KIB
-    """Compressed records that the event loop decompresses itself."""
+    """Size up to which compressed records are decompressed in the event loop, not in a thread."""
     levels: range | None = None
     """The levels that Kafka accepts (KIP-390)."""
     default_level: int = 0
@@ -37,7 +40,7 @@ PLAIN = CodecTraits(decode_inline=4 * MIB, densest=1)
 
 @unique
 class Compression(IntEnum):
-    """The codecs by their number in a batch's attributes, which count without a gap."""
+    """The codecs, by their numbers in the attributes of a batch. The numbers have no gaps."""
 
     traits: CodecTraits
 
@@ -55,7 +58,7 @@ class Compression(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name in options and messages."""
+        """The name of the codec in options and error messages."""
         return self.name.lower()
 
     def is_slow(self, level: int | None) -> bool:

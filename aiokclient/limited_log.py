@@ -1,7 +1,7 @@
-"""Log lines that a broker can cause again and again, limited to a bearable rate.
+"""A rate limit for log lines that a broker can cause repeatedly.
 
 The first line for a key is logged immediately. Lines for the same key within the interval are
-counted instead, and the next line that is logged says how many there were:
+counted instead, and the next line that is logged states their number:
 
     limited = LimitedLog(logger, clock.monotonic)
     limited.write(logging.WARNING, ("diverging epoch", tp), "%s: the epochs diverge", tp)
@@ -21,14 +21,15 @@ EVERY_S: Final = 30.0
 """Seconds between two lines for the same key."""
 
 KEYS: Final = 1000
-"""Number of keys that are remembered; beyond it the key that was logged longest ago is dropped."""
+"""Largest number of keys that are stored. Above it, the least recently logged key is dropped."""
 
 
 class LimitedLog:
     """A logger that logs each key at most once per interval.
 
-    `time` returns monotonic seconds. A key is anything hashable: name the kind of line, and the
-    topic, partition or broker that it is about. To be used from the thread of the event loop.
+    `time` returns monotonic seconds. A key is any hashable object. It should have the kind of the
+    line, and the topic, partition or broker that the line is about. Not thread-safe: use it in the
+    thread of the event loop.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class LimitedLog:
         if last is not None and now - last < self._every_s:
             self._seen[key] = (last, held_back + 1)
             return
-        self._seen.pop(key, None)  # So that the dict stays in the order of the last line.
+        self._seen.pop(key, None)  # The dict stays ordered by the time of the last line.
         self._seen[key] = (now, 0)
         if len(self._seen) > KEYS:
             del self._seen[next(iter(self._seen))]

@@ -1,12 +1,13 @@
-"""The log of the library: each line names its client and, where there is one, its group.
+"""The log of the library. Each line has the client id and, if there is one, the group id.
 
-A line has a stable name in `extra`, so that it can be found and counted whatever its text says:
+Each kind of line has a stable event name in `extra`, so that it can be found and counted without
+parsing its text:
 
     log = ClientLog("aiokclient.consumer", config.client_id, config.group_id)
     log.warning("Broker %s is gone.", 3, extra={"event": "broker_unreachable", "broker": 3})
 
-A `LogRecord` has the attributes `event`, `client_id` and `group_id` (None without a group), and
-what else `extra` gave. `EVENTS` lists the names.
+A `LogRecord` has the attributes `event`, `client_id` and `group_id` (None without a group), and all
+other items of `extra`. `EVENTS` lists the event names.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ EVENTS: Final = {
     "wire_request": "A request was written.",
     "wire_response": "A response was read.",
 }
-"""The names of all lines, and what each means."""
+"""The names of all events, with their meanings."""
 
 
 class ClientLog(logging.LoggerAdapter[logging.Logger]):
@@ -72,7 +73,7 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
 
     @classmethod
     def of(cls, name: str, config: Any) -> ClientLog:
-        """Return the log of a client with these options, which may have a group."""
+        """Return the log of a client with the given options, which may include a group id."""
         return cls(name, config.client_id, getattr(config, "group_id", None))
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
@@ -80,7 +81,7 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
         if not self.isEnabledFor(level):
             return
         extra = {**(self.extra or {}), **(kwargs.pop("extra", None) or {})}
-        # One more frame than the logger knows of stands between it and the caller.
+        # The logger must skip one more stack frame to find the caller.
         level_of_caller = kwargs.pop("stacklevel", 1) + 1
         self.logger.log(
             level,

@@ -4,9 +4,9 @@ They belong to one event loop. Keep the object that `counter()` returns and call
 lookup by name for every record would cost more than the rest of its path. Rates are computed by
 what collects the numbers; nothing is averaged over time here.
 
-The number of series is bounded. What has many labels is either computed when it is asked for
-(`collect`), so that what no longer exists is not in it, or removed by its owner (`remove`), and a
-metric by topic has at most `SERIES` topics: all others are counted under `OTHER`.
+The number of series is bounded. Metrics with many labels are either computed when they are read
+(`collect`), so that they contain only objects that still exist, or their owner removes them
+(`remove`). A metric by topic has at most `SERIES` topics; all others are counted under `OTHER`.
 """
 
 from __future__ import annotations
@@ -41,20 +41,23 @@ Collected: TypeAlias = Iterable[tuple[Mapping[str, object], int | float | None]]
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of a histogram's buckets: seconds, from a millisecond to ten seconds."""
 BYTES = tuple(float(1 << shift) for shift in range(8, 25, 2))
-"""The same for sizes in bytes, from 256 to 16 Mi."""
+"""Upper bounds of a histogram's buckets: sizes in bytes, from 256 to 16 Mi."""
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 UNSORTED = 512
 """Number of observations that a histogram collects before it sorts them into buckets."""
 
 SERIES = 1000
-"""Number of topics that a metric by topic tells apart."""
+"""Largest number of topics that have their own series in a metric by topic."""
 OTHER = "(other)"
-"""The label of all topics beyond them. No topic can have this name."""
+"""The label for all further topics. No topic can have this name."""
 
 
 class MetricValue(NamedTuple):
-    """One series now. `kind` is "counter", "gauge" or "histogram"; `unit` "s", "By" or ""."""
+    """The current value of one series.
+
+    `kind` is "counter", "gauge" or "histogram". `unit` is for example "s", "By" or "".
+    """
 
     name: str
     labels: dict[str, str]
@@ -64,7 +67,7 @@ class MetricValue(NamedTuple):
 
 
 class Counter:
-    """A number that only grows."""
+    """A number that only increases."""
 
     __slots__ = ("value",)
 
@@ -78,9 +81,9 @@ class Counter:
 
 
 class Gauge:
-    """A number that goes up and down, set by its owner or read from its sources when asked.
+    """A number that can increase and decrease. Its owner sets it, or it is computed when read.
 
-    A source that returns None has nothing to show.
+    A source that returns None is left out.
     """
 
     __slots__ = ("_sources", "_value", "source")
@@ -98,7 +101,7 @@ class Gauge:
         return None if value is None else value + sum(source() for source in self._sources)
 
     def include(self, source: Callable[[], int | float]) -> Callable[[], None]:
-        """Add what one of several owners has to the value; return a function that ends it."""
+        """Add the result of `source` to the value. Return a function that ends that."""
         self._sources[source] = None
 
         def end() -> None:
@@ -116,8 +119,8 @@ class Gauge:
 class Histogram:
     """Observations sorted into fixed buckets; the last bucket takes what exceeds all bounds.
 
-    Observing appends to a list, which is sorted into the buckets when it is long or when a caller
-    looks: requests observe, and must stay cheap.
+    An observation is only appended to a list, because observing must be cheap for requests. The
+    list is sorted into the buckets when it is long or when the histogram is read.
     """
 
     __slots__ = ("_bounds", "_counts", "_maximum", "_total", "_unsorted")
@@ -164,7 +167,7 @@ class Histogram:
         return sum(self._counts)
 
     def quantile(self, q: float) -> float:
-        """Return an upper bound of the q-th quantile (0 to 1): the end of the bucket it is in."""
+        """Return an upper bound of the q-th quantile (0 to 1): the upper bound of its bucket."""
         wanted, seen = q * self.count, 0
         for bound, count in zip(self._bounds, self._counts, strict=False):
             seen += count
@@ -176,8 +179,8 @@ class Histogram:
     def value(self) -> dict[str, Any]:
         """Count, sum, mean, max, quantiles, and the number of observations in each bucket.
 
-        `buckets` has the upper bound of each bucket as text, "+Inf" for the last one; a bucket
-        does not include those below it.
+        The keys of `buckets` are the upper bounds of the buckets as text, with "+Inf" for the last
+        one. The counts are not cumulative: a bucket does not include the ones below it.
         """
         count = self.count
         bounds = [f"{bound:g}" if bound < 1e6 else str(int(bound)) for bound in self._bounds]
@@ -192,7 +195,7 @@ class Histogram:
 
 
 class MetricsSnapshot(dict[str, Any]):
-    """All values at one time, by `name` or `name{label=value,...}`. A dict, made for JSON."""
+    """All values at one time, by `name` or `name{label=value,...}`. A dict that fits JSON."""
 
     def _table(self) -> Table:
         rows = [(name, _shown(value)) for name, value in self.items()]
@@ -216,7 +219,10 @@ class MetricsSnapshot(dict[str, Any]):
 
 
 class Metrics:
-    """The instruments of one client, by name and labels; asking again gives the same one."""
+    """The instruments of one client, by name and labels.
+
+    The same name and labels return the same instrument.
+    """
 
     def __init__(self) -> None:
         self._instruments: dict[tuple[str, Labels], Counter | Gauge | Histogram] = {}
@@ -227,7 +233,7 @@ class Metrics:
         self._updates: dict[object, Callable[[], None]] = {}
 
     def counter(self, name: str, *, unit: str = "", **labels: object) -> Counter:
-        """Return a number that only grows."""
+        """Return the counter with this name and these labels."""
         return self._get(Counter, name, unit, labels)
 
     def gauge(
@@ -238,7 +244,7 @@ class Metrics:
         unit: str = "",
         **labels: object,
     ) -> Gauge:
-        """Return a number that goes up and down; with `source` it is computed when asked for."""
+        """Return the gauge with this name and these labels. `source`, if given, computes it."""
         gauge = self._get(Gauge, name, unit, labels)
         if source is not None:
             gauge.source = source
@@ -247,7 +253,10 @@ class Metrics:
     def histogram(
         self, name: str, bounds: Sequence[float] = SECONDS, *, unit: str = "", **labels: object
     ) -> Histogram:
-        """Return a distribution; `bounds` counts only when the histogram is made."""
+        """Return the histogram with this name and these labels.
+
+        `bounds` has an effect only in the call that creates the histogram.
+        """
         return self._get(Histogram, name, unit, labels, bounds)
 
     def by_topic(self, name: str, *, unit: str = "") -> TopicCounters:
@@ -258,7 +267,7 @@ class Metrics:
         return found
 
     def keep_topics(self, exists: Callable[[str], bool]) -> None:
-        """Forget the counters of all topics that do not exist (any more)."""
+        """Remove the counters of all topics that do not exist."""
         self._update()
         for counters in self._by_topic.values():
             counters.keep(exists)
@@ -266,10 +275,10 @@ class Metrics:
     def collect(
         self, name: str, source: Callable[[], Collected], *, unit: str = ""
     ) -> Callable[[], None]:
-        """Have a gauge's series computed when they are asked for; return a function that ends it.
+        """Compute the series of a gauge when they are read. Return a function that ends that.
 
-        `source()` gives the labels and the value of each series. Where two sources give a series
-        with the same labels, the larger value counts.
+        `source()` returns the labels and the value of each series. If two sources return series
+        with the same labels, the larger value is used.
         """
         key = object()
         self._collectors[key] = (name, unit, source)
@@ -280,9 +289,9 @@ class Metrics:
         return end
 
     def before_reading(self, update: Callable[[], None]) -> Callable[[], None]:
-        """Call `update()` before values are read; return a function that ends it.
+        """Call `update()` before values are read. Return a function that ends that.
 
-        For owners that take note of something often and count it later, all at once.
+        It is for owners that collect frequent events and count them later, all at once.
         """
         key = object()
         self._updates[key] = update
@@ -298,15 +307,16 @@ class Metrics:
             update()
 
     def remove(self, **labels: object) -> None:
-        """Forget every instrument that carries all of these labels, as of a broker that left."""
+        """Remove every instrument with all of these labels, for example those of one broker."""
         gone = set(_labels(labels))
         for key in [key for key in self._instruments if gone.issubset(key[1])]:
             del self._instruments[key]
 
     def share(self, **labels: object) -> Callable[[], None]:
-        """Return a function that removes what carries these labels once all sharers have called it.
+        """Return a function to call when the caller no longer uses instruments with these labels.
 
-        For what comes and goes on a client that stays, such as the consumers of a group.
+        When all callers of `share` have called theirs, the instruments are removed. It is for
+        objects that do not exist as long as their client, such as the consumers of a group.
         """
         key, mine = _labels(labels), object()
         self._sharers.setdefault(key, {})[mine] = None
@@ -320,11 +330,14 @@ class Metrics:
         return end
 
     def discard(self, name: str, **labels: object) -> None:
-        """Forget one instrument, if there is one of exactly this name and these labels."""
+        """Remove the instrument with exactly this name and these labels, if it exists."""
         self._instruments.pop((name, _labels(labels)), None)
 
     def values(self, prefix: str = "") -> list[MetricValue]:
-        """Return all series now whose names begin with `prefix`, sorted by name and labels."""
+        """Return the values of all series whose names begin with `prefix`.
+
+        They are sorted by name and labels.
+        """
         self._update()
         found: dict[tuple[str, Labels], MetricValue] = {}
         for (name, labels), instrument in list(self._instruments.items()):
@@ -346,7 +359,7 @@ class Metrics:
         return [value for _, value in sorted(found.items(), key=lambda item: item[0])]
 
     def snapshot(self) -> MetricsSnapshot:
-        """Return all values now, keyed `name` or `name{label=value,...}`, sorted."""
+        """Return all current values by `name` or `name{label=value,...}`, sorted."""
         return MetricsSnapshot(
             (_written(value.name, tuple(value.labels.items())), value.value)
             for value in self.values()
@@ -371,7 +384,7 @@ class Metrics:
 
 
 class TopicCounters:
-    """One counter for each topic, at most `SERIES` of them; the rest share the one of `OTHER`."""
+    """One counter for each topic. Above `SERIES` topics, all others share the counter `OTHER`."""
 
     def __init__(self, metrics: Metrics, name: str, *, unit: str = "") -> None:
         self._metrics = metrics
@@ -380,7 +393,7 @@ class TopicCounters:
         self._counters: dict[str, Counter] = {}
 
     def of(self, topic: str) -> Counter:
-        """Return the counter of a topic. Do not keep it: the topic may go and come back."""
+        """Return the counter of a topic. Do not store it, because `forget` may replace it."""
         if (counter := self._counters.get(topic)) is None:
             shown = topic if len(self._counters) < SERIES else OTHER
             counter = self._metrics.counter(self._name, unit=self._unit, topic=shown)
@@ -389,12 +402,12 @@ class TopicCounters:
         return counter
 
     def forget(self, topic: str) -> None:
-        """Drop the series of a topic that is gone; it begins at zero if it comes back."""
+        """Remove the series of a deleted topic. If the topic returns, it begins at zero."""
         if self._counters.pop(topic, None) is not None:
             self._metrics.discard(self._name, topic=topic)
 
     def keep(self, exists: Callable[[str], bool]) -> None:
-        """Drop the series of topics that do not exist."""
+        """Remove the series of topics that do not exist."""
         for topic in [topic for topic in self._counters if not exists(topic)]:
             self.forget(topic)
 

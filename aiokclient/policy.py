@@ -1,20 +1,20 @@
-"""What to do about an error. Nothing else in this library decides it; this module does no IO.
+"""The policy: the only module that decides what to do about an error. Sans-IO.
 
-- `classify(error, scope)` returns the category of an error: the decision while time is left.
-- `Retry` counts the attempts of one operation, and knows its deadline and its backoff. Whatever
-  tries something again holds one.
-- `decide(error, scope, attempt, remaining_s, rng)` is the same as a function, for records of state
-  that count their attempts themselves, of which there may be very many (batches, partitions).
+- `classify(error, scope)` returns the decision for an error while time is left.
+- `Retry` counts the attempts of one operation, and has its deadline and its backoff. Every
+  operation that may be repeated uses one.
+- `decide(error, scope, attempt, remaining_s, rng)` is the same as a function, for objects that
+  count their own attempts because there may be very many of them (batches, partitions).
 
 The decision follows from the category of the error's class (KIP-1050). A retriable error is retried
-until the time is up. An abortable error ends the transaction. A configuration error fails the call
-alone. Any other error, including one with an uncategorized or unknown code, means that the state
-it concerns cannot be trusted any longer. Where a scope treats a code differently, `OVERRIDES` has a
+until the deadline. An abortable error ends the transaction. A configuration error fails only the
+call. Any other error, including one with an uncategorized or unknown code, means that the state
+that it concerns can no longer be trusted. If a scope treats a code differently, `OVERRIDES` has a
 row for it, which takes precedence over the category.
 
-A state machine may take a code as an event of its own (a sequence number out of order, an offset
-out of range, a member id to join with). It looks the code up in its own table first, and calls this
-module for all others.
+For a state machine, some error codes are events (an out-of-order sequence, an offset out of range,
+a member id with which to join). The state machine looks up a code in its own table first, and calls
+this module only for other codes.
 """
 
 from __future__ import annotations
@@ -90,20 +90,21 @@ __all__ = [
 
 
 class Decision(Enum):
-    """What the caller does next."""
+    """The decision about an error: what the caller must do next."""
 
     RETRY = "retry"
-    """Try the same again after the delay."""
+    """Repeat the attempt after the delay."""
     REFRESH_AND_RETRY = "refresh"
-    """Look up the cluster or the coordinator again, and try the same again after the delay."""
+    """Refresh the metadata or look up the coordinator again, and repeat the attempt after the
+    delay."""
     ABORT = "abort"
     """Fail this call. The transaction must be aborted; its producer stays usable."""
     RECOVER = "recover"
     """Fail this call, and discard the state that it was based on.
 
-    An idempotent producer takes a new epoch, and a group member rejoins. A client that cannot start
-    over on its own, such as a transactional producer, fails. An admin call has no such state, and
-    only fails.
+    An idempotent producer begins a new epoch, and a group member rejoins. A client that cannot
+    start over on its own, such as a transactional producer, fails. An admin call has no such state:
+    only the call fails.
     """
     FAIL = "fail"
     """Fail this call or these records. Everything else in the client continues."""
@@ -119,12 +120,12 @@ _AGAIN = frozenset({RETRY, REFRESH})
 
 
 class Scope(Enum):
-    """What was being done: one for each family of APIs."""
+    """The operation in which an error occurred. There is one scope for each family of APIs."""
 
     METADATA = "metadata"
     API_VERSIONS = "api_versions"
     CONNECTION = "connection"
-    """Resolving, connecting and the handshake of TLS."""
+    """Name resolution, connecting, and the TLS handshake."""
     PRODUCE = "produce"
     PRODUCE_TXN = "produce_txn"
     """Produce within a transaction."""
@@ -155,18 +156,18 @@ ON_DEMAND = frozenset({Scope.ADMIN, Scope.CLIENT})
 
 OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
     Scope.METADATA: {
-        # A broker that failed over this is not the only one that can answer.
+        # Another broker may be able to answer.
         UnknownServerError: REFRESH,
         RebootstrapRequiredError: REFRESH,
     },
     Scope.API_VERSIONS: {RebootstrapRequiredError: REFRESH},
     Scope.PRODUCE: {
-        # These are about the records, not about the producer's state.
+        # These errors concern the records, not the state of the producer.
         RecordTooLargeError: FAIL,
         InvalidTimestampError: FAIL,
         PolicyViolationError: FAIL,
         UnsupportedCompressionTypeError: FAIL,
-        # The records are there already, as far as the broker can tell: nothing to restore.
+        # The broker reports that it already has the records, so there is no state to restore.
         DuplicateSequenceError: FAIL,
     },
     Scope.PRODUCE_TXN: {
@@ -175,7 +176,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         PolicyViolationError: ABORT,
         UnsupportedCompressionTypeError: ABORT,
         DuplicateSequenceError: ABORT,
-        # After the abort the producer takes a new epoch, which mends its sequences (KIP-360).
+        # After the abort, the producer begins a new epoch, which resets its sequences (KIP-360).
         OutOfOrderSequenceError: ABORT,
         UnknownProducerIdError: ABORT,
         # The one code that KIP-1050 treats differently here and in transaction calls.
@@ -194,7 +195,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
     Scope.LIST_OFFSETS: {UnknownServerError: RETRY, OffsetNotAvailableError: REFRESH},
     Scope.OFFSET_FOR_LEADER_EPOCH: {UnknownServerError: RETRY, OffsetNotAvailableError: REFRESH},
     Scope.GROUP: {
-        # Joining anew would meet the same again.
+        # A member that rejoined would get the same error again.
         InconsistentGroupProtocolError: FAIL,
         InvalidGroupIdError: FAIL,
         InvalidSessionTimeoutError: FAIL,
@@ -206,19 +207,19 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
     },
     Scope.FIND_COORDINATOR: {InvalidGroupIdError: FAIL},
     Scope.OFFSET_COMMIT: {
-        # The coordinator itself ran out of time: another may have taken over.
+        # The coordinator itself timed out. Another broker may be the coordinator now.
         RequestTimedOutError: REFRESH,
         OffsetMetadataTooLargeError: FAIL,
         InvalidCommitOffsetSizeError: FAIL,
         InvalidGroupIdError: FAIL,
-        # Assignments are on their way; the commit is sent again under the new generation.
+        # A rebalance is in progress. The commit is sent again in the new generation.
         RebalanceInProgressError: RETRY,
-        # Heartbeats bring the new epoch; the commit is sent again with it.
+        # A heartbeat response will have the new epoch. The commit is sent again with it.
         StaleMemberEpochError: RETRY,
     },
     Scope.OFFSET_FETCH: {InvalidGroupIdError: FAIL, StaleMemberEpochError: RETRY},
     Scope.ADMIN: {
-        # Answers to what was asked, not disturbances on the way.
+        # These codes are the answer to the request, so repeating it would not help.
         UnknownTopicOrPartitionError: FAIL,
         UnknownTopicIdError: FAIL,
         PreferredLeaderNotAvailableError: FAIL,
@@ -236,11 +237,11 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
     Scope.TELEMETRY: {
         InvalidRequestError: FAIL,
         TelemetryTooLargeError: FAIL,
-        # The next push comes at its interval; sooner would only add load.
+        # The next push is sent after the usual interval. An earlier one would only add load.
         ThrottlingQuotaExceededError: FAIL,
     },
 }
-"""What an error means in a scope, where that differs from its category."""
+"""The decisions for errors in a scope that differ from the category of the error."""
 
 _BY_CODE = {
     (scope, error.code): decision
@@ -257,7 +258,7 @@ class Action(NamedTuple):
 
     @property
     def again(self) -> bool:
-        """Whether to try again, after the delay."""
+        """Whether to try again after the delay."""
         return self.decision.again
 
 
@@ -282,14 +283,14 @@ DEFAULT_BACKOFF = Backoff()
 class Retry:
     """The attempts of one operation: their number, the delay between them, and the time left.
 
-    An operation that succeeds and starts over, such as a connection that is made again, calls
-    `succeeded` and keeps the object.
+    A repeated operation, such as keeping a connection open, calls `succeeded` after each success
+    and continues to use the object.
     """
 
     __slots__ = ("_clock", "attempt", "backoff", "deadline")
 
     def __init__(self, deadline: float, backoff: Backoff, clock: Clock) -> None:
-        """`deadline` is on the monotonic clock, and `math.inf` where there is none."""
+        """`deadline` is a time on the monotonic clock, or `math.inf` for no deadline."""
         self.deadline = deadline
         self.backoff = backoff
         self.attempt = 0
@@ -304,8 +305,8 @@ class Retry:
     def decide(self, error: BaseException, scope: Scope) -> Action:
         """Return what to do about an error of the current attempt.
 
-        An attempt that has several errors, one per partition for example, asks for each, and calls
-        `next_attempt` once.
+        For an attempt that has several errors, for example one per partition, call `decide` for
+        each error, and then `next_attempt` once.
         """
         return decide(error, scope, self.attempt, self.remaining_s, self._clock.rng, self.backoff)
 
@@ -331,7 +332,7 @@ class Retry:
 
 
 def classify(error: BaseException, scope: Scope) -> Decision:
-    """Return the category of an error in a scope: what to do about it while time is left."""
+    """Return what to do about an error in a scope while time is left."""
     if not isinstance(error, KafkaError):
         return _of_foreign(error)
     if error.code is not None:
@@ -374,7 +375,10 @@ def _of_category(error: KafkaError) -> Decision:
 
 
 def _of_local(error: KafkaError, scope: Scope) -> Decision:
-    """Errors that no broker sent. A request that timed out has closed its connection."""
+    """Decide about an error that the library itself raised.
+
+    A request that timed out has closed its connection.
+    """
     if isinstance(error, ProtocolError):
         return FAIL if scope in SETTING_UP or scope in ON_DEMAND else REFRESH
     if isinstance(error, ApiTimeoutError):
@@ -387,7 +391,7 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
 
 
 def _of_foreign(error: BaseException) -> Decision:
-    """Errors of other libraries. A cancellation is never retried."""
+    """Decide about an error of another library. A cancellation is never retried."""
     if isinstance(error, ssl.SSLCertVerificationError) or not isinstance(error, Exception):
         return FAIL
     # TimeoutError and failures of name resolution are OSErrors as well.

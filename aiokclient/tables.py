@@ -1,4 +1,4 @@
-"""Tables for notebooks: as HTML, and as a pandas.DataFrame. Pure; pandas is imported if used."""
+"""Tables for notebooks, as HTML and as a pandas.DataFrame. pandas is imported when it is used."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ CELL = 120
 
 
 class Column(NamedTuple):
-    """A column's name, and whether its cells are aligned as numbers."""
+    """The name of a column, and whether its cells are right-aligned as numbers."""
 
     name: str
     numeric: bool = False
 
 
 class Table(NamedTuple):
-    """Rows under columns, and a caption above them; `total` rows in all if not all are here."""
+    """A table with columns, rows and a caption.
+
+    `total` is the number of all rows if `rows` does not have all of them.
+    """
 
     columns: tuple[Column, ...]
     rows: Sequence[Sequence[Any]]
@@ -30,7 +33,7 @@ class Table(NamedTuple):
     total: int = 0
 
     def html(self) -> str:
-        """Return the table as HTML, long cells and many rows abridged. Everything is escaped."""
+        """Return the table as HTML, escaped, with long cells and further rows cut off."""
         parts = ["<table>"]
         if self.caption:
             parts.append(f'<caption style="text-align:left">{escape(self.caption)}</caption>')
@@ -51,7 +54,7 @@ class Table(NamedTuple):
         return f"<tr>{''.join(cells)}</tr>"
 
     def pandas(self) -> Any:
-        """Return a pandas.DataFrame; ImportError says what to install."""
+        """Return a pandas.DataFrame. Raises ImportError if pandas is not installed."""
         try:
             import pandas
         except ImportError as error:
@@ -62,7 +65,7 @@ class Table(NamedTuple):
 
 
 def shown(value: Any) -> str:
-    """Return a value as people read it: bytes as text where they are text, None as nothing."""
+    """Format a value for display: UTF-8 bytes as text, and None as an empty string."""
     if value is None:
         return ""
     if isinstance(value, bytes | bytearray | memoryview):

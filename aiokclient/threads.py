@@ -1,20 +1,20 @@
-"""Threads of the library's own, which the application's code cannot occupy.
+"""Thread pools of the library, which code of the application does not use.
 
-The event loop's default executor belongs to the application: `asyncio.to_thread`, name lookups and
-web frameworks fill it, and work that waits there waits for them. Two pools are kept here instead,
-shared by all clients of the process:
+The event loop's default executor is used by the application: `asyncio.to_thread`, name lookups and
+web frameworks may occupy all its threads, and work of the library would have to wait for them. So
+the library has two thread pools of its own, which all clients of the process share:
 
 - `run` is for computation: compressing, decoding, merging metadata. There are as many threads as
   the machine has processors, at least two.
-- `run_blocking` is for calls that wait for something else: name resolution, certificate files,
-  token servers. A call that hangs there delays no computation.
+- `run_blocking` is for calls that block: name resolution, reading certificate files, token servers.
+  A call that hangs there does not delay computations.
 
 The application's own functions (assignors, for example) run in the event loop's default executor.
-A caller that has a deadline bounds the wait for the returned future: waiting for a free thread
-counts against the deadline as well. A `Job` tells whether it was that.
+A caller with a deadline limits its wait for the returned future. That time includes the wait for a
+free thread; a `Job` shows whether a thread had started the call.
 
-The threads are daemons: a call that hangs delays neither `asyncio.run` nor the interpreter at its
-exit. A forked process begins with new pools, since threads do not survive a fork.
+The threads are daemons, so that a hanging call delays neither the end of `asyncio.run` nor the exit
+of the interpreter. A forked process starts with new pools, because threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BLOCKING_THREADS = 32
-"""Threads for calls that wait; they cost memory only."""
+"""Number of threads for blocking calls. Idle threads cost only memory."""
 
 
 class _Call(Future[Any]):
@@ -74,7 +74,7 @@ class _Pool(Executor):
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew in a forked process, where the threads do not exist."""
+        """Discard all threads in a forked process, where they do not exist."""
         self._lock = threading.Lock()
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._idle = threading.Semaphore(0)
@@ -104,7 +104,7 @@ class _Pool(Executor):
 
 
 class Job(Generic[T]):
-    """A function for a thread that knows whether a thread has begun it."""
+    """A function to be called in a thread, with a flag that shows whether the call has started."""
 
     __slots__ = ("_args", "_function", "begun")
 
@@ -123,17 +123,17 @@ _blocking = _Pool("aiokclient-blocking", BLOCKING_THREADS)
 
 
 def run(function: Callable[..., T], *args: object) -> asyncio.Future[T]:
-    """Call a function that computes in a thread of the library; return the future of its result.
+    """Call a computing function in a thread of the library. Return the future of its result.
 
-    Synchronous. Cancelling the future does not stop a call that has begun.
+    Synchronous. Cancelling the future does not stop a call that has started.
     """
     return asyncio.get_running_loop().run_in_executor(_computing, function, *args)
 
 
 def run_blocking(function: Callable[..., T], *args: object) -> asyncio.Future[T]:
-    """Call a function that waits in a thread of the library; return the future of its result.
+    """Call a blocking function in a thread of the library. Return the future of its result.
 
-    Synchronous. Cancelling the future does not stop a call that has begun.
+    Synchronous. Cancelling the future does not stop a call that has started.
     """
     return asyncio.get_running_loop().run_in_executor(_blocking, function, *args)
 

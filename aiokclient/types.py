@@ -1,4 +1,4 @@
-"""The values that applications pass in and get back.
+"""The types of values that applications pass to the library and get from it.
 
 Timestamps are integer milliseconds since the epoch. Keys, values and header values are bytes
 unless a serializer or deserializer is given; a value of None is a tombstone.
@@ -54,7 +54,10 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 @runtime_checkable
 class Serializer(Protocol[T_contra]):
-    """An object that serializes; it may have `async prepare(topic)`, to fetch a schema for one."""
+    """An object that serializes keys or values.
+
+    It may have a method `async prepare(topic)`, for example to fetch a schema for the topic.
+    """
 
     def serialize(self, topic: str, value: T_contra, headers: Headers) -> bytes:
         """Return the bytes of a key or value that is not None."""
@@ -63,10 +66,10 @@ class Serializer(Protocol[T_contra]):
 
 @runtime_checkable
 class Deserializer(Protocol[T_co]):
-    """An object that deserializes, and is told the topic and the headers."""
+    """An object that deserializes keys or values. It also gets the topic and the headers."""
 
     def deserialize(self, topic: str, data: bytes, headers: Headers) -> T_co:
-        """Return the key or value. It is not called for None."""
+        """Return the key or value. This is not called for None."""
         ...
 
 
@@ -84,7 +87,7 @@ def is_integer(value: Any) -> bool:
 
 
 def seconds(given: Any, name: str = "timeout") -> float:
-    """Return a timeout from the caller. Raises TypeError unless it is a number; NaN is none."""
+    """Return the caller's timeout in seconds. Raises TypeError for NaN or anything but a number."""
     if isinstance(given, int | float) and not isinstance(given, bool) and given == given:
         return given
     raise TypeError(
@@ -103,10 +106,10 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A position to commit: the offset of the next record to read, and a note kept with it.
+    """A position to commit: the offset of the next record to read, and a text stored with it.
 
-    `leader_epoch` is that of the last record read, or None; it lets the next reader notice a
-    truncated log (KIP-320).
+    `leader_epoch` is the leader epoch of the last record that was read, or None. With it, a
+    consumer that continues there can detect a truncated log (KIP-320).
     """
 
     offset: int
@@ -115,7 +118,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first offset at or after a time, and that record's own timestamp in milliseconds."""
+    """The first offset at or after a time, and the timestamp of its record in milliseconds."""
 
     offset: int
     timestamp: int
@@ -123,10 +126,10 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """The identity of a member of a group, which its commits carry (KIP-447).
+    """The identity of a member of a group, which is part of its commits (KIP-447).
 
-    `generation_id` is the generation, under KIP-848 the member's epoch; it is -1 and `member_id`
-    empty while it is no member.
+    `generation_id` is the generation, or with KIP-848 the member epoch. While the consumer is not a
+    member, `generation_id` is -1 and `member_id` is empty.
     """
 
     group_id: str
@@ -137,7 +140,10 @@ class GroupMetadata(NamedTuple):
 
 @twin("ground")
 def untracked_tuple(kind: type[T]) -> type[T]:
-    """Return a class of named tuples like this, unknown to the garbage collector if native."""
+    """Return a class like this named tuple class.
+
+    If the native modules are in use, the garbage collector does not track its instances.
+    """
     return kind
 
 
@@ -152,7 +158,11 @@ class RecordMetadata(NamedTuple):
 
 
 class ProducerRecord(NamedTuple):
-    """A record to send. Without `partition` the partitioner chooses; no `timestamp` means now."""
+    """A record to send.
+
+    If `partition` is None, the partitioner chooses one. If `timestamp` is None, it is the time of
+    the send.
+    """
 
     topic: str
     value: Any = None
@@ -178,7 +188,7 @@ class AssignorLike(Protocol):
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp: its producer, or the broker on appending it."""
+    """The source of a record's timestamp: its producer, or the broker that appended it."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -198,12 +208,13 @@ RECORD_FIELDS: Final = (
 """The names of a record's fields, in the order of its constructor's arguments."""
 
 
-# The native one takes only 64-bit integers as offset and timestamp. What the consumer makes out of
-# bytes is unknown to the garbage collector: a cycle through an object that the program puts into
-# such a record later is never found. All other records it does know.
+# The native class accepts only 64-bit integers as offset and timestamp. The garbage collector does
+# not track the native records that a consumer creates from bytes. If the application later stores
+# an object in such a record and so creates a reference cycle, the cycle is never collected. All
+# other records are tracked.
 @twin("ground")
 class ConsumerRecord(Generic[K, V]):
-    """A record that was read."""
+    """A record that a consumer has read."""
 
     __slots__ = (
         "headers",
@@ -287,7 +298,7 @@ SKIP: Final = Skip.SKIP
 
 
 class State(Enum):
-    """The state of a client. A DEGRADED one works in part, a FAILED one does not recover."""
+    """The state of a client. A DEGRADED client works in part. A FAILED client does not recover."""
 
     NEW = "new"
     STARTING = "starting"

@@ -1,7 +1,7 @@
 """Hiding data from the garbage collector.
 
-The collector stops the whole process for seconds when it visits millions of objects. The data of
-a large response is in no reference cycle, so that counting references is enough to free it.
+The collector stops the whole process for seconds when it visits millions of objects. The data of a
+large response has no reference cycles, so that reference counting is enough to free it.
 Without the native modules, the functions here do nothing.
 """
 
@@ -14,14 +14,14 @@ from aiokclient._native import twin
 __all__ = ["MANY", "free_slowly", "structs_are", "untrack", "untrack_whole"]
 
 MANY = 1_000
-"""Structs in an array from which on it is hidden from the collector."""
+"""Number of structs in an array from which on they are hidden from the garbage collector."""
 
 PART = 256
 
 
 @twin("ground")
 def structs_are(kind: type) -> None:
-    """Set the base class of all structs in messages, whose instances count as data."""
+    """Set the base class of all structs in messages. Its instances are treated as data."""
 
 
 @twin("ground")
@@ -31,9 +31,9 @@ def untrack(item: object) -> None:
 
 @twin("ground")
 def untrack_whole(item: object) -> None:
-    """Hide an object with all lists, tuples, ids and messages in it from the garbage collector.
+    """Hide an object, and all lists, tuples, ids and messages in it, from the garbage collector.
 
-    Objects inside one that is hidden already are not visited again.
+    The contents of an object that is already hidden are not visited again.
     """
 
 

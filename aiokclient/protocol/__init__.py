@@ -5,8 +5,8 @@
     segments = messages.MetadataRequest(topics=None).encode(12)
     response = messages.MetadataResponse.decode(data, 12)
 
-Nothing here awaits or knows of sockets; the client and the embedded cluster
-stand on the same definitions, each from its own side.
+Nothing here awaits or uses sockets. The client and the embedded cluster use the
+same definitions.
 """
 
 from aiokclient.protocol import messages

@@ -1,4 +1,4 @@
-"""Writing the source code of decoders; ``codec`` defines what a decoder is."""
+"""The generator of the source code of decoders; ``codec`` defines what a decoder is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INTEGERS = {code: integer_readers(code) for code in INTEGER_SIZES}
 
 
 def holds_records(cls: Any) -> bool:
-    """Return whether a struct, or one in it, has a field of records."""
+    """Return whether a struct, or a struct inside of it, has a field of records."""
     return any(
         field.kind == "records" or (is_struct(field.element) and holds_records(field.element))
         for field in cls._fields
@@ -27,7 +27,7 @@ def holds_records(cls: Any) -> bool:
 
 
 def smallest_size(element: Any, version: int, flexible: bool) -> int:
-    """Return the least size of an element of an array in bytes."""
+    """Return the smallest possible size of an array element in bytes."""
     if isinstance(element, Scalar):
         if element.code:
             return element.size
@@ -91,7 +91,7 @@ class DecoderSource(Source):
         self.pending.clear()
 
     def struct(self, cls: Any, path: str) -> str:
-        """Read a struct into a new variable."""
+        """Write the code that reads a struct into a new variable. Return the variable's name."""
         target = self.fresh("o")
         self.line(f"{target} = new({self.constant(cls.__name__, cls)})")
         self.fields(cls, target, path)
@@ -149,7 +149,7 @@ class DecoderSource(Source):
             self.line(f"{place} = {self.struct(field.element, path)}")
 
     def length(self, kind: str, flexible: bool) -> str:
-        """Read a length or a count into a new variable. Null is -1."""
+        """Write the code that reads a length or a count into a new variable. Null becomes -1."""
         length = self.fresh("n")
         self.pending.append(("B" if flexible else LENGTHS[kind], length))
         self.flush()
@@ -225,9 +225,10 @@ class DecoderSource(Source):
         self.line(f"{place} = {items}")
 
     def compile_sieve(self, sifted: Field) -> Sieve:
-        """Compile `decode(buf, pos, keep)`, where `keep(element)` tells which elements stay.
+        """Compile `decode(buf, pos, keep)`, which keeps the elements for which `keep` is true.
 
-        The others exist one at a time: an array of very many costs time only.
+        All other elements are dropped right after they were decoded, so that a very long array
+        takes time but no memory.
         """
         self.sifted = sifted
         self.view = self.cls._reads_views
@@ -251,7 +252,7 @@ class DecoderSource(Source):
             self.line(f"{place} = {items}")
 
     def many(self, items: str, count: str) -> str:
-        """Write the code that notes whether an array is hidden from the collector."""
+        """Write the code that stores whether an array is hidden from the garbage collector."""
         many = self.fresh("many")
         self.line(f"{many} = {count} >= MANY")
         with self.block(f"if {many}:"):
@@ -259,7 +260,7 @@ class DecoderSource(Source):
         return many
 
     def hide(self, item: str, many: str) -> None:
-        """Hide a struct from the garbage collector if there are many."""
+        """Write the code that hides a struct from the garbage collector if there are many."""
         with self.block(f"if {many}:"):
             self.line(f"untrack_whole({item})")
 

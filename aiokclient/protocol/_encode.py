@@ -1,4 +1,4 @@
-"""Writing the source code of encoders; ``codec`` defines what an encoder is."""
+"""The generator of the source code of encoders; ``codec`` defines what an encoder is."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class EncoderSource(Source):
             self.line(f"not_in_version('{path}.{field.name}', {self.version})")
 
     def differs(self, field: Field, value: str) -> str:
-        """Return an expression for whether a field differs from its default."""
+        """Return the source of an expression: whether a field differs from its default."""
         default = field.new_default()
         if default is None:
             return f"{value} is not None"
@@ -198,7 +198,10 @@ class EncoderSource(Source):
             self.line("out.append(0)")
 
     def tagged(self, field: Field, source: str, known: str, path: str) -> None:
-        """Write a tagged field into a buffer of its own, as its size comes first."""
+        """Write the code that encodes a tagged field.
+
+        The field gets its own buffer, because its size must be written before it.
+        """
         outer = self.fresh("out")
         self.line(f"{outer} = out")
         self.line("out = bytearray()")

@@ -1,4 +1,4 @@
-"""Finding the value that could not be encoded, which the error names."""
+"""The search for the value that could not be encoded, for the error message."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def misfit(message: Any, version: int) -> str | None:
-    """Return the path of the first value that does not fit its field, and the value.
+    """Describe the first value that does not fit its field: its path and the value.
 
-    Of a secret value only the type is told. None where every value fits, so that something else
-    is wrong.
+    For a secret value, only its type is shown. Returns None if every value fits, so that the error
+    has another cause.
     """
     for field in message._fields:
         if not field.present_in(version):
@@ -62,7 +62,7 @@ def _in_element(field: Field, value: Any, version: int) -> str | None:
 
 
 def _shown(field: Field, value: Any) -> str:
-    """Return the value for an error: nothing of what may be secret, and little of what is long."""
+    """Format a value for an error message. Secrets are hidden and long values are shortened."""
     if not field.shows:
         return f"a hidden value of type {type(value).__name__}"
     if isinstance(value, (bytes, bytearray, memoryview)):

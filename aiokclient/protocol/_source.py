@@ -1,4 +1,4 @@
-"""Source code that is generated, for decoders and encoders."""
+"""The common parts of the generators of decoders and encoders."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def is_struct(element: Any) -> bool:
 
 
 class Source:
-    """The source lines of a function, and the objects that they refer to.
+    """The generated source lines of a function, and the objects that they use.
 
-    pending: fields of fixed size that wait to be read or written together
+    pending: consecutive fields of fixed size, to be read or written together
     """
 
     head = ""
@@ -54,7 +54,7 @@ class Source:
         return f"{letter}{self.numbers}"
 
     def constant(self, prefix: str, value: Any) -> str:
-        """Return a name for an object, the same one each time."""
+        """Return the name of an object in the generated code: the same name at each call."""
         for name, known in self.names.items():
             if known is value and name.startswith(prefix):
                 return name
@@ -63,7 +63,7 @@ class Source:
         return name
 
     def literal(self, value: Any) -> str:
-        """Return an expression for an immutable default."""
+        """Return the source of an expression for an immutable default value."""
         if value is None or isinstance(value, (bool, int, float, str, bytes)):
             return repr(value)
         return self.constant("default", value)

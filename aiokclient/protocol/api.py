@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """The API key, with which the header of a request begins."""
+    """The API key, which is the first field in the header of a request."""
 
     PRODUCE = 0
     FETCH = 1
@@ -91,12 +91,12 @@ class ApiKey(IntEnum):
 
     @property
     def api_name(self) -> str:
-        """The name as Kafka writes it, such as "FindCoordinator"."""
+        """The name of the API in Kafka's documentation, such as "FindCoordinator"."""
         return self.name.title().replace("_", "")
 
 
 def request_class(key: int) -> type[Request[Any]]:
-    """Return the request class of an API, whose module is imported at first use.
+    """Return the request class of an API. Its module is imported at the first use.
 
     Raises UnsupportedVersionError for a key that this library does not know.
     """
@@ -123,7 +123,7 @@ def negotiate(request: type[Request[Any]], broker_range: tuple[int, int] | None)
     """Return the latest version of a request that both sides support.
 
     broker_range: the first and last version that the broker announced; None
-        where it did not announce the API at all
+        if it did not announce the API
     Raises UnsupportedVersionError, which names both ranges.
     """
     name = request.api_key.api_name

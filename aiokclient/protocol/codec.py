@@ -1,16 +1,16 @@
 """Compiling the encoder and the decoder of a message for one version.
 
-A message is declared once; here its fields become the source of a Python
-function, which is compiled when that version is first used. The function has
-everything written out: no loop over fields, no call per struct, and neighbours
-of fixed size read or written by one ``struct.Struct``, the length or count that
-follows them included.
+A message is declared once. This module turns its fields into the source of a
+Python function, which is compiled when a version of the message is first used.
+The function is fully unrolled: it has no loop over fields and no call per
+struct, and consecutive fields of fixed size, with the length or count that
+follows them, are read or written by one ``struct.Struct``.
 
-A decoder is ``decode(buf, pos) -> (message, pos)``; ``buf`` is bytes, or a
-memoryview where the message holds records, and ends where the frame ends. An
-encoder is ``encode(message, out, segments) -> out``: it appends to the
-bytearray ``out``, and where records come it puts ``out`` and the records into
-``segments`` and goes on with a new one.
+A decoder is ``decode(buf, pos) -> (message, pos)``. ``buf`` is bytes, or a
+memoryview if the message has records, and ends where the frame ends. An encoder
+is ``encode(message, out, segments) -> out``. It appends to the bytearray
+``out``. At a field of records, it appends ``out`` and the records to
+``segments`` and continues with a new bytearray.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ __all__ = [
 
 
 def compile_decoder(cls: Any, version: int) -> Decoder:
-    """Make the function that decodes a message class in a version."""
+    """Return the function that decodes a message class in a version."""
     return DecoderSource(cls, version).compile()
 
 
 def compile_sieve(cls: Any, version: int, field: str) -> Sieve:
-    """Make a decoder of a message class that keeps only some of the structs in one of its arrays.
+    """Return a decoder of a message class that keeps only some of the structs in an array.
 
-    It is ``decode(buf, pos, keep) -> (message, pos)``; ``keep(element)`` says which.
+    It is ``decode(buf, pos, keep) -> (message, pos)``. It keeps the elements for which
+    ``keep(element)`` is true.
     """
     (sifted,) = [each for each in cls._fields if each.name == field]
     return DecoderSource(cls, version).compile_sieve(sifted)
 
 
 def compile_encoder(cls: Any, version: int) -> Encoder:
-    """Make the function that encodes a message class in a version."""
+    """Return the function that encodes a message class in a version."""
     return EncoderSource(cls, version).compile()

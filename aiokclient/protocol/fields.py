@@ -1,9 +1,9 @@
-"""Field specifiers, by which messages are declared.
+"""The field specifiers with which messages are declared.
 
 A specifier such as ``int32`` or ``string`` is called in the body of a message
-class and leaves a ``Field`` there, which the metaclass in ``schema`` collects.
-To a type checker the call returns Any, so that the annotation beside it is the
-type of the attribute and the argument of the constructor is optional.
+class and returns a ``Field``, which the metaclass in ``schema`` collects. For a
+type checker the call returns Any, so that the annotation of the attribute is
+its type and the constructor's argument is optional.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     class Records:
         """The types of a ``records`` attribute.
 
-        It takes the bytes of record batches, in one buffer or in a sequence of
-        segments; a decoded message gives a view into the frame.
+        The attribute can be set to the bytes of record batches, in one buffer or
+        in a sequence of segments. In a decoded message it is a view into the frame.
         """
 
         def __get__(self, message: object, owner: object = None) -> bytes | memoryview | None: ...
@@ -32,9 +32,9 @@ MAX_VERSION: Final = 32767
 
 
 def parse_versions(text: str) -> tuple[int, int]:
-    """Turn ``"3-12"``, ``"3+"``, ``"3"`` or ``"none"`` into a range of versions.
+    """Convert ``"3-12"``, ``"3+"``, ``"3"`` or ``"none"`` to the first and last version.
 
-    The range includes both ends; none is (0, -1), which includes nothing.
+    ``"none"`` becomes the empty range (0, -1).
     """
     if text == NONE:
         return 0, -1
@@ -71,12 +71,13 @@ class Field:
     """One declared field of a message.
 
     kind: the name of the specifier, such as "int32" or "array"
-    element: what an array holds, or the class of a struct
-    versions, null, tagged: where the field exists, may be None, is tagged (a
-        field with a tag is tagged wherever it exists, if not said otherwise)
-    flexible: where its length has the compact form; None follows the message
-    ignorable: whether a version that lacks the field may drop its value
-    secret: whether its value is never shown, neither by repr() nor in an error
+    element: the type of the elements of an array, or the class of a struct
+    versions, null, tagged: the versions in which the field exists, may be None,
+        or is tagged (by default, a field with a tag is tagged in all versions)
+    flexible: the versions in which the length has the compact form; None means
+        the flexible versions of the message
+    ignorable: whether the value may be dropped in versions without the field
+    secret: whether the value is hidden in repr() and in errors
     """
 
     __slots__ = (
@@ -148,9 +149,9 @@ class Field:
 
     @property
     def shows(self) -> bool:
-        """Return whether its value may be shown: neither it nor a field of its structs is secret.
+        """Whether the value may be shown: neither the field nor a field inside of it is secret.
 
-        Records are an application's data, which is nobody else's business.
+        Records are not shown, because they are the data of the application.
         """
         if self.secret or self.kind == "records":
             return False
@@ -161,9 +162,9 @@ class Field:
 
 
 class Scalar:
-    """The specifier of a kind without parts; ``element`` of an array of them.
+    """The specifier of a scalar field, and the ``element`` of an array of scalars.
 
-    code: its letter in the struct module, empty if its size varies
+    code: the format character of the struct module, or empty if the size varies
     """
 
     __slots__ = ("code", "default", "kind", "size")
@@ -244,5 +245,5 @@ def struct(
     default: object = UNSET,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a struct inside of another; its default is one made of defaults."""
+    """Declare a struct inside of another. By default, all its fields have their defaults."""
     return Field("struct", element, versions, null, tag, tagged, None, default, ignorable, False)

@@ -1,13 +1,13 @@
-"""Frames and the requests in flight, for both ends of a connection, without IO.
+"""Frames and the requests in flight, for both ends of a connection. Sans-IO.
 
-A frame is its length as an int32, a header, a message. ``FrameReader`` cuts a
-stream into frames. ``ClientPipeline`` numbers requests and matches responses:
-a broker answers the requests of one connection in their order, so that anything
-but the number of the oldest request in flight is an error. ``ServerFraming``
-is the broker's end.
+A frame is its length as an int32, a header, and a message. ``FrameReader``
+splits a stream into frames. ``ClientPipeline`` assigns correlation ids to
+requests and matches responses: a broker responds to the requests of one
+connection in order, so that any correlation id but that of the oldest request
+in flight is an error. ``ServerFraming`` is the broker's side.
 
-Outgoing frames are lists of segments, to be written in their order and not to
-be changed afterwards; records are among them as they were given.
+Outgoing frames are lists of segments, which must be written in order and not be
+changed afterwards. Records are among them without a copy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _HEADER_START = Layout(">hhi")
 _REQUEST_START = Layout(">ihhi")
 _SCRATCH = 64 * 1024
 _SPARE = 8
-"""How many scratch buffers are kept while no reader uses them."""
+"""Largest number of unused scratch buffers that are kept."""
 _REMAINDER = 512
-"""The most bytes of an incomplete frame that are copied to release a scratch buffer."""
+"""Largest part of an incomplete frame, in bytes, that is copied to release a scratch buffer."""
 _KEPT = 64 * 1024 * 1024
 """The most bytes of memory that a reader keeps for further large frames."""
 _LULL = 16
@@ -44,19 +44,19 @@ _LAST_CORRELATION_ID = 0x7FFFFFFF
 class FrameReader:
     """A splitter of a byte stream into frames.
 
-    It fits asyncio's BufferedProtocol: ``get_buffer()`` gives a place to write
-    to, ``received(n)`` takes note of n bytes there and returns the frames that
-    are complete. Each frame is memory of its own, which stays as it is while
-    anyone holds it. Small frames are copied out of a shared buffer; the bytes
-    of a large one go straight to where they will stay, which may be memory of
-    an earlier one that nobody holds any more.
+    It fits asyncio's BufferedProtocol: ``get_buffer()`` returns memory for the
+    next bytes, and ``received(n)`` returns the frames that are complete with the
+    n bytes that were written there. Each frame has its own memory, which does
+    not change while anything refers to it. Small frames are copied from a shared
+    buffer. The bytes of a large frame are received directly into its memory,
+    which may be reused from an earlier frame that is no longer referenced.
 
-    Between two reads a reader holds no scratch buffer: all readers of the process share a few,
-    so that an idle connection costs next to nothing. A reader keeps one only while it holds a
-    good part of an incomplete frame.
+    Between two reads a reader usually has no scratch buffer, so that an idle connection takes
+    almost no memory: all readers of the process share a few buffers. A reader keeps one only while
+    it contains a large part of an incomplete frame.
 
-    max_frame: bytes; may be changed at any time and holds for the next frame
-    kept: bytes of memory of large frames to keep for the next ones
+    max_frame: the size limit of a frame in bytes; a change applies to the next frame
+    kept: bytes of memory of large frames that are kept for reuse
     """
 
     def __init__(self, max_frame: int, *, kept: int = _KEPT) -> None:
@@ -153,7 +153,7 @@ _spare: list[memoryview] = []
 
 
 def frame_length(buffer: Buffer, position: int, max_frame: int) -> int:
-    """Return the length at a position. Raises ProtocolError if it is not allowed."""
+    """Return the frame length at a position. Raises ProtocolError if it is not permitted."""
     length: int = _LENGTH.unpack_from(buffer, position)[0]
     if not 0 <= length <= max_frame:
         raise ProtocolError(f"a frame of {length} bytes is announced; {max_frame} are allowed")
@@ -177,9 +177,9 @@ def _frame(head: bytearray, body: Message, version: int) -> list[Buffer]:
 
 
 class _Heads:
-    """The headers of one client's requests: all but what differs is encoded once.
+    """The request headers of one client. Their constant parts are encoded only once.
 
-    Every version of a request's header begins with key, version and number.
+    Every version of a request header begins with API key, API version and correlation id.
     """
 
     def __init__(self, client_id: str | None) -> None:
@@ -214,9 +214,10 @@ class InFlight(NamedTuple):
     version: int
 
     def decode(self, frame: Buffer) -> Any:
-        """Read its response. Raises ProtocolError if it is malformed. Any thread may call this.
+        """Decode the response. Raises ProtocolError if it is malformed. Thread-safe.
 
-        Bytes behind the response are ignored, as Kafka's own client does: some brokers leave some.
+        Bytes after the response are ignored, as in Kafka's own client, because some brokers send
+        them.
         """
         position = _after_header(frame, self.request.response_class.header_version(self.version))
         return self.request.read_response(frame, position, self.version)[0]
@@ -225,7 +226,7 @@ class InFlight(NamedTuple):
 class ClientPipeline:
     """The client's side: assigns correlation ids, and matches and decodes responses.
 
-    client_id: goes into every header
+    client_id: the client id for the header of each request
     """
 
     def __init__(self, client_id: str | None) -> None:
@@ -244,7 +245,7 @@ class ClientPipeline:
         """Encode a request, and return its correlation id and the segments of its frame.
 
         expect_response: False for a produce request with acks=0
-        Raises what encoding raises; nothing is in flight then.
+        Raises the errors of ``encode``. The request is not in flight then.
         """
         number = self._next
         head = self._heads.head(request.header_version(version), request.api_key, version, number)
@@ -257,8 +258,8 @@ class ClientPipeline:
     def receive(self, frame: Buffer) -> tuple[int, Request[Any], Response]:
         """Match a frame with the oldest request in flight and decode it.
 
-        Raises ProtocolError for a number that was not the next and for anything
-        malformed; what else arrives on the connection cannot be trusted then.
+        Raises ProtocolError for an unexpected correlation id and for a malformed
+        response. The connection must then be closed.
         """
         asked = self.match(frame)
         return asked.correlation_id, asked.request, asked.decode(frame)
@@ -266,7 +267,7 @@ class ClientPipeline:
     def match(self, frame: Buffer) -> InFlight:
         """Remove and return the oldest request in flight, to which a frame is the response.
 
-        Raises ProtocolError for a number that was not the next.
+        Raises ProtocolError for an unexpected correlation id.
         """
         if len(frame) < _PREFIX:
             raise ProtocolError(f"a response of {len(frame)} bytes has no correlation id")
@@ -282,7 +283,7 @@ class ClientPipeline:
 class ReceivedRequest(NamedTuple):
     """A request that the broker received.
 
-    request: None where the API or its version is not known
+    request: None if the API or its version is not known
     """
 
     header: RequestHeader
@@ -295,8 +296,8 @@ class ServerFraming:
     def decode_request(self, frame: Buffer) -> ReceivedRequest:
         """Read header and request. Raises ProtocolError if they are malformed.
 
-        Of a request that is not known only the header is read, as far as every
-        version has it. What stands behind a request is ignored, as Kafka's brokers do.
+        If the API or its version is not known, only the header fields that all
+        versions have are read. Bytes after the request are ignored, as Kafka's brokers do.
         """
         if len(frame) < _HEADER_START.size:
             raise ProtocolError(f"a request of {len(frame)} bytes has no header")
@@ -318,8 +319,8 @@ class ServerFraming:
     ) -> list[Buffer]:
         """Return the segments of the frame with the response to a request.
 
-        version: that of the request unless given; 0 for an ApiVersions request
-            of a version that is not known
+        version: by default the version of the request; 0 for an ApiVersions request
+            of an unknown version
         """
         if version is None:
             version = received.header.request_api_version

@@ -1,8 +1,8 @@
-"""Produce requests with one batch (which most are), without an object for each part.
+"""Produce requests with one batch, which is the usual case, without an object for each part.
 
-All but the batch is the same in each request for a partition, and all but two numbers in each
-response that says "written". So a `Template` holds both as bytes, made by the codecs; a response
-that differs anywhere else goes through its codec.
+All requests for a partition are the same except for the batch. All successful responses are the
+same except for two numbers. So a `Template` has both as bytes, which were made by the codecs. A
+response that differs in any other byte is decoded by its codec.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["OneBatchRequest", "Template", "Written"]
 
 COPIED = 16 * 1024
-"""The size in bytes below which batches are copied into the frame."""
+"""Batches with fewer bytes than this are copied into the frame."""
 NULL_AND_TAGS = 4
 """The size of the end of a request without records: an int32 for null records, or in flexible
 versions one byte for them and one for the tags of each of partition, topic and request."""
@@ -37,7 +37,7 @@ LENGTH = Layout(">i")
 
 
 class Written(NamedTuple):
-    """The fields of a response without an error."""
+    """The fields of a successful response."""
 
     base_offset: int
     append_time: int
@@ -95,7 +95,7 @@ class Template:
 
 
 class OneBatchRequest(ProduceRequest):
-    """A request made from a template; its other fields are not set."""
+    """A request that is encoded from a template. Its inherited fields are not set."""
 
     __slots__ = ("batch", "template")
 

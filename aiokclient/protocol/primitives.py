@@ -1,8 +1,8 @@
-"""Primitive types on the wire, which the compiled codecs call.
+"""Functions for primitive types, which the compiled codecs call.
 
-Everything that reads checks against the bytes that remain before it makes
-anything, and raises ProtocolError. The usual case of a length, one byte, is
-written out in the compiled code; what stands here is the rest.
+All functions that read compare a length with the remaining bytes before they
+allocate memory, and raise ProtocolError if it is too large. Lengths of one
+byte, the usual case, are read inline by the compiled code.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ def uuid_from(data: bytes) -> UUID:
 
 
 def integer_readers(code: str) -> list[object]:
-    """Functions that unpack 0, 1, ... integers; arrays of replicas are short."""
+    """Return functions that unpack 0, 1, 2, ... integers, for short arrays such as replicas."""
     return [Struct(f">{count}{code}").unpack_from for count in range(_SMALL)]
 
 
 def integer_writers(code: str) -> list[object]:
-    """Functions that pack 0, 1, ... integers."""
+    """Return functions that pack 0, 1, 2, ... integers."""
     return [Struct(f">{count}{code}").pack for count in range(_SMALL)]
 
 
 def read_tags(buffer: Buffer, position: int, count: int) -> tuple[dict[int, bytes], int]:
-    """Read a section of tagged fields of which none is known.
+    """Read a section of tagged fields, none of which is a known field.
 
-    count: the first byte of the section's count, already read
+    count: the first byte of the encoded number of fields, which was already read
     """
     count, position = tag_count(buffer, position, count)
     tags: dict[int, bytes] = {}
@@ -86,7 +86,7 @@ def read_tags(buffer: Buffer, position: int, count: int) -> tuple[dict[int, byte
 
 
 def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """Complete the count of a section of tagged fields, of which each takes two bytes."""
+    """Read the rest of the number of tagged fields, each of which takes at least two bytes."""
     if first > 0x7F:
         first, position = continue_uvarint(buffer, position, first)
     if first * 2 > len(buffer) - position:
@@ -97,7 +97,7 @@ def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def read_tag(buffer: Buffer, position: int, last: int) -> tuple[int, int, int]:
-    """Read the head of a tagged field: its tag, where it stops, where it starts."""
+    """Read the head of a tagged field. Return its tag, its end position and its start position."""
     tag, position = read_uvarint(buffer, position)
     size, position = read_uvarint(buffer, position)
     if tag <= last:
@@ -145,7 +145,7 @@ def add_segments(segments: list[Buffer], value: Buffer | Sequence[Buffer]) -> No
 
 
 def integers(buffer: Buffer, position: int, count: int, code: str) -> list[int]:
-    """Unpack many integers; the caller has checked that they are there."""
+    """Unpack many integers. The caller has checked that the buffer has enough bytes."""
     return [*unpack_from(f">{count}{code}", buffer, position)]
 
 
@@ -173,12 +173,12 @@ def too_long(label: str, length: int) -> NoReturn:
 
 
 def not_in_version(label: str, version: int) -> NoReturn:
-    """Refuse to drop a value that a version of a message has no field for."""
+    """Refuse to encode a value for which a version of a message has no field."""
     raise UnsupportedVersionError(f"{label} is set, but version {version} has no such field")
 
 
 def null_in_version(label: str, version: int) -> NoReturn:
-    """Refuse None where a version of a message has no way to say it."""
+    """Refuse None for a field that is not nullable in a version of a message."""
     raise UnsupportedVersionError(f"{label} is None, which version {version} cannot express")
 
 
@@ -195,10 +195,10 @@ def bad_text(label: str, error: UnicodeDecodeError) -> NoReturn:
 
 
 def cannot_encode(label: str, message: Any, version: int, error: Exception) -> NoReturn:
-    """Refuse a value of a wrong type or out of the range of its field, and name it.
+    """Refuse a value that has a wrong type or is out of the range of its field.
 
-    What the interpreter says of the value may show it, so that it is not passed on with an error
-    that names the field.
+    The error names the field. The interpreter's own message is not used in that case, because it
+    may contain the value, which may be secret.
     """
     found = misfit(message, version)
     if found is not None:

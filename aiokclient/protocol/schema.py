@@ -1,4 +1,4 @@
-"""Messages as classes: declared once, for all versions and both directions.
+"""Messages as classes, each declared once for all versions and both directions.
 
     class TopicProduceData(Struct):
         name: str = string("0-12")
@@ -14,12 +14,13 @@
         ...
 
 Names, versions, defaults and tags are Kafka's. A field without versions exists
-wherever its struct does, and ``null="0+"`` means wherever the field exists.
+in all versions of its struct, and ``null="0+"`` means that the field is nullable
+in all versions in which it exists.
 
-The classes have slots, a constructor that takes every field by keyword and none
-by need, ``==`` and ``repr``. What they cost at import is the making of a class
-with slots; the constructor is compiled when the first object is made, and the
-codec of a version when it is first used.
+The classes have slots, ``==``, ``repr``, and a constructor that takes each field
+as an optional keyword argument. An import only creates the classes. The
+constructor is compiled when the first object is created, and the codec of a
+version when it is first used.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class Struct(_Tagged, metaclass=_StructMeta):
             f"{field.name}={_show(field, getattr(self, field.name))}" for field in self._fields
         ]
         if self._tags:
-            # What they mean is not known, and so not whether they are secret.
+            # The meaning of unknown tagged fields is unknown, so they may be secret.
             sizes = {tag: f"<{len(value)} bytes>" for tag, value in self._tags.items()}
             shown.append(f"unknown_tags={sizes}")
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -169,20 +170,20 @@ def _show(field: Field, value: Any) -> str:
         if field.kind == "records" or len(value) > _SHOWN_BYTES:
             return f"<{len(value)} bytes>"
     elif not field.shows and not _is_shape(field, value):
-        # Not of its type, so that it cannot hide its secrets by itself.
+        # A value of a wrong type cannot hide its own secrets.
         return "<hidden>" if value else repr(value)
     return repr(value)
 
 
 def _is_shape(field: Field, value: Any) -> bool:
-    """Return whether a value is made of structs, which hide their own secrets."""
+    """Return whether a value has only structs, which hide their own secrets."""
     if field.kind == "array":
         return isinstance(value, list) and all(isinstance(item, Struct) for item in value)
     return isinstance(value, Struct)
 
 
 def _compile_constructor(cls: type[Struct]) -> None:
-    """Give a class an ``__init__`` with its fields written out, Kafka's defaults included."""
+    """Compile an ``__init__`` for a class, with a parameter and a default for each field."""
     scope: dict[str, Any] = {"_MISSING": _MISSING}
     parameters, lines = [], []
     for field in cls._fields:
@@ -208,16 +209,16 @@ structs_are(Struct)
 
 
 class Message(Struct):
-    """A message: a struct that is encoded by itself.
+    """The base class of requests and responses.
 
-    min_version, max_version: the versions to offer
+    min_version, max_version: the first and last version that the client uses
     max_known_version: the last version that can be encoded; above max_version
-        where Kafka marks the latest one as unstable
+        if Kafka marks the latest version as unstable
     flexible_from: the first version with compact lengths and tagged fields, or None
 
-    Small messages are decoded from bytes, which is fastest. A message that holds
-    records, or is ``in_front`` of another in a frame, is decoded from a view, so
-    that a large frame is never copied.
+    Small messages are decoded from bytes, which is fastest. A message that has
+    records, or that is ``in_front`` of another one in a frame, is decoded from a
+    view, so that a large frame is never copied.
     """
 
     min_version: ClassVar[int]
@@ -254,9 +255,9 @@ class Message(Struct):
     def encode(self, version: int) -> list[Buffer]:
         """Return the encoded message as segments. Records are separate segments.
 
-        Raises UnsupportedVersionError for a version that the message does not
-        have or that has no field for a value that is set, ProtocolError for a
-        value that does not fit its field.
+        Raises UnsupportedVersionError if the message does not have the version,
+        or if the version has no field for a value that is set. Raises
+        ProtocolError for a value that does not fit its field.
         """
         segments: list[Buffer] = []
         tail = self.encode_into(version, bytearray(), segments)
@@ -265,10 +266,10 @@ class Message(Struct):
         return segments
 
     def encode_into(self, version: int, out: bytearray, segments: list[Buffer]) -> bytearray:
-        """Append the message to ``out``, and return the buffer for what follows.
+        """Append the encoded message to ``out``. Return the buffer for further bytes.
 
-        Where records come, ``out`` and they are appended to ``segments``, and a
-        new buffer is begun.
+        At a field of records, ``out`` and the records are appended to
+        ``segments``, and a new buffer begins.
         """
         encoder = self._encoders.get(version)
         if encoder is None:
@@ -278,9 +279,9 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: Buffer, version: int) -> Self:
-        """Read a message that fills ``data``; its records are views into ``data``.
+        """Decode a message that fills ``data``. Its records are views into ``data``.
 
-        Raises ProtocolError for anything malformed, bytes left over included.
+        Raises ProtocolError if ``data`` is malformed or longer than the message.
         """
         message, position = cls.decode_from(data, 0, version)
         if position != len(data):
@@ -303,7 +304,7 @@ class Message(Struct):
 
     @classmethod
     def has_records(cls) -> bool:
-        """Return whether it may have records, which are views of the encoded bytes."""
+        """Return whether the message may have records, which are views of the encoded bytes."""
         if cls._reads_views is None:
             cls._reads_views = codec.holds_records(cls)
         return cls._reads_views
@@ -337,7 +338,7 @@ class Response(Message):
     @classmethod
     def header_version(cls, version: int) -> int:
         """Return the version of the response header before this message."""
-        flexible_from = cls.flexible_from  # As `is_flexible`, without another call.
+        flexible_from = cls.flexible_from  # The same as `is_flexible`, without another call.
         return 1 if flexible_from is not None and version >= flexible_from else 0
 
 

@@ -1,8 +1,9 @@
 """Metadata requests whose responses keep only some topics.
 
-A cluster may have a million topics, and a broker may name them all to a client that asked for one.
-Objects for all of them would cost gigabytes and stop the whole process while the garbage collector
-goes through them. So each topic is dropped as soon as it is decoded, unless it is wanted.
+A cluster may have a million topics, and a broker may return all of them to a client that requested
+only one. Objects for all topics would take gigabytes of memory, and the whole process would stop
+while the garbage collector visits them. So a topic that is not wanted is dropped right after it was
+decoded.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ __all__ = ["WantedTopicsRequest"]
 
 
 class WantedTopicsRequest(MetadataRequest):
-    """A request for some topics, or None for all, of which `wants` selects those that are kept.
+    """A request for the given topics, or for all if None. `wants` selects the topics to keep.
 
-    `wants(name)` is called in the thread that decodes the response; without it all that was asked
-    for is kept. Topics without a name are kept.
+    `wants(name)` is called in the thread that decodes the response. Without it, all requested
+    topics are kept. Topics without a name are always kept.
     """
 
     __slots__ = ("_keep",)
