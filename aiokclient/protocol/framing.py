@@ -35,9 +35,9 @@ _SPARE = 8
 _REMAINDER = 512
 """Largest part of an incomplete frame, in bytes, that is copied to release a scratch buffer."""
 _KEPT = 64 * 1024 * 1024
-"""The most bytes of memory that a reader keeps for further large frames."""
+"""Largest number of bytes that a reader keeps for further large frames."""
 _LULL = 16
-"""Reads without a large frame after which that memory is freed."""
+"""Number of reads without a large frame after which that memory is freed."""
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
 
@@ -88,17 +88,17 @@ class FrameReader:
         return scratch[self._filled :]
 
     def received(self, count: int) -> list[Buffer]:
-        """Return the frames that ``count`` further bytes complete, without their lengths.
+        """Return the frames that are complete after ``count`` more bytes, without their lengths.
 
         Raises ProtocolError for a length that is negative or above max_frame,
-        before any memory is taken for it; the connection is of no use then.
+        before memory is allocated for it. The connection must then be closed.
         """
         if self._frame is None:
             scratch = self._scratch
             assert scratch is not None
             filled = self._filled + count
             if filled >= _PREFIX and filled - _PREFIX == frame_length(scratch, 0, self.max_frame):
-                # Exactly one frame, as for a client that waits for each response.
+                # This is exactly one frame, as usual for a client that waits for each response.
                 frame: Buffer = bytes(scratch[_PREFIX:filled])
                 self._end_reading(scratch, filled, filled)
                 return [frame]

@@ -1,8 +1,9 @@
 """The formats v0 and v1, in which a message is one record or contains a compressed set of them.
 
-A message is a checksum (CRC-32 of all that follows), magic, attributes, in v1 a timestamp, then key
-and value with 32-bit lengths. A compressed message has a message set as its value. In v0 the inner
-offsets are absolute; in v1 they count from 0 and the wrapper has the offset of the last one.
+A message has a checksum (CRC-32 of all that follows), the magic, attributes, in v1 a timestamp, and
+then key and value with 32-bit lengths. The value of a compressed message is a message set. In v0
+the inner offsets are absolute. In v1 they count from 0, and the outer message, the wrapper, has the
+offset of the last inner message.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CRC_FROM = 16
 _INT32 = struct.Struct(">i")
 
 SMALLEST = 14
-"""The smallest length of a message: checksum, magic, attributes, null key and null value."""
+"""The smallest size of a message in bytes: checksum, magic, attributes, null key, null value."""
 
 
 class _Message(NamedTuple):
@@ -42,11 +43,11 @@ class _Message(NamedTuple):
 
 
 class LegacyBatch(RecordBatch):
-    """A v0 or v1 message of the outer set, with the attributes of a batch.
+    """A v0 or v1 message of the outer message set, with the attributes of a batch.
 
-    If it is compressed, its first offset is known only from its records: until they are read,
-    `base_offset` is the offset of the last record, and `count` is -1. It has no producer id,
-    epoch, or sequence.
+    If it is compressed, its first offset is known only after its records were read. Until then,
+    `base_offset` is the offset of the last record, and `count` is -1. The message has no producer
+    id, epoch, or sequence.
     """
 
     __slots__ = ("_message",)
@@ -109,7 +110,7 @@ class LegacyBatch(RecordBatch):
         if compressed is None or codec > Compression.LZ4:
             raise CorruptRecordError("a compressed message is null or of a codec that came later")
         if codec == Compression.LZ4 and self.magic == 0:
-            from aiokclient.record.codecs.lz4 import mend  # messages as old as these are rare
+            from aiokclient.record.codecs.lz4 import mend  # imported here, as it is rarely used
 
             compressed = memoryview(mend(compressed))
         content = decompress(codec, compressed, limit)
@@ -119,7 +120,7 @@ class LegacyBatch(RecordBatch):
             raise CorruptRecordError("a compressed message has no messages in it")
         if self.magic == 0:
             return messages
-        # Some old clients left the wrapper's offset at 0: then the inner ones are all there is.
+        # Some old clients left the wrapper's offset at 0. Then the inner offsets are used as is.
         base = self.last_offset - messages[-1].offset if self.last_offset else 0
         if base < 0:
             raise CorruptRecordError("the last inner message has an offset above its wrapper's")

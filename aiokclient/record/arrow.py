@@ -1,4 +1,4 @@
-"""Records as Arrow columns. The first call of a function here imports pyarrow."""
+"""Records as Arrow columns. The first call of any function here imports pyarrow."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["TableBuilder", "append_arrow", "arrow_schema", "empty_arrow", "to_arrow"]
 
 LARGEST_COLUMN = (1 << 31) - 1
-"""The most bytes of all keys or values in one column, whose offsets have 32 bits."""
+"""Largest size in bytes of the keys or values in one column, because its offsets have 32 bits."""
 
 APPENDED = 1024
-"""Values that are converted to objects at a time, if the builder is not native."""
+"""Number of values that are converted to objects at a time, if the builder is not native."""
 
 REPEATED = 1 << 20
-"""The most bytes of a column of topics that is kept for the next table."""
+"""Largest size in bytes of a column of topics that is kept for the next table."""
 
 
 def arrow_schema() -> pa.Schema:
@@ -107,7 +107,7 @@ class TableBuilder:
         return len(self._rows) if self._columns is None else int(self._columns.count)
 
     def add(self, batch: RecordBatch, start_offset: int, limit: int) -> int:
-        """Add the records of a batch from `start_offset` on; return how many rows there are.
+        """Add the records of a batch from `start_offset` on. Return the total number of rows.
 
         Raises as `RecordBatch.rows` does.
         """
@@ -118,7 +118,7 @@ class TableBuilder:
         return len(self._rows)
 
     def add_part(self, batch: RecordBatch, piece: Piece, start_offset: int) -> int:
-        """Add some records of a batch; return the least offset delta that the next may have."""
+        """Add a part of a batch. Return the smallest offset delta that the next part may have."""
         content, count, expected = piece.content, piece.count, piece.expected
         if self._columns is not None:
             after: int = self._columns.add_part(batch, content, count, expected, start_offset)
@@ -132,7 +132,7 @@ class TableBuilder:
         self._kinds += [int(batch.timestamp_type)] * len(rows)
 
     def table(self) -> pa.RecordBatch:
-        """Return what was added. Raises ValueError if a column has 2 GiB or more."""
+        """Return the added rows. Raises ValueError if a column has 2 GiB or more."""
         count = self.count
         if not count:
             return empty_arrow()
@@ -170,8 +170,8 @@ def append_arrow(
 ) -> int:
     """Add values without keys from an array while they fit, and return their number.
 
-    The native builder makes no object for a value. Raises TypeError unless the array has bytes or
-    strings.
+    The native builder does not create an object for each value. Raises TypeError unless the array
+    has bytes or strings.
     """
     types = _pyarrow().types
     kind = values.type

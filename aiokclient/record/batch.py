@@ -1,9 +1,9 @@
-"""Record batches: what producer, consumer and the embedded cluster use.
+"""Record batches, as used by the producer, the consumer and the embedded cluster.
 
-Reading and writing are native where that is in use; `_pure` has the same in Python.
+The classes are native if the native modules are in use, and otherwise the Python ones of `_pure`.
 
-Errors in bytes are CorruptRecordError, whatever the bytes. Nothing here waits, but closing a
-builder and reading a compressed batch are work for the processor: large ones belong in a thread.
+Malformed bytes always raise CorruptRecordError. Nothing here awaits. Closing a builder and reading
+a compressed batch take processor time, so large batches should be processed in a thread.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Compressing the records of a batch, and decompressing them within a bound.
+"""Compressing the records of a batch, and decompressing them within a size limit.
 
-Whatever the bytes, decompressing either returns at most `limit` bytes or raises CorruptRecordError
-(ContentLimitError if there are more), and never holds much more than that. `pieces` holds no more
-than one piece at a time, but for snappy without its framing, which is one block. The one exception
-is zstd's window, of which a frame may ask for 128 MiB, as in every Kafka client; memory is touched
-only as it is filled.
+For any input, decompressing either returns at most `limit` bytes or raises CorruptRecordError
+(ContentLimitError if the content is larger), and never uses much more memory than `limit`. `pieces`
+has only one piece in memory at a time, except for snappy without framing, which is one block. The
+only exception is zstd's window: a frame may request up to 128 MiB, as in every Kafka client, but
+the memory is used only as far as it is filled.
 
-All codecs release the GIL while they work on one block, so large batches belong in a thread.
+All codecs release the GIL while they process a block, so large batches should be compressed in a
+thread.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 DEFAULT_LIMIT = 256 * 1024 * 1024
-"""How large the records of one batch may become, in bytes, unless the caller says otherwise."""
+"""Default limit for the decompressed size of one batch, in bytes."""
 
 MANY_BLOCKS = 2048
 
@@ -43,8 +44,8 @@ MANY_BLOCKS = 2048
 class CodecModule(Protocol):
     """A module in `record.codecs`.
 
-    It may also have `has_many_blocks(data, most)`, which returns whether there are more blocks than
-    `most`, if each of them costs time, however small it is.
+    It may also have `has_many_blocks(data, most)`, which returns whether there are more than `most`
+    blocks. A codec has it if each block costs time, even a small one.
     """
 
     def compress(self, data: Buffer, level: int) -> Buffer:
@@ -73,7 +74,7 @@ def _module(codec: int) -> CodecModule:
 
 
 def check_level(codec: Compression, level: int | None) -> None:
-    """Raise ValueError if the codec has no such level; None stands for its default."""
+    """Raise ValueError if the codec does not have the level. None means its default level."""
     if level is None:
         return
     levels = codec.traits.levels
@@ -108,9 +109,9 @@ def pieces(codec: int, data: Buffer, size: int = PIECE) -> Iterator[Buffer]:
 
 
 def measure(codec: int, data: Buffer, limit: int) -> None:
-    """Raise ContentLimitError if there are more than `limit` bytes of content.
+    """Raise ContentLimitError if the content has more than `limit` bytes.
 
-    Where the size of `data` does not rule that out, everything is decompressed once, and not kept.
+    If the size of `data` does not rule that out, the content is decompressed once and discarded.
     """
     if codec == Compression.NONE:
         return
@@ -124,7 +125,7 @@ def measure(codec: int, data: Buffer, limit: int) -> None:
 
 
 def has_many_blocks(codec: int, data: Buffer) -> bool:
-    """Return whether the content is in so many blocks that these, not its size, take the time."""
+    """Return whether the time to decompress depends on the number of blocks, not on the size."""
     if codec == Compression.NONE or len(data) < MANY_BLOCKS:
         return False
     find = getattr(_module(codec), "has_many_blocks", None)

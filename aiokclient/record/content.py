@@ -1,4 +1,4 @@
-"""Content of compressed records: joining its pieces within a bound."""
+"""Joining the pieces of decompressed records, within a size limit."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ LARGEST_PIECE = 16 * PIECE
 
 
 class ContentLimitError(CorruptRecordError):
-    """The content is larger than the caller allows; it need not be damaged."""
+    """The content is larger than the caller's limit. It is not necessarily damaged."""
 
 
 def piece_size(data: Buffer, limit: int) -> int:
-    """Return how many bytes to decompress at a time: all of what is usual, and no more."""
+    """Return the number of bytes to decompress at a time: usually enough for all content."""
     return min(limit + 1, max(PIECE, min(4 * len(data), LARGEST_PIECE)))
 
 
 def check_size(size: int, limit: int, name: str) -> None:
-    """Raise ContentLimitError if so many bytes are over the limit."""
+    """Raise ContentLimitError if `size` bytes exceed the limit. `name` is the codec."""
     if size > limit:
         raise ContentLimitError(f"{name} content is over {limit} bytes")
 
 
 def collected(parts: Iterable[Buffer], limit: int, name: str) -> Buffer:
-    """Join the pieces of some content. Raises ContentLimitError if they are over `limit` bytes."""
+    """Join the pieces of content. Raises ContentLimitError if they exceed `limit` bytes."""
     iterator = iter(parts)
     first = next(iterator, b"")
     check_size(len(first), limit, name)

@@ -42,8 +42,8 @@ def _crc32c(data: Buffer, value: int = 0) -> int:
 def _from_package() -> Callable[..., int]:
     """Return the function of the package.
 
-    Only its extension module is loaded: the package also imports a command line and the reader of
-    package metadata, which take a quarter of the import time of this library.
+    Only its extension module is loaded. The package itself also imports a command line and
+    `importlib.metadata`, which would take a quarter of the import time of this library.
     """
     package = PathFinder.find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations

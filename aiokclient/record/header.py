@@ -33,7 +33,7 @@ max timestamp, producer id, producer epoch, base sequence, record count."""
 
 HEADER_SIZE = HEADER.size
 LOG_OVERHEAD = 12
-"""The size of base offset and length; the length counts the bytes after it."""
+"""The size in bytes of base offset and length. The length field counts only the bytes after it."""
 
 MAGIC_AT = 16
 CRC_AT = 17

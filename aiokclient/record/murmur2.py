@@ -31,5 +31,5 @@ def murmur2(data: bytes | bytearray | memoryview) -> int:
 
 
 def to_positive(number: int) -> int:
-    """Return `number` without its sign bit, from which Kafka computes the partition of a hash."""
+    """Return `number` without its sign bit, as Kafka does before it computes a partition."""
     return number & 0x7FFFFFFF

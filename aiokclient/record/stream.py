@@ -1,7 +1,7 @@
 """Reading a large batch in pieces, so that not all of its records are in memory at once.
 
-The content is decompressed piece by piece, as far as the codec allows, and split between records.
-Batches of formats v0 and v1 cannot be read in pieces; they are small.
+The content is decompressed piece by piece, if the codec allows it, and pieces end between records.
+Batches of formats v0 and v1 cannot be read in pieces, but they are small.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aiokclient.types import ConsumerRecord
 __all__ = ["Piece", "RecordStream"]
 
 MOST_RECORDS = 65_536
-"""The most records in a piece: small records take much more memory than their bytes."""
+"""Largest number of records in a piece, because small records take much more than their bytes."""
 
 
 class Piece:
-    """The bytes of some records, their number, and the least offset delta of the first."""
+    """The bytes of some records, their number, and the smallest permitted first offset delta."""
 
     __slots__ = ("content", "count", "expected")
 
@@ -52,12 +52,12 @@ class RecordStream:
 
     @property
     def done(self) -> bool:
-        """Whether the last record was taken."""
+        """Whether `take` has returned the last record."""
         return self._opened and not self._left
 
     @property
     def next_offset(self) -> int:
-        """The least offset that the next record may have."""
+        """The smallest offset that the next record may have."""
         return self.batch.base_offset + self._expected
 
     def _open(self) -> None:
@@ -73,10 +73,10 @@ class RecordStream:
             self._finish()
 
     def take(self, size: int, *, first: bool = True) -> Piece | None:
-        """Return the next records, at most `size` bytes of them.
+        """Return the next records, which have at most `size` bytes.
 
-        With `first`, a record that is larger is returned alone; without it, None is returned. None
-        also means that there are no more records.
+        If the next record alone is larger, it is returned alone with `first`; without `first`, None
+        is returned. None also means that there are no more records.
         """
         if not self._opened:
             self._open()
@@ -96,7 +96,7 @@ class RecordStream:
     def records(
         self, topic: str, partition: int, start_offset: int, size: int, *, copy: bool
     ) -> tuple[list[ConsumerRecord[bytes, bytes]], int]:
-        """Return the next records from `start_offset` on, and how many bytes they take.
+        """Return the next records from `start_offset` on, and their size in bytes.
 
         The list is empty when there are no more. `size` is as in `take`.
         """
@@ -129,7 +129,10 @@ class RecordStream:
         self._data = memoryview(b"")
 
     def _next_size(self) -> int:
-        """Return the size of the next record, or one more than there is if that is not known."""
+        """Return the size of the next record.
+
+        If it is not known yet, return one byte more than has been decompressed.
+        """
         try:
             length, position = read_varint(self._data, self._at)
         except IndexError:
@@ -137,7 +140,7 @@ class RecordStream:
         return position - self._at + length
 
     def _grow(self, need: int) -> None:
-        """Decompress more, until there are `need` bytes."""
+        """Decompress until at least `need` bytes are available."""
         rest = self._data[self._at :]
         joined = bytearray()
         size = len(rest)

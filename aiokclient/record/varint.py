@@ -1,4 +1,4 @@
-"""The zigzag varints inside v2 records: 32 bits in at most 5 bytes, 64 bits in at most 10."""
+"""The zigzag varints in v2 records: 32 bits in at most 5 bytes, and 64 bits in at most 10."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from aiokclient.record.crc import Buffer
 __all__ = ["SMALL", "VARINTS", "read_varint", "read_varlong", "wrap64", "write_varint"]
 
 SMALL = 8192
-"""`VARINTS` has the numbers below this one: those of one and of two bytes."""
+"""`VARINTS` has all numbers below this limit, whose varints have one or two bytes."""
 
 VARINTS: tuple[bytes, ...] = (
     *(bytes((zigzag,)) for zigzag in range(0, 128, 2)),
     *(bytes((zigzag & 127 | 128, zigzag >> 7)) for zigzag in range(128, 2 * SMALL, 2)),
 )
-"""The encodings of small numbers, which most lengths and deltas are. Indexes are never negative."""
+"""The varints of small numbers, by number. Most lengths and deltas are small and not negative."""
 
 _MASK_32 = (1 << 32) - 1
 _MASK_64 = (1 << 64) - 1

@@ -34,8 +34,8 @@ _INT16 = struct.Struct(">h")
 class RecordBatch:
     """A view of one v2 batch in a buffer: the header is read at once, the records on demand.
 
-    `buffer` is the batch and nothing else. Offsets and timestamps are as in the header; a broker
-    leaves the records as the producer wrote them and puts the base offset before them.
+    `buffer` has exactly the bytes of the batch. Offsets and timestamps are those of the header: a
+    broker sets the base offset in the header and does not change the records.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class RecordBatch:
     size: int
     """The size in bytes, including the header."""
     content_size: int
-    """The size of the records without compression in bytes; 0 until they are read."""
+    """The size of the uncompressed records in bytes, or 0 until they are read."""
     magic: int
     """The format: 2, or 0 or 1 for a `LegacyBatch`."""
     crc: int
@@ -75,10 +75,10 @@ class RecordBatch:
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    """The sequence number of the first record; -1, like id and epoch, without a producer id."""
+    """The sequence of the first record. Without a producer id, id, epoch and sequence are -1."""
 
     def __init__(self, buffer: Buffer) -> None:
-        """Read the header of the batch in `buffer`. Raises CorruptRecordError if it is none."""
+        """Read the header of the batch. Raises CorruptRecordError if `buffer` is not a batch."""
         self.buffer = memoryview(buffer)
         self.size = len(self.buffer)
         self.content_size = 0
@@ -113,7 +113,7 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record, or -1; after 2147483647 comes 0."""
+        """The sequence of the last record, or -1. Sequences wrap from 2147483647 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset - self.base_offset) % _SEQUENCES
@@ -200,15 +200,15 @@ class RecordBatch:
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Return the `count` records in `content`, which is a part of this batch's records.
 
-        `expected` is the least offset delta that the first one may have. The rest is as in
-        `records`.
+        `expected` is the smallest offset delta that the first of them may have. Keys, values and
+        errors are as in `records`.
         """
         head = self._head(topic, partition, start_offset)
         head = head._replace(record_count=count, expected=expected)
         return self._part(content, head, ConsumerRecord, copy)
 
     def part_rows(self, content: Buffer, count: int, expected: int, start_offset: int) -> list[Row]:
-        """Return the same records as rows."""
+        """Return the records of `part_records` as rows."""
         head = self._head("", 0, start_offset)
         return self._part(content, head._replace(record_count=count, expected=expected), _row, True)
 
@@ -229,8 +229,8 @@ class RecordBatch:
     def control_type(self) -> int:
         """Return the type of the first record of a control batch; see `ControlType`.
 
-        Raises CorruptRecordError if this is no control batch or the record cannot be read. The
-        caller checks the checksum.
+        Raises CorruptRecordError if this is not a control batch, or if the record cannot be read.
+        The caller must have checked the checksum.
         """
         rows = self.rows(check_crcs=False) if self.is_control else []
         keys = [key for _, _, key, _, _ in rows]

@@ -1,8 +1,8 @@
-"""Batches that are written: records go straight into the bytes to send, after room for the header.
+"""Building batches: records are encoded directly into the bytes to send, after the header.
 
-A record is its length, attributes, timestamp delta, offset delta, key, value and headers; but for
-the attributes, every number is a varint. The lengths are known before anything is written, so the
-limit holds exactly and a record that is refused leaves no trace.
+A record has its length, attributes, timestamp delta, offset delta, key, value and headers. Except
+for the attributes, every number is a varint. The size of a record is known before it is written, so
+the size limit is exact, and a refused record leaves the batch unchanged.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NO_ATTRIBUTES = b"\x00"
 
 
 class RecordBatchBuilder:
-    """A v2 batch that is written: `append`, then `close`, then `seal` each time it is sent.
+    """A v2 batch under construction: call `append`, then `close`, then `seal` for each request.
 
     `limit` is the largest size of the uncompressed batch in bytes, including its 61-byte header.
-    Only a first record may exceed it. `likely` is the expected size, for which memory may be
-    allocated at once. A builder belongs to one thread at a time.
+    Only the first record may exceed it. `likely` is the expected size, for which memory may be
+    allocated in advance. Only one thread at a time may use a builder.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class RecordBatchBuilder:
     ) -> None:
         check_level(compression, level)
         self.compression = compression
-        """The requested codec. After `close` the one in use, NONE if it did not help."""
+        """The requested codec. After `close`, it is NONE if compression saved no bytes."""
         self.count = 0
         self.size = HEADER_SIZE
         """The size of the uncompressed batch in bytes, including its header."""
@@ -85,8 +85,8 @@ class RecordBatchBuilder:
     ) -> int:
         """Add a record and return its index in the batch, or -1 if it does not fit.
 
-        Raises TypeError for a key or value that is neither bytes nor None, and ValueError for a
-        timestamp beyond 64 bits and after `close`; the batch stays as it was.
+        Raises TypeError for a key or value that is neither bytes nor None. Raises ValueError for a
+        timestamp that does not fit into 64 bits, or after `close`. The batch is unchanged then.
         """
         index = self.count
         plain = key is None or type(key) is bytes
@@ -100,7 +100,7 @@ class RecordBatchBuilder:
                 (prefix, offset, key_length, key or b"", VARINTS[len(value)], value, _NONE)
             )
             length = VARINTS[len(body)]
-        except IndexError:  # longer than the table goes
+        except IndexError:  # the table has no such length
             return self._append(timestamp, key, value, headers)
         size = self.size + len(length) + len(body)
         if size > self._limit:
@@ -176,7 +176,7 @@ class RecordBatchBuilder:
         return _NO_ATTRIBUTES + write_varint(wrap64(timestamp - self._base_timestamp))
 
     def _move(self, timestamp: int, prefix: bytes) -> None:
-        """Keep the encoded timestamp, which the next record may share."""
+        """Store the encoded timestamp, because the next record may have the same one."""
         self._timestamp, self._prefix = timestamp, prefix
         if timestamp > self.max_timestamp or self.count == 1:
             self.max_timestamp = timestamp
@@ -185,7 +185,7 @@ class RecordBatchBuilder:
         """End the batch and compress it. Nothing can be appended afterwards. Idempotent.
 
         This may run in a thread, because the codecs release the GIL. If compression does not make
-        the records smaller, they stay as they are, so that `encoded_size` is never above `size`.
+        the records smaller, they stay uncompressed, so that `encoded_size` never exceeds `size`.
         """
         if self.closed:
             return
@@ -220,7 +220,7 @@ class RecordBatchBuilder:
         transactional: bool = False,
         leader_epoch: int = -1,
     ) -> memoryview:
-        """Close the batch and return all of it as a read-only view, with base offset 0.
+        """Close the batch and return its bytes as a read-only view, with base offset 0.
 
         A call with the same values returns the same bytes. A call with other values returns a
         copy, because a transport may still be sending the earlier bytes.
@@ -266,9 +266,9 @@ class RecordBatchBuilder:
         seal_crc(self._buffer)
 
     def records(self) -> Iterator[tuple[int, bytes | None, bytes | None, Headers]]:
-        """Return what was appended as tuples (timestamp, key, value, headers).
+        """Return the appended records as tuples (timestamp, key, value, headers).
 
-        This serves batches that are split, or whose records go to another partition.
+        It is used for batches that are split, or whose records move to another partition.
         """
         data = memoryview(self._buffer)[HEADER_SIZE:]
         if self.compressed:
@@ -281,7 +281,7 @@ class RecordBatchBuilder:
 def _field(content: Any) -> tuple[Any, ...]:
     if content is None:
         return (_NULL,)
-    # Of a buffer of larger items, len() would not be the length in bytes.
+    # If the items of a buffer have several bytes, len() is not the length in bytes.
     if isinstance(content, bytes | bytearray) or (
         isinstance(content, memoryview) and content.nbytes == len(content)
     ):

@@ -1,8 +1,8 @@
 """Reading the records of a v2 batch: one pass over the bytes, one call for each record.
 
-Every varint that is short in practice is read inline, for a call costs as much as the rest of a
-record. Reading one byte past the end raises IndexError, so a length that points beyond the end is
-found out by the read that follows it; the end of each record and of the batch is compared exactly.
+Varints that are usually short are read inline, because a call would cost as much as the rest of the
+record. A read beyond the end raises IndexError, so a length that points beyond the end is detected
+by the next read. The end of each record and of the batch is compared exactly.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Make = Callable[
 """A constructor: topic, partition, offset, timestamp, its type, key, value, headers, epoch."""
 
 _SIGNED = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
-"""The number that each varint of one byte stands for."""
+"""The decoded numbers of all varints of one byte, by that byte."""
 
 _FAR = 1 << 62
-"""Beyond this, adding even a small delta to a timestamp may leave 64 bits."""
+"""Above this limit, a timestamp plus a small delta may exceed 64 bits."""
 
 
 class Head(NamedTuple):
-    """What is known about the records of a batch before they are read."""
+    """The properties of a batch's records that are known before the records are read."""
 
     base_offset: int
     last_offset: int
@@ -55,9 +55,9 @@ class Head(NamedTuple):
     topic: str = ""
     partition: int = 0
     start_offset: int = 0
-    """Records before this offset are checked and left out."""
+    """Records with a lower offset are checked, but not returned."""
     expected: int = 0
-    """The least offset delta that the first record may have."""
+    """The smallest offset delta that the first record may have."""
 
 
 def decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -> list[R]:
@@ -73,9 +73,9 @@ def decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -
 
 
 def span(content: Buffer, start: int, most: int, size: int) -> tuple[int, int]:
-    """Return how many whole records there are from `start` on, and where they end.
+    """Return the number of complete records from `start` on, and the position of their end.
 
-    There are at most `most` of them, and they have at most `size` bytes. Only their lengths are
+    At most `most` records with at most `size` bytes in total are counted. Only their lengths are
     read. Raises CorruptRecordError if the first length is impossible.
     """
     count, first = 0, start
@@ -119,7 +119,7 @@ def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) 
         else:
             size, position = read_varint(data, position)
             twice = 2 * (position + size) if size >= 0 else -1
-        position += 1  # the attributes, of which none is in use
+        position += 1  # the attributes, none of which is in use
         if (byte := data[position]) < near:
             position += 1
             timestamp = base_timestamp + signed[byte]
@@ -170,7 +170,7 @@ def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) 
 def _bytes(
     data: bytes, source: bytes | memoryview, position: int
 ) -> tuple[bytes | memoryview | None, int]:
-    """Read a length and as many bytes. A negative length means null."""
+    """Read a length and that number of bytes. A negative length means null."""
     length, start = read_varint(data, position)
     if length < 0:
         return None, start
@@ -187,7 +187,7 @@ def _headers(data: bytes, position: int) -> tuple[Headers, int]:
         if length < 0:
             raise CorruptRecordError("a header has no key")
         end = position + length
-        # Java's clients read what is not UTF-8 in the same way, rather than refuse the record.
+        # Java's clients also replace invalid UTF-8 instead of refusing the record.
         key = str(data[position:end], "utf-8", "replace")
         length, position = read_varint(data, end)
         if length < 0:

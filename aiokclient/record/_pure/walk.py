@@ -19,9 +19,10 @@ def walk(buffer: Buffer, *, strict: bool = False) -> list[RecordBatch]:
     """Return the batches in `buffer` in order. Only their headers are read.
 
     A broker may cut a response anywhere, so an incomplete batch at the end is left out. Bytes that
-    are no batch raise CorruptRecordError if they come first. After other batches they end the list,
-    so that those can be used, and the error is raised when reading starts there. With `strict`,
-    both raise: every byte must belong to a batch, as in a produce request.
+    are not a batch raise CorruptRecordError if they come first. After other batches, they only end
+    the list, so that these batches can be used; the error is raised when the next read starts
+    there. With `strict`, both cases raise: every byte must belong to a batch, as in a produce
+    request.
     """
     view = memoryview(buffer)
     batches: list[RecordBatch] = []

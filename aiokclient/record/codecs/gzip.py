@@ -1,4 +1,4 @@
-"""Gzip: one member or several, one after another."""
+"""Gzip, with one or several consecutive members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WINDOW = 31  # zlib's window bits for a gzip header and trailer
 
 def compress(data: Buffer, level: int) -> Buffer:
     """Return `data` as one member."""
-    # cramjam is the faster one at level 1, zlib at all others.
+    # cramjam is faster at level 1, zlib at all other levels.
     if level == 1:
         import cramjam
 

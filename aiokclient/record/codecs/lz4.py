@@ -1,7 +1,8 @@
-"""LZ4 frames as Kafka has them: independent blocks, for Java's reader knows no others.
+"""LZ4 frames as Kafka uses them: with independent blocks, because Java's reader requires them.
 
-Format v0 had the checksum of the frame's descriptor computed over the wrong bytes, and writers keep
-to that for v0. `mend` puts the right one in, so that any LZ4 library reads the frame.
+In message format v0, the checksum of the frame's descriptor is computed over the wrong bytes, and
+all writers of v0 do the same. `mend` replaces it with the correct checksum, so that any LZ4 library
+can read the frame.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def decompress(data: Buffer, limit: int) -> Buffer:
     """Return the content of the frame, at most `limit` bytes."""
     most = _most(data)
     if 0 <= most <= min(limit, 4 * len(data) + _FIRST):
-        # In one go, for which the library takes memory as it thinks fit.
+        # The size of the content is bounded, so one call can decompress it.
         try:
             return bytes(lz4.frame.decompress(data))
         except RuntimeError as error:
@@ -44,7 +45,7 @@ def decompress(data: Buffer, limit: int) -> Buffer:
 
 
 def _most(data: Buffer) -> int:
-    """Return the most bytes that the blocks can hold; -1 where that takes a closer look."""
+    """Return the largest possible size of the content in bytes, or -1 if it is not known."""
     if len(data) < 15 or data[4] & _DICTIONARY_ID or data[5] < 0x40:
         return -1
     block, trailer = 1 << 8 + (data[5] >> 3 & 14), data[4] >> 2 & 4
@@ -74,7 +75,7 @@ def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
             yield piece
         elif not decompressor.eof:
             raise CorruptRecordError("the lz4 frame is incomplete")
-        data = b""  # it keeps what it has not consumed
+        data = b""  # the decompressor keeps the input that it has not consumed
 
 
 def mend(data: Buffer) -> bytes:

@@ -1,7 +1,8 @@
-"""Snappy as Kafka has it: raw blocks inside the framing of xerial's snappy-java.
+"""Snappy as Kafka uses it: raw blocks in the framing of xerial's snappy-java.
 
-The framing is a header of 16 bytes (eight of magic, two versions), then blocks, each with its
-compressed length before it. Some clients write one raw block without the framing; both are read.
+The framing is a header of 16 bytes (eight magic bytes and two versions), and then blocks, each
+after its compressed length. Some clients write one raw block without the framing. Both forms can be
+read.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ __all__ = ["compress", "decompress", "has_many_blocks", "pieces"]
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
-_BLOCK = 64 * 1024  # as far as a raw block looks back
+_BLOCK = 64 * 1024  # the largest distance of a back reference in a raw block
 
 _DENSEST = 64
-"""No element of a raw block yields more bytes than this for one of its own."""
+"""Largest number of content bytes that one byte of a raw block can produce."""
 
 
 def compress(data: Buffer, level: int) -> Buffer:
-    """Return `data` in xerial's framing; there are no levels."""
+    """Return `data` compressed, in xerial's framing. The level is ignored."""
     view = memoryview(data)
     parts = [_HEADER]
     for start in range(0, len(view), _BLOCK):
@@ -46,7 +47,7 @@ def decompress(data: Buffer, limit: int) -> Buffer:
 
 
 def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
-    """Yield the content block by block, whatever `size` is."""
+    """Yield the content block by block. `size` is ignored."""
     view = memoryview(data)
     framed = view[: len(_MAGIC)] == _MAGIC
     for block in _blocks(view) if framed else (view,):

@@ -1,7 +1,7 @@
 """Zstandard frames, with or without their content size (Java's writer leaves it out).
 
-The streaming reader takes the end of its input for the end of the content. So that a cut stream is
-noticed, the blocks are walked first, from header to header.
+The streaming reader cannot distinguish the end of its input from the end of the content. To detect
+a truncated stream, the block headers are checked first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RLE = 1  # the type of a block that is one byte, repeated
 
 _Context = TypeVar("_Context")
 
-# Contexts are costly to make, and two threads must not use one at once: the idle ones wait here.
+# Idle contexts, for reuse: they are expensive to create, and two threads must not share one.
 _MOST_IDLE = 4
 _compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
 _decompressors: list[zstandard.ZstdDecompressor] = []
@@ -74,7 +74,7 @@ def _put_back(idle: list[_Context], context: _Context) -> None:
 
 
 def has_many_blocks(data: Buffer, most: int) -> bool:
-    """Return whether there are more than `most` blocks, over which Python has to go."""
+    """Return whether there are more than `most` blocks, each of which costs a Python iteration."""
     return next(islice(_blocks(data), most, None), None) is not None
 
 
@@ -87,7 +87,7 @@ def _check_complete(data: Buffer) -> None:
 
 
 def _blocks(data: Buffer) -> Iterator[int]:
-    """Yield where each block, and then where each frame ends."""
+    """Yield the end position of each block and of each frame."""
     position = 0
     while position < len(data) or position == 0:
         position = yield from _frame(data, position)
