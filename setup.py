@@ -1,12 +1,12 @@
 """Build the native modules, one for each .pyx file. Everything else is in pyproject.toml.
 
-`python setup.py build_ext --inplace` builds those of which a source, a part (.pxi), a declaration
-(.pxd) or a header (.h) has changed, next to their sources.
+`python setup.py build_ext --inplace` builds the modules whose source, part (.pxi), declaration
+(.pxd) or header (.h) has changed, next to their sources.
 
-They are optional: where they cannot be built, because there is no C compiler for example, the
-package says so once and becomes a pure one, a wheel for any platform. With `AIOKCLIENT_PURE=1` in
-the environment none is built. With `AIOKCLIENT_NATIVE=1`, as for wheels that are published, the
-build fails if one of them cannot be built.
+The native modules are optional. If they cannot be built, for example because there is no C
+compiler, the build prints one message and makes a pure Python wheel for any platform. With
+`AIOKCLIENT_PURE=1` in the environment, no native module is built. With `AIOKCLIENT_NATIVE=1`, as
+for published wheels, the build fails if a native module cannot be built.
 """
 
 import os
@@ -37,14 +37,14 @@ def wanted(variable: str) -> bool:
 
 
 def link_options() -> list[str]:
-    """Strip symbols, unless debugging information was asked for."""
+    """Return the linker options, which strip symbols unless debug information is requested."""
     if "-g" in os.environ.get("CFLAGS", "").split():
         return []
     return {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
 
 
 def headers(sources: Iterable[Path]) -> list[str]:
-    """Return our headers that sources name, and those that these include."""
+    """Return the headers of this package that the sources include, directly or indirectly."""
     found: set[Path] = set()
     while sources:
         named = re.findall(r'"(\w+\.h)"', "".join(source.read_text() for source in sources))
@@ -84,7 +84,7 @@ def extensions() -> list[Extension]:
 
 
 class BuildAll(build_ext):
-    """Builds all native modules or, where one cannot be built, none."""
+    """A build command that builds all native modules, or none if one of them cannot be built."""
 
     def run(self) -> None:
         try:
@@ -96,7 +96,7 @@ class BuildAll(build_ext):
             self._give_up()
 
     def _give_up(self) -> None:
-        """Leave nothing that was built, and let the wheel be one for any platform."""
+        """Remove all built modules, so that the wheel is for any platform."""
         for extension in self.extensions:
             Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
         self.extensions = []

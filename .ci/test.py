@@ -18,11 +18,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ".venv/bin/python"
 OLDEST = ".venv-3.11/bin/python"
-# What Python 3.11 runs in pure mode, and of behavior what needs no real Kafka.
+# Tests that run on Python 3.11 in pure mode. Of `behavior`, only those without a real Kafka run.
 PURE = ["tests/unit/record", "tests/unit/producer", "tests/unit/consumer", "tests/behavior"]
-# What Python 3.11 runs in native mode: awaiting goes another way there than from 3.12 on.
+# Tests that run on Python 3.11 in native mode, because `await` works differently before 3.12.
 AWAITING = ["tests/unit/producer", "tests/unit/consumer/test_cursor.py", "tests/behavior/producer"]
-# What runs under the eager task factory as well: all that has a life, without real brokers.
+# Tests that also run with the eager task factory: those of all objects with a lifecycle.
 LIVES = [
     "tests/unit/cluster",
     "tests/unit/group",

@@ -1,8 +1,8 @@
-"""What do records cost alone, without a client or a broker around them?
+"""How much CPU time do encoding and decoding records take, without a client and a broker?
 
-Values are encoded into batches of 131072 bytes, CRC and compression included, and batches are
-decoded into the records that each library hands out, CRC checked and every value touched; in
-nanoseconds of CPU a record. librdkafka offers its records to nobody.
+Values are encoded into batches of 131072 bytes, including CRC and compression. Batches are decoded
+into the record objects of each library; the CRC is checked and every value is read. The results are
+nanoseconds of CPU time per record. librdkafka has no public functions for this.
 
     python benchmarks/codec.py [--count N] [--runs N] [--cases ...]
 """
@@ -26,7 +26,7 @@ CASES = (
 )
 MODES = ("encode", "encode list", "decode")
 LISTS = ("100 B",)
-"""Only aiokclient takes a list at once; for the others that is the same again."""
+"""Only aiokclient can encode a whole list in one call. The other libraries repeat their result."""
 PEERS = ("aiokafka", "aiokafka without extensions", "kafka-python")
 
 

@@ -1,9 +1,10 @@
-"""What do a thousand tasks cost that each await their own sends?
+"""How much CPU time do a thousand tasks take that each await their own sends?
 
-As handlers of a web service do: each of 1,000 tasks sends 100 bytes, awaits the outcome, and sends
-the next; all share one producer. acks=all, idempotent, linger 0 where nothing else is said, since
-with a thousand tasks waiting batches fill by themselves. With a linger of 5 ms aiokafka waits for
-more; aiokclient, whose default that is, does not make those wait who await their sends.
+As in the handlers of a web service, each of 1,000 tasks sends 100 bytes, awaits the outcome, and
+then sends the next message. All tasks share one producer. The settings are acks=all, idempotent,
+and linger 0 unless stated otherwise, because batches fill without lingering when a thousand tasks
+send. With a linger of 5 ms, aiokafka waits for more messages. aiokclient has that linger by
+default, but sends a batch without lingering if a task awaits one of its records.
 
     python benchmarks/concurrency.py [--count N] [--runs N] [--bootstrap HOST:PORT]
 """

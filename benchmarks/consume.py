@@ -1,10 +1,11 @@
-"""What does it cost to consume a message, its value touched?
+"""How much CPU time does it take to consume a message and to read its value?
 
 Every client reads the same topic of six partitions from the start, and takes the length of each
-value. "CPU s/M" is what the client's process uses for a million messages, user and system, from
-making the consumer to closing it; messages a second count from the first one on. Columns ending
-in "÷" tell how many times less CPU a row takes than that client. Where a client has settings for
-throughput that matter, it is measured with them and with its own defaults.
+value. "CPU s/M" is the CPU time of the client's process (user and system) per million messages,
+from the creation of the consumer to its close. Messages per second are counted from the first
+message on. Columns whose titles end in "÷" show by what factor a row takes less CPU time than that
+client. If a client has settings that matter for throughput, it is measured with these settings and
+with its own defaults.
 
     python benchmarks/consume.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
 """
@@ -64,7 +65,7 @@ def spec_of(case: Case, count: int, brokers: Brokers) -> Spec:
 
 
 class Topics:
-    """A topic for each piece of work, with as many messages as are to be read."""
+    """A topic for each spec, with the messages to be read."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers

@@ -1,9 +1,9 @@
-"""How long does one awaited send take, when nothing else is under way?
+"""How long does one awaited send take, if nothing else is in flight?
 
-Each client sends 100 bytes to one partition, acks=all, linger 0, and waits for the outcome before
-it sends the next. "Floor" is how many times longer it takes than a blocking socket that writes the
-same Produce request, encoded before, and reads the response. Broker and client share the machine's
-cores, and so the floor itself depends on how busy they are.
+Each client sends 100 bytes to one partition with acks=all and linger 0, and waits for the outcome
+before it sends the next message. "Floor" is the time divided by that of a blocking socket, which
+writes the same Produce request, encoded in advance, and reads the response. Broker and client share
+the cores of the machine, so the time of the blocking socket also depends on the load.
 
     python benchmarks/latency.py [--count N] [--runs N] [--bootstrap HOST:PORT]
 """

@@ -1,9 +1,9 @@
-"""What does a group of 200 members in one process cost?
+"""How much CPU time and memory does a group of 200 members in one process take?
 
-They join at the same time, and share a topic of 1,000 partitions in which nothing is. Settled means
-that each partition is one member's, and that all have as many. Afterwards there are only heartbeats
-every three seconds, and waiting for records: "quiet" is the CPU time that this takes, in ms a
-second. "MiB" is what the process has grown by when all have settled.
+The members join at the same time, and divide a topic of 1,000 empty partitions. They are settled
+when each partition is assigned to one member, and all members have the same number. Afterwards
+they only send heartbeats every three seconds and wait for records. "quiet" is the CPU time of that,
+in ms per second. "MiB" is the growth of the process's memory until all members have settled.
 
     python benchmarks/members.py [--count N] [--runs N] [--cases eager,cooperative,KIP-848]
 """
@@ -27,7 +27,7 @@ COUNT = 200
 SHARE = 5
 """Partitions for each member."""
 RUNS = 2
-"""No more than that: each takes several seconds."""
+"""Largest number of runs, because each one takes several seconds."""
 SESSION_MS, HEARTBEAT_MS = 45_000, 3_000
 NUMBERS = itertools.count()
 FIGURES = {

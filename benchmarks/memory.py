@@ -1,9 +1,10 @@
-"""How much memory do ten million records need that go out through drain() and come back?
+"""How much memory does it take to send ten million records with drain(), and to read them?
 
-A process of its own sends numbered 100-byte records through `drain()` and reads all of them back
-by `async for`, by `batches()` and by `arrow_batches()`, with default options; the brokers run
-elsewhere. Every record is checked: none missing, none twice, in order within its partition.
-Prints the peak of the process's resident memory, less what importing pyarrow costs by itself.
+A separate process sends numbered 100-byte records, with `drain()` for backpressure, and reads all
+of them by `async for`, by `batches()` and by `arrow_batches()`, with default options. The brokers
+run in another process. Every record is checked: none is missing or repeated, and all are in order
+within their partition. The output is the peak resident memory of the process, without the memory
+that importing pyarrow takes.
 
     python benchmarks/memory.py [--records N] [--bootstrap HOST:PORT]
 
@@ -40,7 +41,7 @@ def peak_mb() -> float:
 
 
 class Check:
-    """Each number once, and rising within its partition."""
+    """A check that each number comes once, in increasing order within its partition."""
 
     def __init__(self, total: int) -> None:
         self.seen = bytearray((total + 7) // 8)
@@ -127,7 +128,7 @@ async def job(bootstrap: str, total: int) -> dict[str, float]:
 
 
 def resident_mb() -> float:
-    """Resident memory now, in MB; the peak where the system does not tell."""
+    """Return the current resident memory in MB, or the peak if the system has only that."""
     try:
         with open("/proc/self/statm") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize() / 1e6
@@ -136,7 +137,7 @@ def resident_mb() -> float:
 
 
 def measure(records: int, bootstrap: str | None) -> dict[str, float]:
-    """Runs the job in a process of its own; `bootstrap=None` starts an embedded cluster for it."""
+    """Run the job in a separate process. `bootstrap=None` starts an embedded cluster for it."""
     broker = None
     if bootstrap is None:
         command = [sys.executable, "-m", "aiokclient.testing", "--brokers", "1", "--port", "0"]

@@ -1,11 +1,12 @@
-"""What does it cost to produce a message, the result of each checked?
+"""How much CPU time does it take to produce a message and to check its outcome?
 
-Every client sends the same values to a topic of six partitions, acks=all, and looks at the outcome
-of each message. "CPU s/M" is what the client's process uses for a million messages, user and
-system; what is sent is read back by another client and counted. Columns ending in "÷" tell how
-many times less CPU a row takes than that client. All are measured with the same batch bytes,
-linger and requests in flight, and some with their own defaults. "Cores busy" is what client and
-broker used together: near all that the machine has, messages a second are at its limit.
+Every client sends the same values to a topic of six partitions with acks=all, and checks the
+outcome of each message. "CPU s/M" is the CPU time of the client's process (user and system) per
+million messages. Another client reads the messages and counts them. Columns whose titles end in "÷"
+show by what factor a row takes less CPU time than that client. All clients are measured with the
+same batch size, linger and number of requests in flight, and some also with their own defaults.
+"Cores busy" is the number of cores that client and broker used together. If it is close to the
+number of all cores, these limit the messages per second.
 
     python benchmarks/produce.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
 """
@@ -66,7 +67,7 @@ def spec_of(case: Case, count: int, brokers: Brokers, label: str) -> Spec:
 
 
 def execute(job: Job, brokers: Brokers) -> Run:
-    """Produces to fresh topics, and counts what is there afterwards."""
+    """Produce to new topics, and count the messages in them afterwards."""
     topic, warm_topic = (brokers.new_topic(PARTITIONS) for _ in range(2))
     try:
         spec = replace(job.sized(), topic=topic, warm_topic=warm_topic)

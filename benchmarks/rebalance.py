@@ -1,12 +1,13 @@
-"""What does it cost a group when a member dies, and when one arrives?
+"""How long is a group interrupted when a member joins, and when a member dies?
 
-Three members read twelve partitions into which a record comes every 50 ms. A fourth arrives; then
-the oldest, which often leads the group, is killed by SIGKILL. "First record" is the time until a
-record of one of the partitions that the arrived one gets, or the dead one had, is there; "all of
-them" until each has had one. A partition stopped if a record in it waited for longer than 100 ms
-to be read by anybody; those of a dead member have to, and are not counted. All clients have a
-session timeout of 3,000 ms, which is part of each death, and heartbeats every 500 ms; with KIP-848
-the brokers decide both. Four groups live at a time, on one Kafka, and read the same topic.
+Three members read twelve partitions, each of which receives a record every 50 ms. A fourth member
+joins. Then the oldest member, which often leads the group, is killed by SIGKILL. "First record" is
+the time until the first record is read from one of the partitions that move to another member; "all
+of them" is the time until a record was read from each of these partitions. A partition counts as
+stopped if one of its records was not read for longer than 100 ms; the partitions of a killed member
+are not counted, because they must stop. All clients have a session timeout of 3,000 ms, which is
+part of the time after a death, and a heartbeat interval of 500 ms; with KIP-848 the brokers set
+both. Four groups run at the same time on one Kafka cluster, and read the same topic.
 
     python benchmarks/rebalance.py [--runs N] [--cases eager,cooperative,KIP-848] [--only ...]
 """
@@ -39,12 +40,12 @@ from measuring.subject import NotMeasuredError
 from subjects.group_members import KIP_848, MEMBERS, PROTOCOLS
 
 COUNT = 3
-"""Members, before one arrives."""
+"""Number of members before another one joins."""
 PARTITIONS = 12
 AT_A_TIME = 4
-"""Groups: most of their time they wait for the session timeout of the dead."""
+"""Number of groups at a time, which mostly wait for the session timeout of a killed member."""
 APART_S = 0.5
-"""Between two events in different groups, so that they do not disturb each other."""
+"""Seconds between two events in different groups, so that they do not affect each other."""
 FIGURES = {
     "first record ms": "first_ms",
     "all of them ms": "last_ms",
@@ -57,7 +58,7 @@ Events = dict[str, Measurement]
 
 
 class Gate:
-    """One event at a time."""
+    """A lock that permits one event at a time."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -106,7 +107,7 @@ def figures_of(
 
 
 def live(job: Job, runs: int, gate: Gate) -> Events:
-    """The life of one group."""
+    """Run the events of one group, from its start to its end."""
     name, family = job.subject.name, job.subject.family
     found = {event: Measurement(name, family) for event in EVENTS}
     try:
@@ -140,7 +141,7 @@ def jobs_for(given: Options, brokers: Brokers, topic: str) -> list[Job]:
 
 
 def measure(given: Options, brokers: Brokers) -> Report:
-    # Both numbers of members have to share the partitions evenly.
+    # The partitions must divide evenly among both numbers of members.
     given = replace(given, count=COUNT)
     topic = brokers.new_topic(PARTITIONS)
     jobs, gate = jobs_for(given, brokers, topic), Gate()

@@ -1,4 +1,4 @@
-"""Runs all benchmarks against one Kafka, and writes results.md with a plot beside it.
+"""Run all benchmarks against one Kafka cluster, and write results.md and a plot.
 
 python benchmarks/run.py [--runs N] [--scale X] [--only produce,consume] [--bootstrap HOST:PORT]
 """
@@ -41,7 +41,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def written(reports: Sequence[Report], about: list[tuple[str, str]], picture: str | None) -> str:
-    """The results as Markdown."""
+    """Return the results as Markdown."""
     parts = ["# Benchmarks", "", "`make bench` writes this file. Figures are medians.", ""]
     parts += [Table("The machine", ["what", "is"], [list(row) for row in about]).markdown()]
     parts += [targets.table(reports).markdown()]

@@ -1,8 +1,8 @@
-"""How does the cost of a message grow with the partitions of a topic, and with its size?
+"""How does the CPU time per message grow with the number of partitions, and with the size?
 
-Producing without keys to topics of 1 to 10,000 partitions, all of them known to the client; and
-producing and consuming values of 10 B to 1 MB. CPU seconds of the client per million messages;
-per GB for large values. "÷ 10 partitions" is the cost in times of that with ten.
+The clients produce without keys to topics with 1 to 10,000 partitions, all of which the client
+knows, and produce and consume values of 10 B to 1 MB. The results are CPU seconds of the client per
+million messages, or per GB for large values. "÷ 10" is the ratio to the result with ten partitions.
 
     python benchmarks/scale.py [--count N] [--runs N] [--cases partitions,produce,consume]
 """
@@ -24,17 +24,19 @@ COUNT = 200_000
 PARTITIONS = (1, 10, 100, 1_000, 10_000)
 SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 BYTES = 100_000_000
-"""No run of large values is longer than so many bytes."""
+"""Largest number of bytes in a run with large values."""
 BY_PARTITIONS = (own.Gather(), own.SendMany(), confluent.Callbacks())
-"""Not aiokafka: it sends each record without a key to another partition, ten thousand batches."""
+"""The producers of this benchmark. aiokafka is not among them, because it sends each record without
+a key to another partition, which would make ten thousand batches."""
 PRODUCERS = (own.Gather(), own.SendMany(), confluent.Callbacks(), aio_kafka.Send())
 CONSUMERS = (own.Lists(), confluent.Consume(), aio_kafka.Getmany())
 SMALL_INDEXES = {"segment.index.bytes": 4_096, "segment.bytes": 104_857_600}
-"""Ten thousand partitions otherwise map two indexes of ten megabytes each."""
+"""Topic options with small index files. By default, each of the ten thousand partitions would map
+two indexes of ten megabytes."""
 
 
 def send_to(job: Job, brokers: Brokers) -> Run:
-    """To a topic that several runs share: what came is counted by its end offsets."""
+    """Produce to a topic that several runs share, and count its messages by end offsets."""
     spec = replace(job.sized(), warm_topic=job.spec.topic)
     before = read_back.count(spec.bootstrap, spec.topic, spec.partitions)
     run = run_child(job.subject, spec, brokers)
@@ -108,7 +110,7 @@ def by_size(what: str, found: Found) -> Table:
 
 def measure(given: Options, brokers: Brokers) -> Report:
     report = Report(__doc__)
-    # The many partitions come last: a broker is busy for long with deleting them.
+    # Topics with many partitions come last, because a broker takes long to delete them.
     parts = {"produce": producing, "consume": consuming, "partitions": by_partitions}
     for name, part in parts.items():
         if given.wanted(name):

@@ -1,7 +1,8 @@
-"""How long until the first message is there, and how much memory does it take?
+"""How long does it take from the import to the first message, and how much memory?
 
-A fresh interpreter imports the library, starts a producer, sends one message and has its outcome.
-The import of asyncio is part of it where a library needs that; what Python itself needs is not.
+A new interpreter imports the library, starts a producer, sends one message and waits for its
+outcome. The import of asyncio is included if the library needs it. The start of the interpreter
+itself is not included.
 
     python benchmarks/startup.py [--runs N] [--bootstrap HOST:PORT]
 """

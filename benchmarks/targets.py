@@ -1,4 +1,4 @@
-"""What the library sets out to reach, as ratios within one run, and whether it does."""
+"""The performance targets of the library, as ratios within one run, and their verification."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ AIOKAFKA = "aiokafka send, await each"
 
 
 class Target(NamedTuple):
-    """`ours` over `theirs` of a figure has to reach `least` (`cpu` and times: the other way)."""
+    """A target: `ours` divided by `theirs` must be at least `least`.
+
+    For CPU and other times it is the inverse ratio.
+    """
 
     what: str
     work: str
@@ -85,8 +88,10 @@ TARGETS = (
 
 
 def reached(target: Target, reports: Sequence[Report]) -> tuple[float, dict[str, float]] | None:
-    """How many times better ours is than theirs, and all figures of ours; None where one of them
-    was not measured."""
+    """Return by what factor ours is better than theirs, and all figures of ours.
+
+    Returns None if one of them was not measured.
+    """
     numbers = next((r.numbers[target.work] for r in reports if target.work in r.numbers), {})
     suffix = f", {target.label}" if target.label else ""
     more = target.figure == "rate"

@@ -1,4 +1,6 @@
-"""Start it several times: one process writes, the others wait. Stop it: another one takes over.
+"""Several processes of which only one writes. If it stops, another one takes over.
+
+Start this program several times.
 
 python examples/single_writer.py localhost:9092
 """

@@ -1,4 +1,6 @@
-"""Start it several times: the sites are divided among the processes by weight, and rarely move.
+"""Work that is divided among several processes by weight, and rarely moves between them.
+
+Start this program several times.
 
 python examples/work_pool.py localhost:9092
 """

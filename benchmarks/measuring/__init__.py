@@ -1,5 +1,6 @@
-"""What all benchmarks share: a subject runs in a child process, rounds interleave, medians count.
+"""The common parts of all benchmarks.
 
-A benchmark lists `Subject`s and `Spec`s; `rounds` runs them against one Kafka and gives a
-`Measurement` for each; `Table` and `Report` show them.
+A benchmark lists `Subject`s (clients) and `Spec`s (workloads). `rounds` runs each subject in a
+child process against one Kafka cluster, in interleaved rounds, and returns a `Measurement` with
+medians for each. `Table` and `Report` format them.
 """

@@ -1,4 +1,4 @@
-"""The Kafka that is measured against: one real broker on loopback, or the user's own."""
+"""The Kafka cluster for the benchmarks: one real broker on loopback, or the user's cluster."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "harness"))
 from kafka_harness import KAFKA, ExternalKafka, KafkaCluster
 
 JVM = ("-XX:TieredStopAtLevel=4", "-Xmx1g")
-"""The harness starts a JVM for tests: small, compiling in a hurry. Here it compiles fully."""
+"""JVM options that replace those of the tests, whose heap is small and whose JIT is limited."""
 STEP = 2_000
-"""A controller refuses to make many more partitions in one request."""
+"""Largest number of partitions per CreateTopics request; a controller refuses many more."""
 WAIT_S = 300
 OPEN_FILES = 65_536
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Brokers:
-    """Topics of a cluster, and the CPU seconds of its processes where they are known."""
+    """The topics of a cluster, and the CPU seconds of its processes if they are known."""
 
     def __init__(self, kafka: ExternalKafka, pids: list[int], folder: Path, version: str) -> None:
         self.bootstrap, self.version = kafka.bootstrap, version
@@ -48,8 +48,12 @@ class Brokers:
         return name
 
     def _until_led(self, topic: str, partitions: int) -> None:
-        """A broker tells of a partition before it leads it. It refuses what comes so early, takes
-        what comes next, and the first records of an idempotent client may be lost by that."""
+        """Wait until the brokers lead all partitions of a topic.
+
+        The metadata may list a partition before its broker leads it. The broker refuses requests
+        that arrive too early and accepts the next ones, by which an idempotent client may lose its
+        first records.
+        """
         from confluent_kafka import KafkaException, TopicPartition
         from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -80,7 +84,7 @@ class Brokers:
         raise TimeoutError(f"{topic} has no {total} partitions after {WAIT_S} s")
 
     def delete(self, *topics: str) -> None:
-        """So that disks do not fill and the broker does not slow down."""
+        """Delete topics, so that disks do not fill and the broker does not slow down."""
         from confluent_kafka.admin import AdminClient
 
         if not topics:
@@ -94,7 +98,7 @@ class Brokers:
         self.delete(*self._topics)
 
     def cpu_s(self) -> float | None:
-        """What the brokers have used so far, user and system; None for a cluster out of sight."""
+        """Return the CPU seconds of the brokers so far, or None if their processes are unknown."""
         try:
             return sum(map(_cpu_s, self._pids)) if self._pids else None
         except OSError:
@@ -134,6 +138,6 @@ def running(bootstrap: str | None) -> Iterator[Brokers]:
 
 @contextlib.contextmanager
 def nowhere() -> Iterator[Brokers]:
-    """For what needs values and no Kafka."""
+    """Provide a folder for benchmarks that need values but no Kafka."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         yield Brokers(ExternalKafka(""), [], Path(name), "none")

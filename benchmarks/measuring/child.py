@@ -1,4 +1,4 @@
-"""The child process: `python child.py MODULE:CLASS name=value...` runs one subject once."""
+"""The child process. `python child.py MODULE:CLASS name=value...` runs one subject once."""
 
 import importlib
 import json

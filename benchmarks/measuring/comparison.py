@@ -1,4 +1,4 @@
-"""Clients side by side at one kind of work, with the same settings for all and with their own."""
+"""The comparison of clients in one workload, with the same settings for all and with defaults."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ class Case:
     compression: str = "none"
     keyed: bool = False
     part: float = 1.0
-    """Of the count: large and compressed messages need fewer for a steady figure."""
+    """Fraction of the count. Large and compressed messages need fewer for a stable result."""
     whole: bool = False
-    """All subjects do it; otherwise those that matter most."""
+    """Whether all subjects run this case, or only the most important ones."""
     defaults: bool = False
-    """It is also measured with each client's own settings."""
+    """Whether the case is also measured with the default settings of each client."""
 
 
 def cores_busy(found: Measurement) -> float | None:
-    """How many cores the client and its broker kept busy together: near all is the limit.
+    """Return the number of cores that client and broker used together.
 
-    None where the wall clock began later than what CPU is counted of."""
+    If it is close to the number of all cores, these limit the throughput. Returns None if the wall
+    clock started later than the measurement of CPU time.
+    """
     if any(run.counts.at_once for run in found.runs):
         return None
     client, broker, rate = found.cpu, found.broker, found.rate
@@ -42,7 +44,10 @@ def cores_busy(found: Measurement) -> float | None:
 
 
 def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence[str]) -> Table:
-    """A row a subject. `peers`: the subjects that ratios are taken against, by name."""
+    """Return a table with a row for each subject.
+
+    `peers` are the names of the subjects to which the ratio columns compare.
+    """
     with_same = [m for (_, label), m in found.items() if label == SAME]
     with_own = {m.name: m for (_, label), m in found.items() if label == DEFAULTS}
     peers = [peer for peer in peers if any(m.name == peer and m.runs for m in with_same)]

@@ -1,4 +1,4 @@
-"""Fills a topic to be read."""
+"""Filling a topic for the consumer benchmarks."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from measuring.spec import Spec
 
 
 def fill(spec: Spec) -> None:
-    """The messages of `spec`, spread evenly over the partitions, in batches of its settings."""
+    """Send the messages of `spec`, evenly over the partitions, with the spec's batch settings."""
     from confluent_kafka import Producer
 
     settings = {"bootstrap.servers": spec.bootstrap, "log_level": 3, "linger.ms": 50}

@@ -1,7 +1,8 @@
-"""A group whose members are processes: started, killed, and listened to.
+"""A consumer group whose members are child processes.
 
-Every member tells of each record when it was sent and when it came, on the clock that all
-processes of a machine share. A `Trail` holds what they told, and knows who reads what.
+Each member reports for each record when it was sent and when it was received, on the monotonic
+clock that all processes of a machine share. A `Trail` stores these reports, and so knows which
+member reads which partition.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from measuring.subject import Subject
 
 SESSION_MS, HEARTBEAT_MS, COMMIT_MS = 3_000, 500, 1_000
 TICK_S = 0.05
-"""So often a record goes to each partition."""
+"""Seconds between two records for the same partition."""
 PROMPT_NS = 100_000_000
-"""A record that waits no longer was not held up."""
+"""Time up to which the wait of a record does not count as an interruption."""
 LATEST = 20
-"""So many records of each partition have to come from one member until a group has settled."""
+"""Number of records of each partition that must come from one member before a group is settled."""
 LIMIT_S = 60.0
 STEP_S = 0.05
 
 
 class NotSettledError(Exception):
-    """The group did not do in time what was waited for; the message has what a member said."""
+    """The group did not reach a state in time. The message has the output of a member."""
 
 
 class Arrival(NamedTuple):
-    """A record, seen by a member; times in nanoseconds."""
+    """A record that a member received. Times are in nanoseconds."""
 
     member: int
     partition: int
@@ -45,9 +46,9 @@ class Arrival(NamedTuple):
 
 
 class Ticker:
-    """Sends the time to each partition, from a thread, while it is entered.
+    """A context manager that sends the current time to each partition, from a thread.
 
-    By aiokclient, as it sends to all partitions in one request.
+    It uses aiokclient, which sends to all partitions in one request.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -78,7 +79,7 @@ class Ticker:
 
 
 class Trail:
-    """What all members of a group told, in the order in which it was heard."""
+    """The reports of all members of a group, in the order in which they were received."""
 
     def __init__(self, partitions: int) -> None:
         self.arrivals: list[Arrival] = []
@@ -89,11 +90,11 @@ class Trail:
         self._latest[arrival.partition].append(arrival)
 
     def owners(self) -> dict[int, int]:
-        """Who read each partition last."""
+        """Return the member that last read each partition."""
         return {partition: latest[-1].member for partition, latest in enumerate(self._latest)}
 
     def is_shared(self, members: Sequence[int], start: int) -> bool:
-        """Whether by now these read all partitions that came after `start`, each as many."""
+        """Return whether these members have read all partitions since `start`, evenly divided."""
         for latest in map(list, self._latest):
             if len(latest) < LATEST or min(arrival.sent for arrival in latest) < start:
                 return False
@@ -103,12 +104,12 @@ class Trail:
         return dict.fromkeys(members, len(self._latest) // len(members)) == shares
 
     def taken_over(self, partition: int, start: int, by: Callable[[int], bool]) -> int:
-        """When one of these members first had a record of it."""
+        """Return the time at which one of these members first received a record of a partition."""
         came = (a for a in self.arrivals if a.partition == partition and a.at >= start)
         return min(arrival.at for arrival in came if by(arrival.member))
 
     def waits(self, start: int) -> dict[int, int]:
-        """For each partition how long the record sent since then waited that waited longest."""
+        """Return, for each partition, the longest wait of any record sent since `start`."""
         first: dict[tuple[int, int], Arrival] = {}
         for arrival in self.arrivals:
             key = arrival.partition, arrival.offset
@@ -121,7 +122,7 @@ class Trail:
 
 
 class Member:
-    """One process. It is ready to join once its imports are done, and joins by `join`."""
+    """The process of one member. It can join once its imports are done; `join` makes it join."""
 
     def __init__(self, number: int, subject: Subject, spec: Spec, trail: Trail) -> None:
         self.number = number
@@ -159,7 +160,7 @@ class Member:
             raise NotSettledError(f"a member did not start: {self.said()}")
 
     def join(self) -> None:
-        """Lets it join, and waits until it begins to."""
+        """Let the member join, and wait until it starts to join."""
         assert self._process.stdin is not None
         self.prepare()
         self._process.stdin.write("join\n")
@@ -186,17 +187,20 @@ class Member:
 
 
 class Group:
-    """Some members of one kind. Entered, they are ready; left, they are gone."""
+    """A context manager for members of one client library.
+
+    On entry they are started, and on exit their processes are stopped.
+    """
 
     def __init__(self, subject: Subject, spec: Spec) -> None:
         self.trail = Trail(spec.partitions)
         self.members: list[Member] = []
-        """Those that have joined, the oldest first."""
+        """The members that have joined, the oldest first."""
         self._subject, self._spec = subject, spec
         self._made: list[Member] = []
 
     def make(self) -> Member:
-        """One more process, that does not join yet."""
+        """Start one more process, which does not join yet."""
         self._made.append(Member(len(self._made), self._subject, self._spec, self.trail))
         return self._made[-1]
 
@@ -209,7 +213,7 @@ class Group:
         member.kill()
 
     def settle(self, start: int = 0) -> None:
-        """Waits until the members have shared evenly what came after `start`."""
+        """Wait until the members have read all partitions since `start`, evenly divided."""
         until = time.monotonic() + LIMIT_S
         while not self.trail.is_shared([member.number for member in self.members], start):
             if time.monotonic() > until:
@@ -226,7 +230,7 @@ class Group:
 
 
 def set_times(bootstrap: str, groups: Sequence[str], session_ms: int, heartbeat_ms: int) -> None:
-    """With KIP-848 the brokers decide these, and may be told to for a group."""
+    """Set session timeout and heartbeat interval of a group, which brokers control in KIP-848."""
 
     async def change() -> None:
         from aiokclient import Admin

@@ -1,4 +1,4 @@
-"""What was measured on: no names of hosts, users or folders."""
+"""A description of the machine, without names of hosts, users or folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARIES = ("aiokclient", "confluent-kafka", "aiokafka", "kafka-python", "uvloo
 
 
 def describe(kafka: str) -> list[tuple[str, str]]:
-    """Names and values, for a table."""
+    """Return names and values for a table."""
     found = [("CPU", _cpu()), ("cores", str(os.cpu_count())), ("memory", _memory())]
     found += [("system", f"{platform.system()} {platform.release().split('-')[0]}")]
     found += [("Python", f"{platform.python_implementation()} {platform.python_version()}")]

@@ -22,7 +22,7 @@ class Options:
     only: str = ""
 
     def chosen(self, subjects: Iterable[Subject]) -> list[Subject]:
-        """Those whose name has one of the texts of `only` in it."""
+        """Return the subjects whose names contain one of the texts of `only`."""
         texts = [text.strip() for text in self.only.split(",")]
         return [each for each in subjects if any(text in each.name for text in texts)]
 
@@ -31,7 +31,7 @@ class Options:
 
 
 class Benchmark(Protocol):
-    """A module of this folder: a question, a count of messages, and `measure`."""
+    """A benchmark module, with its question, a number of messages, and `measure`."""
 
     __doc__: str
     COUNT: int
@@ -39,9 +39,9 @@ class Benchmark(Protocol):
 
 
 def main(benchmark: Benchmark, *, kafka: bool = True) -> int:
-    """What a benchmark does when it is run by itself: measure, print, perhaps save.
+    """Run one benchmark from the command line: measure, print, and save if requested.
 
-    With `kafka=False` no broker is started: the question needs none.
+    With `kafka=False`, no broker is started, because the benchmark needs none.
     """
     parser = argparse.ArgumentParser(description=benchmark.__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=benchmark.COUNT, help="messages a run")
@@ -63,6 +63,6 @@ def main(benchmark: Benchmark, *, kafka: bool = True) -> int:
 
 
 def this(name: str) -> Benchmark:
-    """The module of that name as a Benchmark."""
+    """Return the module with this name as a Benchmark."""
     module: Benchmark = sys.modules[name]  # type: ignore[assignment]
     return module

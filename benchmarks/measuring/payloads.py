@@ -1,4 +1,4 @@
-"""Values to send: texts as services write them, the same in every run and for every client."""
+"""Values to send: typical JSON of services, the same in every run and for every client."""
 
 import json
 import random
@@ -13,7 +13,7 @@ WORDS = (
 
 
 def text(rng: random.Random, size: int) -> bytes:
-    """JSON of exactly `size` bytes; lz4 makes about half of it."""
+    """Return JSON of exactly `size` bytes, which lz4 compresses to about half its size."""
     parts: list[str] = []
     length = 0
     while length < size:
@@ -25,7 +25,7 @@ def text(rng: random.Random, size: int) -> bytes:
 
 
 def write_pool(folder: Path, size: int) -> Path:
-    """A file of different values of `size` bytes each, 4 MB of them."""
+    """Write a file with 4 MB of different values of `size` bytes each."""
     file = folder / f"values-{size}"
     if not file.exists():
         rng = random.Random(size)

@@ -1,4 +1,4 @@
-"""The figures that matter most, as bars."""
+"""A bar chart of the most important results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN, OTHER = "#1b6ca8", "#b8bfc6"
 
 
 def draw(reports: Sequence[Report], file: Path) -> bool:
-    """CPU seconds per million messages, one panel a kind of work; whether there was anything."""
+    """Plot CPU seconds per million messages by workload. Return whether there was any data."""
     found = {work: of for report in reports for work, of in report.numbers.items()}
     panels = [work for work in PANELS if work in found]
     if not panels:

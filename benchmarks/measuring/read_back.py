@@ -1,4 +1,4 @@
-"""Reads what a run has produced with another client, and counts it."""
+"""Verification of a run: another client reads the produced messages and counts them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from measuring.spec import FIRST, Spec
 
 WAIT_S = 20.0
 PAUSE_S = 0.05
-"""It waits so long for as many as it is asked for, though there are no more."""
+"""Seconds for which a call waits for the requested number of messages."""
 
 
 def check(spec: Spec, writer: str) -> None:
-    """Every message of the run is there once, and nothing else. Raises RunFailedError."""
+    """Raise RunFailedError unless the topic has each message of the run once, and no others."""
     reader = _aiokafka if writer == "confluent-kafka" else _confluent
     found: Counter[bytes] = Counter()
     for values in reader(spec):
@@ -87,7 +87,7 @@ async def _read_aiokafka(spec: Spec) -> list[bytes]:
 
 
 def count(bootstrap: str, topic: str, partitions: int) -> int:
-    """How many records a topic has had, by its end offsets; for topics too wide to be read."""
+    """Return the number of records by the end offsets, for topics with very many partitions."""
     return asyncio.run(_count(bootstrap, topic, partitions))
 
 

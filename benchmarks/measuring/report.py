@@ -1,4 +1,4 @@
-"""Tables of text, and what they are made of."""
+"""Tables of results, and the data from which they are made."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class Table:
 
 @dataclass
 class Report:
-    """The answer to one question. `numbers`: work, then subject and label, then figures."""
+    """The result of one benchmark.
+
+    `numbers` has the figures by workload, and then by subject and label.
+    """
 
     question: str
     tables: list[Table] = field(default_factory=list)
@@ -65,23 +68,23 @@ class Report:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A figure of a table; large ones without decimals."""
+    """Format a figure for a table. Large figures have no decimals."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:.{digits}f}"
 
 
 def ratio(peer: float | None, own: float | None) -> str:
-    """How many times less than the peer."""
+    """Return by what factor the figure is lower than the peer's."""
     return "-" if not peer or not own else f"{peer / own:.2f}"
 
 
 def best_of(family: str, found: Iterable[Measurement]) -> float | None:
-    """The least CPU that any way of using a library takes."""
+    """Return the lowest CPU time among all ways of using a library."""
     return min((m.cpu for m in found if m.family == family and m.cpu is not None), default=None)
 
 
 def ratios(row: Measurement, found: Sequence[Measurement], names: Sequence[str]) -> list[str]:
-    """The CPU of the measurements of these names in times of the row's own."""
+    """Return the CPU times of the named measurements, divided by the row's own."""
     by_name = {each.name: each.cpu for each in found}
     return [ratio(by_name.get(name), row.cpu) for name in names]

@@ -1,4 +1,7 @@
-"""Runs subjects as child processes, one at a time, in rounds: what changes with time hits all."""
+"""Running subjects as child processes, one at a time.
+
+The runs are in rounds, so that changes of the machine over time affect all subjects.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ from measuring.subject import NotMeasuredError, Subject
 
 TIMEOUT_S = 90.0
 FAILURES = 2
-"""So many failed runs of a job are told and made again; one more ends everything."""
+"""Number of failed runs of a job that are reported and repeated. One more ends the benchmark."""
 
 
 class RunFailedError(Exception):
-    """A child ended with an error, hung, or did not do what it was told."""
+    """A child process failed, hung, or did not do its work."""
 
 
 @dataclass
@@ -32,13 +35,13 @@ class Run:
 
 @dataclass
 class Measurement:
-    """All runs of one subject at one piece of work, and their medians."""
+    """All runs of one subject with one spec, and their medians."""
 
     name: str
     family: str
     runs: list[Run] = field(default_factory=list)
     missing: str = ""
-    """Why there are no runs."""
+    """The reason if there are no runs."""
     failures: int = 0
 
     def median(self, figure: Callable[[Run], float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""What a child process is told to do, and what it tells when it is done."""
+"""The workload of a child process, and the results that it reports."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CHUNK_RECORDS = 10_000
 CHUNK_BYTES = 4_000_000
 KEYS = 10_000
 FIRST = b"first"
-"""The record that a producer sends before the clock starts, so that connections are there."""
+"""The record that a producer sends before the clock starts, so that it is connected."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One piece of work. Every field travels as `name=value`, so that any language can read it."""
+    """One workload. Each field is passed as `name=value`, so that any language can read it."""
 
     bootstrap: str = ""
     mode: str = "produce"
@@ -28,18 +28,18 @@ class Spec:
     count: int = 0
     size: int = 100
     payloads: str = ""
-    """A file of values of `size` bytes one after another; they are sent over and over again."""
+    """A file of consecutive values of `size` bytes, which are sent repeatedly."""
     compression: str = "none"
     keyed: bool = False
     tuned: bool = True
-    """The batch, linger and requests in flight given here; otherwise the client's own defaults."""
+    """Whether to use this batch size, linger and number of requests in flight, not the defaults."""
     batch_bytes: int = 131_072
     linger_ms: int = 5
     in_flight: int = 5
     tasks: int = 1_000
     warm_topic: str = ""
     warm_count: int = 0
-    """A run of this many messages goes before the one that counts: imports, caches, compilers."""
+    """Number of messages in a run before the measured one, to warm up caches and compilers."""
 
     def arguments(self) -> list[str]:
         return [f"{name}={_text(value)}" for name, value in asdict(self).items()]
@@ -57,20 +57,20 @@ class Spec:
         return replace(self, topic=self.warm_topic, count=self.warm_count)
 
     def with_defaults(self) -> Spec:
-        """The same with each client's own settings."""
+        """Return the same workload with the default settings of each client."""
         return replace(self, tuned=False)
 
     def pool(self) -> list[bytes]:
-        """The different values."""
+        """Return the different values of the file."""
         data = Path(self.payloads).read_bytes()
         return [data[at : at + self.size] for at in range(0, len(data), self.size)]
 
     def values(self) -> list[bytes]:
-        """The value of each message."""
+        """Return the value of each message."""
         return list(itertools.islice(itertools.cycle(self.pool()), self.count))
 
     def keys(self) -> list[bytes | None]:
-        """The key of each message."""
+        """Return the key of each message."""
         if not self.keyed:
             return [None] * self.count
         keys: list[bytes | None] = [b"customer-%07d" % number for number in range(KEYS)]
@@ -89,14 +89,14 @@ def _text(value: object) -> str:
 
 @dataclass
 class Counts:
-    """What a child measured, its own CPU seconds (user and system) and wall clock seconds."""
+    """The results of a child process: its CPU seconds (user and system) and wall clock seconds."""
 
     messages: int = 0
     bytes: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
     at_once: int = 0
-    """Messages that were there when the wall clock began; zero where it began with all the rest."""
+    """Number of messages that had arrived when the wall clock started, or zero."""
     figures: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""Who is measured: a client library used in one way."""
+"""The subjects of the benchmarks: client libraries, each used in one way."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ CHILD = Path(__file__).resolve().parent / "child.py"
 
 
 class NotMeasuredError(Exception):
-    """What a subject needs is not on this machine; the message says what."""
+    """This machine lacks something that a subject needs. The message says what it is."""
 
 
 class Subject(Protocol):
     name: str
     family: str
-    """The library. Ratios are taken against families; a run is read back by another one."""
+    """The library. Ratios compare families, and another family verifies the messages of a run."""
     share: float
-    """How much of the messages it gets: figures are per message, and some are slow."""
+    """The fraction of the messages that this subject gets. Slow subjects get fewer."""
     warming: float
-    """The part of the messages that go before the run that counts."""
+    """The fraction of the messages for the warm-up before the measured run."""
     environment: Mapping[str, str]
 
     def command(self, spec: Spec) -> list[str]:
@@ -40,7 +40,7 @@ class Subject(Protocol):
 
 
 class Meter:
-    """Measures this process while it is entered, and tells the parent so."""
+    """A context manager that measures this process and notifies the parent process."""
 
     def __init__(self, announce: bool = True) -> None:
         self.counts = Counts()
@@ -64,12 +64,12 @@ class Meter:
         self._say("end")
 
     def complete(self, messages: int, size: int) -> None:
-        """The last message is there, and its value touched: the wall clock ends."""
+        """Stop the wall clock, because the last message was received and its value read."""
         self._ended = time.perf_counter()
         self.counts.messages, self.counts.bytes = messages, size
 
     def arrived(self, messages: int) -> None:
-        """The first messages are there: the wall clock begins anew, setting up is over."""
+        """Restart the wall clock, because the first messages have arrived and the setup is over."""
         self.counts.at_once = messages
         self._wall = time.perf_counter()
 
@@ -79,7 +79,7 @@ class Meter:
 
 
 async def read_one_by_one(consumer: Any, first: Any, count: int, meter: Meter) -> None:
-    """Goes on by `async for` after the `first` record, and looks at the value of each."""
+    """Read by `async for` after the `first` record, and take the length of each value."""
     meter.arrived(1)
     seen, size = 1, len(first.value)
     while seen < count:
@@ -92,12 +92,12 @@ async def read_one_by_one(consumer: Any, first: Any, count: int, meter: Meter) -
 
 
 class PythonSubject(ABC):
-    """A client for Python. It is imported in the child alone, by `work`."""
+    """A Python client. Only the child process imports it."""
 
     name: ClassVar[str]
     family: ClassVar[str]
     requires: ClassVar[str]
-    """The module that has to be there."""
+    """The name of the module that must be installed."""
     share: ClassVar[float] = 1.0
     warming: ClassVar[float] = 0.1
     environment: ClassVar[Mapping[str, str]] = {}

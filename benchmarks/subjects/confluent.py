@@ -18,7 +18,7 @@ WAIT_S = 10.0
 def producer_settings(spec: Spec) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap.servers": spec.bootstrap, "log_level": 3}
     settings |= {"compression.type": spec.compression, "partitioner": "murmur2_random"}
-    settings["message.max.bytes"] = 1_048_588  # as the broker has it
+    settings["message.max.bytes"] = 1_048_588  # the broker's default
     if spec.tuned:
         settings |= {"enable.idempotence": True, "acks": "all", "linger.ms": spec.linger_ms}
         settings |= {"batch.size": spec.batch_bytes, "max.in.flight": spec.in_flight}
@@ -77,7 +77,7 @@ class Callbacks(Confluent):
 
 @contextlib.asynccontextmanager
 async def polled(producer: Any) -> AsyncIterator[None]:
-    """An AIOProducer hands outcomes over only while somebody polls it, or at its buffer timeout."""
+    """Poll an AIOProducer, which otherwise reports outcomes only at its buffer timeout."""
 
     async def poll() -> None:
         while True:
@@ -141,7 +141,7 @@ class Consume(Confluent):
     def read(self, consumer: Any, count: int, meter: Meter) -> None:
         seen = size = 0
         while seen < count:
-            # It waits for all that it is asked for, so ask for no more than there is.
+            # It waits for the requested number of messages, so request no more than there are.
             messages = consumer.consume(min(LIST, count - seen), WAIT_S)
             if not seen:
                 meter.arrived(len(messages))

@@ -1,4 +1,4 @@
-"""What a client cannot beat: a blocking socket, and requests that were encoded before."""
+"""A lower bound for clients: a blocking socket with requests that were encoded in advance."""
 
 from __future__ import annotations
 

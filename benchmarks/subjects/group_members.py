@@ -1,4 +1,4 @@
-"""Members of a group: each reads, and tells of every record when it was sent and when it came."""
+"""Members of a group, each of which reports when a record was sent and when it was received."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_S = 0.5
 
 
 def tell(records: Iterable[tuple[int, int, bytes]]) -> None:
-    """Partition, offset and value of records that have just come."""
+    """Report partition, offset and value of records that were just received."""
     now = time.monotonic_ns()
     lines = [f"{partition} {offset} {int(value)} {now}\n" for partition, offset, value in records]
     sys.stdout.write("".join(lines))
@@ -26,7 +26,7 @@ def tell(records: Iterable[tuple[int, int, bytes]]) -> None:
 
 
 class GroupMember(PythonSubject):
-    """It is killed when it has done its work. `spec.mode` is the protocol."""
+    """A member, which the parent kills at the end. `spec.mode` is the group protocol."""
 
     protocols: ClassVar[tuple[str, ...]] = PROTOCOLS
 
@@ -47,7 +47,7 @@ class GroupMember(PythonSubject):
 
     @abstractmethod
     def read(self, spec: Spec) -> None:
-        """Joins the group, and tells of what it reads for ever."""
+        """Join the group, and report the records that are read, forever."""
 
 
 class Own(GroupMember):

@@ -61,7 +61,10 @@ class ManyMembers(PythonSubject):
         spec: Spec,
         step: Callable[[], Awaitable[object]],
     ) -> None:
-        """Until each partition is one member's, and a while longer. `step` lets time pass."""
+        """Run until each partition is assigned to one member, and some seconds longer.
+
+        `step` lets time pass.
+        """
         until = time.perf_counter() + LIMIT_S
         while not is_shared(owned(), spec.partitions):
             if time.perf_counter() > until:
@@ -75,7 +78,7 @@ class ManyMembers(PythonSubject):
 
 
 def is_shared(owned: Sequence[Sequence[int]], partitions: int) -> bool:
-    """Whether each partition is one member's, and all members have as many."""
+    """Return whether each partition has one member, and all members have equally many."""
     shares = {len(one) for one in owned}
     return len(shares) == 1 and sorted(itertools.chain(*owned)) == list(range(partitions))
 

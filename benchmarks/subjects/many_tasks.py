@@ -15,7 +15,7 @@ from subjects.one_by_one import at_once
 
 
 class Tasks(PythonSubject):
-    """Many tasks of which each awaits its own sends."""
+    """A thousand tasks, each of which awaits its own sends."""
 
     def work(self, spec: Spec, meter: Meter) -> None:
         asyncio.run(self.produce(at_once(spec), meter))
@@ -93,7 +93,7 @@ class AioProducerTasks(Tasks):
         from confluent_kafka.aio import AIOProducer
 
         settings = confluent.producer_settings(spec)
-        # Of the sizes 1000, 100 and 20 of its buffer the last is the quickest here.
+        # Of the buffer sizes 1000, 100 and 20, the last one is the fastest here.
         producer = AIOProducer(settings, batch_size=20, buffer_timeout=0.1)
 
         async def send(value: bytes) -> None:
@@ -106,7 +106,7 @@ class AioProducerTasks(Tasks):
 
 
 class ThreadedTasks(Tasks):
-    """librdkafka's callbacks from a thread that polls, handed over to the loop one by one."""
+    """librdkafka with a polling thread, which passes each callback to the event loop."""
 
     name = "confluent-kafka polled by a thread"
     family = "confluent-kafka"

@@ -1,4 +1,4 @@
-"""One send at a time, each awaited before the next, and the floor under it: a blocking socket."""
+"""One send at a time, each awaited before the next, and as a lower bound a blocking socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_S = 10.0
 
 
 def at_once(spec: Spec) -> Spec:
-    """No lingering: there is never a second message to wait for."""
+    """Return the settings without lingering, because no second message would arrive."""
     return replace(spec, linger_ms=0)
 
 
@@ -53,8 +53,8 @@ async def time_each_async(
 
 
 class BlockingSocket(PythonSubject):
-    """The same Produce requests as ours, idempotent, encoded before; of the responses nothing is
-    read but the error code."""
+    """A blocking socket with the same idempotent Produce requests as aiokclient, encoded in
+    advance. Of the responses, only the error code is read."""
 
     name = "blocking socket"
     family = "floor"
@@ -129,7 +129,7 @@ class AioProducer(PythonSubject):
     async def produce(self, spec: Spec, meter: Meter) -> None:
         from confluent_kafka.aio import AIOProducer
 
-        # It keeps messages back until it has so many; one is the quickest.
+        # It buffers this many messages before it sends. One is the fastest.
         producer = AIOProducer(confluent.producer_settings(spec), batch_size=1)
 
         async def send(value: bytes) -> None:

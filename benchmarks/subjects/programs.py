@@ -1,4 +1,4 @@
-"""Clients of other languages, where their tool chains are: franz-go and Kafka's own for Java."""
+"""Clients in other languages, if their tool chains are installed: franz-go and Kafka's for Java."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUILT = SOURCES.parents[1] / "build" / "peers"
 
 
 class Program:
-    """A program of our own around a client; built once, when it is first asked for."""
+    """A benchmark program that uses the client. It is built once, when it is first needed."""
 
     share: ClassVar[float] = 1.0
     warming: ClassVar[float] = 0.1
@@ -39,7 +39,7 @@ class FranzGo(Program):
 
 
 class Java(Program):
-    """It warms up for longer than the others: a JVM compiles what runs often."""
+    """The Java client. It warms up longer than the others, because a JVM compiles hot code."""
 
     warming = 0.5
 
