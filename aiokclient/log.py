@@ -18,7 +18,7 @@ from typing import Any, Final
 __all__ = ["EVENTS", "ClientLog"]
 
 EVENTS: Final = {
-    "automatic_commit_failed": "An automatic commit failed; it is tried again.",
+    "automatic_commit_failed": "An automatic commit failed. It will be repeated.",
     "batch_refused": "A batch did not follow what the leader has; it is sent again in order.",
     "batch_split": "A batch was refused as too large; it is sent again as smaller ones.",
     "bootstrap_failed": "A bootstrap server did not answer.",

@@ -1,13 +1,12 @@
-"""The main job, end to end: a million records, while a broker and a member fail.
+"""An end-to-end demo: a million records are produced and consumed while a broker and a member fail.
 
-The cluster loses a broker halfway, and the group that reads loses a member.
-
-Without arguments it starts an embedded cluster of three brokers. Coroutines produce records that
-carry their number and a checksum; the three members of a consumer group read and check each of
-them at the same time. Halfway one broker is stopped, and started again later, and one member, a
-process of its own, is killed: the two others continue where it had committed. It ends with a
-summary and a verdict, and exits non-zero when a record is missing, is twice in the log, out of
-order or damaged, or was read again although its reader had committed it or lives.
+Without arguments, the demo starts an embedded cluster of three brokers. Coroutines produce records
+with a number and a checksum. At the same time, the three members of a consumer group read and check
+the records. When half of the records are sent, one broker is stopped; it is started again later.
+When half of the records are read, one member, which runs in its own process, is killed; the two
+others continue at its committed offsets. The demo ends with a summary and a verdict. It exits with
+a nonzero status if a record is missing, is twice in the log, is out of order or damaged, or was
+read again although its reader had committed it or is still running.
 
     python examples/demo.py                     an embedded cluster, no Java
     BOOTSTRAP=host:9092 python examples/demo.py a real Kafka (no broker is stopped there)
@@ -43,8 +42,8 @@ WRITERS = 10
 PADDING = b"." * 84
 RECORD = struct.Struct(">IQI")  # writer, number, checksum of both
 SEEN = struct.Struct("<Hqq")  # partition, offset, number (-1: damaged), from a reader's process
-SESSION_MS = 6000  # the shortest that Kafka takes by its defaults
-MEMBERS = ("A", "B", "C")  # client ids; C is a process of its own
+SESSION_MS = 6000  # the shortest session timeout that Kafka permits by default
+MEMBERS = ("A", "B", "C")  # client ids; C runs in a separate process
 LETTERS = {
     "A": (" ### ", "#   #", "#####", "#   #", "#   #"),
     "D": ("#### ", "#   #", "#   #", "#   #", "#### "),
@@ -73,7 +72,7 @@ def decode(value: bytes | None) -> int:
 
 @dataclass
 class Ledger:
-    """What was sent, and what was read."""
+    """The counts of the records that were sent and read, for the checks."""
 
     total: int
     position: array[int] = field(default_factory=lambda: array("q"))  # by number: -1 if not seen
@@ -170,7 +169,7 @@ def member(
 
 
 async def read_for_another(bootstrap: str, topic: str) -> None:
-    """Read as the member in a process of its own, and write what it read to standard output."""
+    """Read as the member in the separate process, and write the results to standard output."""
     async with member(bootstrap, topic, MEMBERS[-1]) as consumer:
         async for records in consumer.batches(max_records=2000):
             seen = [SEEN.pack(r.partition, r.offset, decode(r.value)) for r in records]
@@ -190,7 +189,7 @@ async def listen(process: asyncio.subprocess.Process, ledger: Ledger) -> None:
 
 
 class Balance:
-    """Wait until the members in this process have their share of the partitions, and no more."""
+    """A listener that waits until the members in this process have their share of partitions."""
 
     def __init__(self, topic: str) -> None:
         self.all = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
@@ -308,7 +307,7 @@ async def show(ledger: Ledger, console: Console) -> None:
 async def read_to_the_end(
     topic: str, readers: list[Consumer[bytes, bytes]], ledger: Ledger
 ) -> None:
-    """Wait until all that the log holds was read, then stop the readers."""
+    """Wait until all records in the log were read, and then stop the readers."""
     tps = [TopicPartition(topic, p) for p in range(PARTITIONS)]
     ends = await readers[0].end_offsets(tps)
     await ledger.until(lambda: all(ledger.next_offset[tp.partition] >= ends[tp] for tp in tps))
