@@ -1,10 +1,11 @@
-"""Kafka for tests: brokers in this process that any client can use.
+"""Kafka for tests: brokers in the test's own process that any Kafka client can use.
 
-`EmbeddedCluster` is brokers on loopback, in a thread of their own or in the event loop.
-`Simulation` runs clients and brokers in virtual time on a network with seeded faults.
-`ProxyConnector` leads real connections through a proxy that treats them badly.
+`EmbeddedCluster` runs brokers on loopback, in a thread of their own or in the caller's event loop.
+`Simulation` runs clients and brokers in virtual time, on a network with seeded faults.
+`ProxyConnector` routes real connections through a proxy that injects faults.
 
-Names are imported when they are first used: the pytest plugin in here is loaded by every run.
+Names are imported when they are first used, because pytest loads this package's plugin in every
+run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Run an embedded cluster for any client: `python -m aiokclient.testing --brokers 3`.
 
-It prints the bootstrap servers and runs until Ctrl-C (or SIGTERM). Nothing is kept.
+It prints the bootstrap servers and runs until Ctrl-C (or SIGTERM). Nothing is stored on disk.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until a signal ends it; 2 where the options or the port are not to be had."""
+    """Run until a signal ends the process. Return 2 for bad options or a port that is not free."""
     parser = _parser()
     options = parser.parse_args(arguments)
     over = threading.Event()

@@ -1,12 +1,13 @@
-"""`EmbeddedCluster`: brokers of one's own for tests and demos, without Java.
+"""`EmbeddedCluster`: a Kafka cluster for tests and demos, without Java.
 
-Brokers listen on loopback and speak Kafka's protocol to any client. They share one state in
-one event loop (`state.py`), keep record batches as the bytes that came (`log.py`), and answer
-as Apache Kafka 4 does, errors included, as far as each handler's docstring says.
+The brokers listen on loopback and speak Kafka's protocol to any client. They share one state in
+one event loop (`broker/state.py`), store record batches as the bytes that they received
+(`broker/log.py`), and answer as Apache Kafka 4 does, errors included. The docstring of each handler
+names the exceptions.
 
-Beside what Kafka's clients can do, a test may look at everything and make things go wrong:
-refuse, drop, delay, throttle and alter answers, stop and pause brokers, move and depose leaders,
-hold back replication, cut logs.
+In addition to what Kafka's clients can do, a test can inspect everything and inject faults. It can
+refuse, drop, delay, throttle, and alter responses, stop and pause brokers, move leaders, hold
+replication, and truncate logs.
 """
 
 from __future__ import annotations
@@ -42,34 +43,42 @@ _TIMEOUT_S = 60.0
 
 
 class EmbeddedCluster:
-    """Brokers 1 to `brokers`, with topics.
+    """A cluster of brokers with the ids 1 to `brokers`, for tests.
 
         with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
-            ...  # in a thread of its own, for plain and async code
+            ...  # runs in a thread of its own, for synchronous and asynchronous code
 
         async with EmbeddedCluster() as cluster:
-            ...  # in this event loop
+            ...  # runs in the current event loop
 
         cluster = EmbeddedCluster()
-        cluster.start()  # in a thread of its own, until close(): for notebooks
+        cluster.start()  # runs in a thread of its own until close(), for notebooks
         cluster.close()
 
-    topics: names with their numbers of partitions, or names alone (one partition each)
-    port: of the first broker, the others follow; 0 for any free ones
-    host, advertised_host: where to listen, and what clients are told (the same unless given)
-    replication: replicas of a topic that does not say; min(3, brokers) unless given
-    racks: one for each broker; with them a fetch is sent to a replica in the client's rack
-    configs: the brokers' configs by Kafka's names (`configs.BROKER_OPTIONS`)
-    retention_bytes: how much a partition keeps, 256 MiB unless given; -1 for all of it
-    resync: let a group's leader give new assignments within a generation, which Kafka does not;
-        announced as the feature "group.resync" (`groups/rebalancing.py` says what happens)
-    persist_groups: whether a coordinator that takes over finds generations and members
-    seed: makes ids, and whatever else is left to chance, the same each time
-    clock: the wall clock of the brokers
-    listener: where connections come from; TCP unless given
+    topics: The topics to create: a mapping of names to numbers of partitions, or only names, for
+        topics with one partition each.
+    port: The port of the first broker. The other brokers use the ports after it. With 0, the
+        operating system chooses free ports.
+    host: The address at which the brokers listen.
+    advertised_host: The host name that the brokers send to clients. The default is `host`.
+    replication: The number of replicas of a topic that is created without a number. The default is
+        min(3, brokers).
+    auto_create_topics: Whether brokers create a topic when a client first uses its name.
+    racks: The rack of each broker. With racks, brokers direct the fetches of a client to a replica
+        in the client's rack.
+    configs: Configs of the brokers under Kafka's names (`BROKER_OPTIONS` in `broker/configs.py`).
+    retention_bytes: The number of bytes that each partition keeps. The default is 256 MiB; -1 keeps
+        everything.
+    resync: Whether the leader of a group may send new assignments within a generation, which Kafka
+        does not allow. The brokers announce it as the feature "group.resync"
+        (`broker/groups/rebalancing.py` describes it).
+    persist_groups: Whether a coordinator that takes over a group finds its generation and members.
+    seed: The seed for ids and all other random choices, which makes them the same in each run.
+    clock: The wall clock of the brokers.
+    listener: The source of connections. The default is TCP.
 
-    All controls but `until` are synchronous and may be called from any thread. A cluster is used
-    once.
+    All methods except `until` are synchronous and can be called from any thread. A cluster can be
+    started only once.
     """
 
     def __init__(
@@ -92,9 +101,11 @@ class EmbeddedCluster:
         listener: Listener | None = None,
     ) -> None:
         if brokers < 1:
-            raise ValueError("a cluster has at least one broker")
+            raise ValueError(f"brokers={brokers}: A cluster needs at least one broker.")
         if racks and len(racks) != brokers:
-            raise ValueError(f"{len(racks)} racks are given for {brokers} brokers")
+            raise ValueError(
+                f"racks has {len(racks)} entries for {brokers} brokers. Give one for each broker."
+            )
         self._runner = Runner()
         self._state = ClusterState(
             random.Random(seed), self._runner.post, announced(), GroupCoordinator
@@ -136,14 +147,15 @@ class EmbeddedCluster:
     # -- running ---------------------------------------------------------------------------
 
     def start(self, broker: int | None = None) -> None:
-        """Start the cluster in a thread of its own, or one of its brokers that was stopped.
+        """Start the cluster in a thread of its own, or start one broker that was stopped.
 
-        The thread ends with `close()` or with the process. A broker starts on its old port,
-        catches up, and leads only where nobody else can. From the thread of the cluster's own
-        loop, it answers from the loop's next turn on.
+        The thread ends with `close()` or with the process. A broker starts on its previous port and
+        catches up with the current leaders. It becomes a leader only of partitions that have none.
+        In the thread of the cluster's own event loop, the method returns before the broker accepts
+        connections, which it does from the next iteration of the loop.
 
-        Raises IllegalStateError for a cluster that was started before, ValueError for a broker
-        that does not exist, OSError for a port that is not free.
+        Raises IllegalStateError if the cluster was started before, ValueError if the broker does
+        not exist, and OSError if a port is not free.
         """
         if broker is not None:
             self._nodes.start(broker)
@@ -152,11 +164,11 @@ class EmbeddedCluster:
         self._runner.start_thread(self._open, self._shut)
 
     def close(self) -> None:
-        """Stop all brokers and end the cluster. Idempotent, also before the start.
+        """Stop all brokers and end the cluster. Idempotent, and allowed before the start.
 
-        Inside `async with` it stops the brokers, and leaving the block does the rest. Raises
-        IllegalStateError in the cluster's own thread, which cannot wait for its end, and
-        RuntimeError if a broker has failed on a request.
+        Inside `async with`, this method stops the brokers, and leaving the block ends the cluster.
+        Raises IllegalStateError in the cluster's own thread, which cannot wait for its own end, and
+        RuntimeError if a broker failed on a request.
         """
         self._used = True
         self._runner.stop_thread(self._shut)
@@ -167,8 +179,8 @@ class EmbeddedCluster:
         bug, self._state.bug = self._state.bug, None
         if bug is not None:
             raise RuntimeError(
-                "A broker of the embedded cluster failed on a request: this is a bug of it, or "
-                "of a function that the test gave to alter()."
+                "A broker of the embedded cluster failed on a request. This is a bug in the "
+                "embedded cluster, or in a function that the test passed to alter()."
             ) from bug
 
     def __enter__(self) -> EmbeddedCluster:
@@ -209,7 +221,7 @@ class EmbeddedCluster:
 
     def _use(self) -> None:
         if self._used:
-            raise IllegalStateError("An EmbeddedCluster is used once: make another one.")
+            raise IllegalStateError("An EmbeddedCluster can be started only once. Create another.")
         self._used = True
 
     async def _open(self) -> None:
@@ -234,23 +246,26 @@ class EmbeddedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All brokers, as `host:port` with commas between. IllegalStateError before the start."""
+        """The addresses of all brokers, as `host:port` separated by commas.
+
+        Raises IllegalStateError before the start.
+        """
         return ",".join(f"{host}:{port}" for host, port in map(self.address, self.brokers))
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of all brokers, up or not."""
+        """The ids of all brokers, including those that are stopped."""
         return list(self._state.brokers)
 
     @property
     def cluster_id(self) -> str:
-        """The id that the brokers tell, 22 characters of base64url."""
+        """The cluster id that the brokers report: 22 characters of base64url."""
         return self._state.cluster_id
 
     def address(self, broker: int) -> tuple[str, int]:
-        """Host and port of a broker; the port stays the same when it is stopped and started.
+        """Return the host and the port of a broker, which stay the same when it restarts.
 
-        IllegalStateError before the cluster is started: it has no ports then.
+        Raises IllegalStateError before the cluster is started, because it has no ports until then.
         """
         found = self._nodes.broker(broker)
         if not found.port:
@@ -262,36 +277,37 @@ class EmbeddedCluster:
 
     @property
     def requests(self) -> list[ReceivedRequest]:
-        """The last 10,000 requests, oldest first: api, version, broker, message, client_id, at.
+        """The last 10,000 requests, the oldest first.
 
-        They take at most 32 MiB. Over that, older produce requests keep only the headers of their
-        batches, and if that is not enough, the oldest requests are forgotten.
+        Each one has `api`, `version`, `broker`, `message`, `client_id`, and `at`. Together they use
+        at most 32 MiB. Above that, older produce requests keep only the headers of their batches,
+        and if that is not enough, the oldest requests are removed.
         """
         return self._runner.call(self._state.requests.list)
 
     @property
     def requests_total(self) -> int:
-        """How many requests there were since the start or the last `reset`."""
+        """The number of requests since the start or the last `reset`."""
         return self._runner.call(lambda: self._state.requests.total)
 
     @property
     def topics(self) -> dict[str, int]:
-        """The topics with their numbers of partitions."""
+        """The number of partitions of each topic, by topic name."""
         return self._data.topics
 
     @property
     def groups(self) -> dict[str, GroupView]:
-        """All groups by their ids, as they are now.
+        """All groups by group id, in their current state.
 
-        Each is a tuple of `group_id`, `kind` (a GroupType), `state` (Kafka's name, or
-        "loading"), `generation` (or epoch), `protocol_type`, `protocol`, `leader` (a member id,
-        or None) and `members`: by their ids tuples of `member_id`, `instance_id`, `client_id`,
-        `metadata` and `assignment`.
+        Each one is a tuple of `group_id`, `kind` (a GroupType), `state` (Kafka's name, or
+        "loading"), `generation` (for KIP-848 groups the epoch), `protocol_type`, `protocol`,
+        `leader` (a member id, or None), and `members`. `members` maps each member id to a tuple of
+        `member_id`, `instance_id`, `client_id`, `metadata`, and `assignment`.
         """
         return self._groups.groups
 
     def connections(self, broker: int | None = None) -> int:
-        """How many connections a broker has, or all of them."""
+        """Return the number of open connections to a broker, or to all brokers."""
         return self._runner.call(
             lambda: sum(
                 each.connections
@@ -301,23 +317,27 @@ class EmbeddedCluster:
         )
 
     def wait_for(self, predicate: Callable[[], T], timeout: float = _TIMEOUT_S) -> T:
-        """Block until `predicate()` is true, and give what it gave.
+        """Block until `predicate()` returns a true value, and return that value.
 
-        It is asked in this thread, whenever something happened. Raises KafkaTimeoutError after
-        `timeout` seconds, and IllegalStateError in a thread that runs an event loop.
+        The predicate runs in the calling thread, each time that something happens in the cluster.
+        Raises KafkaTimeoutError after `timeout` seconds, and IllegalStateError in a thread that
+        runs an event loop.
         """
         return self._runner.wait_for(predicate, timeout, self._state.watch)
 
     async def until(self, predicate: Callable[[], T], timeout: float = _TIMEOUT_S) -> T:
-        """`wait_for` for a coroutine, in any event loop."""
+        """Wait until `predicate()` returns a true value, and return it, in any event loop.
+
+        This is `wait_for` for coroutines.
+        """
         return await self._runner.until(predicate, timeout, self._state.watch)
 
     def reset(self) -> None:
-        """Take all faults back and forget the requests; brokers that are down or paused go on.
+        """Remove all faults, clear the list of requests, and start or resume all brokers.
 
-        What clients had sent by then is forgotten too, though no broker has read it yet; but not
-        from the thread of the cluster's own loop, where it is read at the loop's next turn. Topics
-        and their records stay, and so do leaders and groups.
+        Requests that clients sent before the call are removed from the list even if no broker has
+        read them yet. The exception is a call from the thread of the cluster's own event loop,
+        which reads them in its next iteration. Topics, records, leaders, and groups stay.
         """
         self._runner.catch_up()
         self._runner.call(self._take_back)
@@ -338,7 +358,7 @@ class EmbeddedCluster:
         for broker in self._brokers.values():
             broker.resume()
 
-    # -- what a test may do; each control is documented where it is -------------------------
+    # -- controls, which are documented in their own modules ----------------------------------
 
     fail = control("_faults", FaultControls.fail)
     drop = control("_faults", FaultControls.drop)

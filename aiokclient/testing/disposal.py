@@ -1,6 +1,6 @@
-"""Freeing large messages, and what was computed from them, without holding the event loop.
+"""Release of large messages and of objects derived from them, without blocking the event loop.
 
-Python frees a list of a million objects in one step, which stops every thread for a good part of a
+Python frees a list of a million objects in one step, which stops all threads for a large part of a
 second. Here the objects are freed in portions, in a thread that lets others run in between.
 """
 
@@ -25,14 +25,14 @@ def discard(items: list[Any] | dict[Any, Any]) -> None:
     try:
         threads.run(_empty, items)
     except RuntimeError:
-        # The event loop has ended, so that nothing can be held up.
+        # The event loop has ended, so there is nothing to block.
         items.clear()
 
 
 def discard_messages(messages: list[Any]) -> None:
-    """Empty a list of messages, and free in a thread what only these refer to.
+    """Empty a list of messages, and free in a thread the objects that only they refer to.
 
-    The messages themselves are not changed: something else may still refer to them.
+    The messages themselves are not changed, because other code may still refer to them.
     """
     threads.run(_free_messages, messages)
 

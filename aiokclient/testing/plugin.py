@@ -1,4 +1,4 @@
-"""Fixtures for pytest: a cluster for the session, and a fresh topic on it for each test.
+"""Fixtures for pytest: an embedded cluster for the session, and a new topic for each test.
 
     def test_orders(kafka_cluster, kafka_topic):
         kafka_cluster.produce(kafka_topic, [b"v"])
@@ -6,9 +6,9 @@
     @pytest.mark.kafka_topic(partitions=6, configs={"retention.bytes": 1 << 20})
     async def test_many(kafka_cluster, kafka_topic): ...
 
-The cluster runs in a thread of its own, so that plain and async tests, and any event loop,
-can use it. Loaded with every run of pytest where this package is installed, so nothing is
-imported before it is asked for.
+The cluster runs in a thread of its own, so that synchronous and asynchronous tests can use it with
+any event loop. pytest loads this module in every run where the package is installed, so the module
+imports nothing before it is needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _numbers = count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker `kafka_topic`."""
     config.addinivalue_line(
         "markers",
         "kafka_topic(partitions=1, replication=None, configs={}): how the topic of the fixture "
@@ -37,10 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[EmbeddedCluster]:
-    """Three brokers on loopback for the whole session.
+    """An embedded cluster of three brokers on loopback, for the whole session.
 
-    Faults that a test leaves behind are there for the next one: use them in `with` blocks, or
-    end with `kafka_cluster.reset()`.
+    Faults that a test does not remove also affect the next test. Use them in `with` blocks, or
+    end the test with `kafka_cluster.reset()`.
     """
     from aiokclient.testing.cluster import EmbeddedCluster
 
@@ -50,7 +50,7 @@ def kafka_cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def kafka_topic(kafka_cluster: EmbeddedCluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a topic that was made for this test alone; one partition unless marked."""
+    """The name of a topic for this test only, with one partition unless the marker says more."""
     marker = request.node.get_closest_marker("kafka_topic")
     options = {} if marker is None else dict(marker.kwargs)
     name = f"test-{next(_numbers)}"

@@ -1,16 +1,16 @@
-"""A proxy on loopback that treats real connections badly: between any client and any broker.
+"""A proxy on loopback that injects faults into real connections between any client and any broker.
 
-`FaultProxy` stands before one address. Brokers tell clients where they are, so a client would
-go round a proxy that it was only given to bootstrap from; `ProxyConnector` therefore sits in
-the client (``connector=``) and leads every connection, whatever its address, through a proxy:
+`FaultProxy` forwards the connections to one address. Brokers send their own addresses to clients,
+so that a client would bypass a proxy that it only used for the bootstrap. `ProxyConnector`
+therefore runs inside the client (``connector=``) and routes every connection, whatever its address,
+through a proxy:
 
     async with ProxyConnector() as connector:
         connector.faults.latency_s = 0.05
         async with Producer(bootstrap_servers=..., connector=connector) as producer: ...
 
-Nothing is rewritten: the bytes are those of the client and of the broker. A `ProxyFaults` is read
-anew for each piece that passes, so it may be changed at any time; one given to a connector
-holds for all its proxies.
+The proxy does not change any bytes. It reads its `ProxyFaults` again for each piece of data, so
+that they may be changed at any time. The faults of a connector apply to all its proxies.
 """
 
 from __future__ import annotations
@@ -32,21 +32,25 @@ from aiokclient.testing.broker.listener import BACKLOG, Acceptor
 __all__ = ["FaultProxy", "ProxyConnector", "ProxyFaults"]
 
 LINGER_NOT: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER with no time: closing sends a reset, and what is unsent is thrown away."""
+"""The value of SO_LINGER that makes closing send a reset and discard unsent data."""
 READ_AHEAD: Final = 1 << 20
-"""Bytes that wait in the proxy, each way, before it stops reading."""
+"""Bytes that the proxy buffers in each direction before it stops reading."""
 
 
 @dataclass
 class ProxyFaults:
-    """What happens to the bytes. Seconds, bytes; None and 0 mean: not at all.
+    """The faults of a proxy. None, 0, and False switch a fault off.
 
-    `latency_s`: added in each direction. `slice_bytes`: no delivery is larger.
-    `reset_requests_at`, `reset_responses_at`: each new connection is reset once so many bytes of
-    that direction passed; `reset_once`: the next new one only. `lifetime_s`: each new connection
-    is reset after a time in this range. `frozen`: nothing passes, nothing is lost, nobody is
-    told. `half_open`: the broker's side of each connection is gone, the client's is not told;
-    once so, a connection stays so. `refuse`: new connections are reset at once.
+    `latency_s`: Seconds of delay that are added in each direction.
+    `slice_bytes`: The maximum number of bytes that are forwarded at once.
+    `reset_requests_at`, `reset_responses_at`: Each new connection is reset when this many bytes
+        has passed in that direction.
+    `reset_once`: The two reset options apply to the next new connection only.
+    `lifetime_s`: Each new connection is reset after a random number of seconds in this range.
+    `frozen`: Nothing is forwarded, nothing is lost, and neither side is notified.
+    `half_open`: The broker's side of each connection is closed, but the client is not notified. A
+        connection that is half-open stays so.
+    `refuse`: New connections are reset immediately.
     """
 
     latency_s: float = 0.0
@@ -61,7 +65,10 @@ class ProxyFaults:
 
 
 class FaultProxy:
-    """A proxy before one address; ``port`` is where it listens on loopback, once started."""
+    """A proxy for one address.
+
+    ``port`` is the port on loopback at which the proxy listens. It is set by `start`.
+    """
 
     def __init__(
         self, target: Address, faults: ProxyFaults | None = None, rng: random.Random | None = None
@@ -79,21 +86,24 @@ class FaultProxy:
         self._acceptor = Acceptor(listening, self._accept)
 
     async def close(self) -> None:
-        """Stop listening and reset what is open."""
+        """Stop listening and reset all connections."""
         if self._acceptor is not None:
             self._acceptor.close()
             self._acceptor = None
         self.cut()
 
     def cut(self) -> int:
-        """Reset all connections on both sides; how many there were."""
+        """Reset all connections on both sides, and return their number."""
         pairs = list(self.connections)
         for pair in pairs:
             pair.reset()
         return len(pairs)
 
     def changed(self) -> None:
-        """Look again at ``faults``: call it after thawing, or after asking for half-open."""
+        """Apply changed ``faults`` to open connections.
+
+        Call it after ``frozen`` was cleared or ``half_open`` was set.
+        """
         for pair in list(self.connections):
             pair.look()
 
@@ -115,7 +125,7 @@ class FaultProxy:
 
 
 class _Pair:
-    """A connection through the proxy: the client's side and the broker's."""
+    """A connection through the proxy, with its client side and its broker side."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self.proxy = proxy
@@ -130,7 +140,7 @@ class _Pair:
         self._timer: asyncio.TimerHandle | None = None
 
     def opened(self) -> None:
-        """The client is there: go to the broker, or do not."""
+        """Connect to the broker, or apply the faults that prevent it."""
         loop = asyncio.get_running_loop()
         faults = self.proxy.faults
         self.proxy.connections[self] = None
@@ -161,7 +171,7 @@ class _Pair:
         self.broker.pass_on()
 
     def lost(self, side: _Side) -> None:
-        """One side ended: end the other, unless it is not to know."""
+        """Close the other side after one side ended, unless a fault hides the end from it."""
         if side is self.broker and self.half_open:
             return
         if not self.proxy.faults.frozen:
@@ -183,7 +193,10 @@ class _Pair:
 
 
 class _Side(asyncio.Protocol):
-    """One end. What it reads waits here until it is time to pass it on to the other."""
+    """One side of a connection through the proxy.
+
+    Data that it has read is buffered here until it is forwarded to the other side.
+    """
 
     other: _Side
 
@@ -196,7 +209,7 @@ class _Side(asyncio.Protocol):
         self._finishing = False
         self.ended = False
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -228,10 +241,10 @@ class _Side(asyncio.Protocol):
         if self.other._transport is not None:
             self.other._transport.resume_reading()
 
-    # What the pair calls.
+    # Called by the pair.
 
     def pass_on(self) -> None:
-        """Give the other side the next piece if it is due, and come back for the rest."""
+        """Forward the next piece of data if it is due, and schedule the rest."""
         faults = self._pair.proxy.faults
         if self._timer is not None or not self._waiting or faults.frozen:
             return
@@ -250,7 +263,7 @@ class _Side(asyncio.Protocol):
             self.other.finish()
 
     def finish(self) -> None:
-        """Close this side once all that is on its way to it has been passed on."""
+        """Close this side when all data for it has been forwarded."""
         self._finishing = True
         if not self.other._waiting and self._transport is not None:
             self._transport.close()
@@ -293,19 +306,19 @@ class _Side(asyncio.Protocol):
             return
         self.other._transport.write(data[: end - self._passed])
         self._passed = end
-        # What was written has to leave before the reset throws away what has not.
+        # What was written must be sent before the reset, which discards unsent data.
         asyncio.get_running_loop().call_soon(self._pair.reset)
 
 
 class ProxyConnector(TcpConnector):
-    """A connector that leads all connections through proxies, one for each address."""
+    """A connector that routes all connections through proxies, one for each address."""
 
     def __init__(self, faults: ProxyFaults | None = None) -> None:
         self.faults = ProxyFaults() if faults is None else faults
         self.proxies: dict[Address, FaultProxy] = {}
 
     async def proxy(self, address: Address) -> FaultProxy:
-        """The proxy before an address; started at first use."""
+        """Return the proxy for an address, which is started at its first use."""
         found = self.proxies.get(address)
         if found is None:
             found = self.proxies[address] = FaultProxy(address, self.faults)
@@ -326,11 +339,11 @@ class ProxyConnector(TcpConnector):
         )
 
     def cut(self) -> int:
-        """Reset all connections through all proxies; how many there were."""
+        """Reset all connections through all proxies, and return their number."""
         return sum(proxy.cut() for proxy in self.proxies.values())
 
     def changed(self) -> None:
-        """Look again at ``faults``, in all proxies."""
+        """Apply changed ``faults`` to the open connections of all proxies."""
         for proxy in self.proxies.values():
             proxy.changed()
 

@@ -1,8 +1,8 @@
-"""Where an embedded cluster runs: in a thread with a loop of its own, or in the caller's loop.
+"""The event loop of an embedded cluster: in a thread of its own, or the caller's.
 
-Either way its controls are plain functions that any thread may call. `call` runs one in the
-cluster's loop: at once in the thread of that loop, from elsewhere by posting it there and
-waiting for its result.
+In both cases the controls are synchronous functions that any thread may call. `call` runs one in
+the cluster's loop: directly in the thread of that loop, and from other threads by posting it to the
+loop and waiting for its result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOO_LATE = "The predicate did not become true within {} s."
 
 
 class Runner:
-    """Owns the thread, if there is one, and the tasks that controls started."""
+    """The owner of the cluster's thread, if there is one, and of the tasks that controls start."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -42,7 +42,10 @@ class Runner:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Raises IllegalStateError while the cluster is not running."""
+        """The loop in which the cluster runs.
+
+        Raises IllegalStateError while the cluster is not running.
+        """
         if self._loop is None:
             raise IllegalStateError(
                 "The embedded cluster is not running. Use it in a `with` or an `async with` "
@@ -50,22 +53,22 @@ class Runner:
             )
         return self._loop
 
-    # -- where it runs ---------------------------------------------------------------------
+    # -- starting and stopping ----------------------------------------------------------------
 
     def attach(self) -> None:
-        """Run in the loop that is running."""
+        """Use the event loop that is running in this thread."""
         self._begin()
 
     async def detach(self) -> None:
-        """Leave the loop of `attach`: tasks of controls are ended."""
+        """Leave the loop of `attach`, after ending the tasks of controls."""
         await self._end()
 
     def start_thread(
         self, setup: Callable[[], Awaitable[None]], teardown: Callable[[], None]
     ) -> None:
-        """Run in a thread of its own, after `setup` there; raises what that raises.
+        """Start a thread with an event loop, run `setup` in it, and raise what that raises.
 
-        `teardown` undoes a setup that has failed.
+        `teardown` cleans up after a setup that failed.
         """
         ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(
@@ -78,25 +81,25 @@ class Runner:
             ready.result()
         except BaseException:
             if not ready.done() or ready.exception() is None:
-                self._give_up(teardown)  # Ctrl-C, while the thread goes on.
+                self._give_up(teardown)  # Interrupted, for example by Ctrl-C.
             self._thread.join(_PATIENCE_S)
             self._thread = None
             raise
 
     def _give_up(self, teardown: Callable[[], None]) -> None:
-        """Have the thread end as soon as its setup has."""
+        """Let the thread end as soon as its setup has ended."""
         self._given_up = True
         loop, stop = self._loop, self._stop
         if loop is None or stop is None:
-            return  # It looks at `_given_up` after its setup.
+            return  # The thread checks `_given_up` after its setup.
         try:
             loop.call_soon_threadsafe(teardown)
             loop.call_soon_threadsafe(stop.set)
         except RuntimeError:
-            pass  # It has ended.
+            pass  # The loop has ended.
 
     def stop_thread(self, teardown: Callable[[], None]) -> None:
-        """End the thread, after `teardown` in its loop. Without a thread: nothing.
+        """Run `teardown` in the loop and end the thread. Does nothing if there is no thread.
 
         Raises IllegalStateError in that thread itself.
         """
@@ -144,7 +147,7 @@ class Runner:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # Transports that were aborted close in the next turns of the loop.
+        # Transports that were aborted are closed in the next iterations of the loop.
         await _some_turns()
         self._loop = None
         self._thread_id = 0  # The system may give the next thread the same identifier.
@@ -153,11 +156,11 @@ class Runner:
 
     @property
     def inside(self) -> bool:
-        """Whether this is the thread of the cluster's loop."""
+        """Whether the caller is in the thread of the cluster's loop."""
         return threading.get_ident() == self._thread_id
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` in the loop and give what it gives, or raise what it raises."""
+        """Run `function` in the loop; return its result, or raise its exception."""
         loop = self.loop
         if self.inside:
             return function()
@@ -173,15 +176,15 @@ class Runner:
         return _result(result)
 
     def post(self, function: Callable[[], None]) -> None:
-        """`call`, but for a cluster that is not running (any more): then nothing happens."""
+        """Schedule `function` in the loop. Does nothing if the cluster is not running."""
         if self._loop is not None:
             self.call(function)
 
     def call_async(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine function in the loop.
 
-        From another thread this waits for its end. In the loop's own thread nothing can wait
-        without awaiting: it then goes on by itself from the next turn of the loop.
+        From another thread, this waits until the coroutine has ended. The loop's own thread cannot
+        wait without awaiting, so there the coroutine starts in the next iteration of the loop.
         """
         loop = self.loop
         if not self.inside:
@@ -192,7 +195,10 @@ class Runner:
         task.add_done_callback(self._done)
 
     def catch_up(self) -> None:
-        """Let the loop take in what has come for it by now; within the loop's thread: nothing."""
+        """Wait until the loop has processed what it has received so far.
+
+        In the loop's own thread, this does nothing.
+        """
         if not self.inside:
             self.call_async(_some_turns)
 
@@ -216,7 +222,8 @@ class Runner:
             pass
         else:
             raise IllegalStateError(
-                "wait_for() would block the event loop of this thread: use `await cluster.until()`."
+                "wait_for() would block the event loop of this thread. "
+                "Instead, use `await cluster.until()`."
             )
         event = threading.Event()
         self.call(lambda: watch.watch(event.set))
@@ -261,7 +268,7 @@ class Runner:
 
 
 class Watch:
-    """Callbacks for whenever something happened in the cluster."""
+    """Callbacks for all changes of the cluster's state."""
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], None]] = []
@@ -279,7 +286,7 @@ class Watch:
 
 
 async def _some_turns() -> None:
-    """As many turns of the loop as a connection takes to be accepted and read, or to close."""
+    """Wait for as many loop iterations as a connection takes to be read or closed."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
 
@@ -291,5 +298,5 @@ def _result(future: concurrent.futures.Future[T]) -> T:
         if future.done():
             raise
         raise KafkaTimeoutError(
-            f"the embedded cluster's loop did not answer for {_PATIENCE_S:.0f} s"
+            f"The event loop of the embedded cluster did not respond for {_PATIENCE_S:.0f} s."
         ) from None

@@ -1,4 +1,4 @@
-"""One broker: where it listens, and its connections."""
+"""One broker of the embedded cluster, with its listener and its connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Broker(Node):
-    """A broker that listens or is down."""
+    """A broker that is either listening or stopped."""
 
     def __init__(
         self, cluster: ClusterState, node_id: int, host: str, port: int, rack: str | None
@@ -36,18 +36,21 @@ class Broker(Node):
         return len(self._connections)
 
     def listen(self, listener: Listener, host: str) -> None:
-        """Be there at `host`, to `serve`; raises OSError when the port is not to be had."""
+        """Open the listener at `host`; `serve` accepts its connections.
+
+        Raises OSError if the port is not free.
+        """
         self._listening = listener.listen(host, self.port, self._accept)
         self.port = self._listening.port
         self.alive = True
 
     async def serve(self) -> None:
-        """Take connections, unless it was killed meanwhile."""
+        """Accept connections, unless the broker was stopped meanwhile."""
         if self._listening is not None:
             await self._listening.serve()
 
     def shut(self) -> None:
-        """Stop at once, as if killed: connections are cut, sessions forgotten."""
+        """Stop immediately, as if killed: cut all connections and forget all fetch sessions."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -57,7 +60,7 @@ class Broker(Node):
         self.paused = False
 
     def disconnect(self) -> None:
-        """Cut all connections; new ones are taken."""
+        """Cut all connections. New ones are accepted."""
         for connection in list(self._connections):
             connection.abort()
 
@@ -75,7 +78,7 @@ class Broker(Node):
     def connected(self, connection: BrokerProtocol) -> None:
         self._connections[connection] = None
         if not self.alive:
-            # Accepted by the operating system before the listener was closed.
+            # The operating system accepted it before the listener was closed.
             connection.abort()
 
     def disconnected(self, connection: BrokerProtocol) -> None:

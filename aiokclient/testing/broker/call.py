@@ -1,4 +1,4 @@
-"""One request on its way through a broker: what a handler is given and what it gives back."""
+"""One request at a broker: what a handler receives and what it returns."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 Answer: TypeAlias = "Response | asyncio.Future[Response | None] | None"
 Reply: TypeAlias = "Answer | Coroutine[Any, Any, Answer]"
-"""What a handler gives: an answer, none at all (`acks=0`), or one that comes later.
+"""The result of a handler: a response, None (`acks=0`), or one of them later.
 
-The future of an answer that comes later is cancelled when the connection is lost; a handler
-that waits for something hangs its cleaning up on it (`add_done_callback`).
+The future of a later response is cancelled when the connection is lost. A handler that waits for
+something attaches its cleanup to the future (`add_done_callback`).
 
-A handler whose work grows with its request is a coroutine function that awaits nothing but
-`Call.each`, `Call.slices` and futures. It runs without a task, and is closed where it is when the
-connection is lost.
+A handler whose work grows with its request is a coroutine function that awaits only `Call.each`,
+`Call.slices`, and futures. It runs without a task, and is closed where it waits when the connection
+is lost.
 """
 
 _SLICE = 100
@@ -107,7 +107,7 @@ class Owner(Protocol):
 
 
 class Call:
-    """A request, who received it, and which faults apply to it."""
+    """A request with the broker that received it and the faults that apply to it."""
 
     __slots__ = (
         "_refusals",
@@ -142,20 +142,20 @@ class Call:
         self.request = request
         self.client_id = client_id
         self.owner = owner
-        """The connection: whatever lives only as long as that can be kept by it."""
+        """The connection. Objects that live only as long as it does can be attached to it."""
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []
         self.handled = 0
-        """Items that `each` has given, in all its uses."""
+        """The number of items that `each` has yielded in all its uses."""
         self.yielded = False
         """Whether the handler has yielded to the event loop between two slices."""
         self.times: Counter[Any] = _NOTHING
-        """The number of times that each part comes in the request, after `count`."""
+        """After `count`, how often each part occurs in the request."""
 
     def refused(self, topic: str | None = None, partition: int | None = None) -> int:
-        """The error code with which a test wants this (part of the) request refused, or 0.
+        """Return the error code with which a test refuses this part of the request, or 0.
 
-        A refusal counts as used once for a request, however many partitions it covers.
+        A refusal counts as used once for a request, however many partitions it applies to.
         """
         for each in self._refusals:
             if each.covers(topic, partition):
@@ -166,21 +166,22 @@ class Call:
         return 0
 
     def each(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Iterate over parts of the request, so that many of them do not hold the event loop.
+        """Iterate over parts of the request without blocking the event loop when there are many.
 
-        Other requests may be handled meanwhile: what is iterated over must not be theirs to change.
+        Other requests may be handled between two items, so they must not be able to change the
+        iterable.
         """
         return _Each(self, items)
 
     def slices(self, items: Iterable[T]) -> AsyncIterator[list[T]]:
-        """Iterate over lists of items, so that many of them do not hold the event loop.
+        """Iterate over lists of items without blocking the event loop when there are many items.
 
-        Other requests may be handled between two lists, not within one.
+        Other requests may be handled between two lists, but not within one.
         """
         return _Slices(self, items)
 
     async def count(self, parts: Iterable[Hashable]) -> Counter[Any]:
-        """Return how often each part comes in the request; `times` is the same."""
+        """Return how often each part occurs in the request, and set `times` to the same."""
         times: Counter[Any] = Counter()
         self.times = times
         async for part in self.slices(parts):
@@ -188,5 +189,5 @@ class Call:
         return times
 
     def later(self) -> asyncio.Future[Response | None]:
-        """Return a future for an answer that comes later."""
+        """Return a future for a later response."""
         return self.cluster.loop.create_future()

@@ -1,10 +1,10 @@
-"""The error codes that a broker of the embedded cluster answers with, and what carries them."""
+"""The error codes that a broker of the embedded cluster returns, and the exception for them."""
 
 from enum import IntEnum
 
 
 class Code(IntEnum):
-    """Kafka's error codes by Kafka's names, as far as this broker uses them."""
+    """Kafka's error codes that this broker uses, under Kafka's names."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -78,12 +78,12 @@ _MESSAGE = 1_000
 
 
 def brief(message: str) -> str:
-    """Return a message that fits into a response, whatever names of the request it quotes."""
+    """Return a message that is short enough for a response, whatever names it quotes."""
     return message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}..."
 
 
 class Refused(Exception):
-    """What a broker refuses with this code."""
+    """The refusal of a request, or of a part of it, with an error code."""
 
     def __init__(self, code: Code, message: str) -> None:
         message = brief(message)

@@ -1,4 +1,4 @@
-"""The configs of topics and brokers: names, defaults, types, and the values that were set."""
+"""The configs of topics and brokers: names, defaults, types, and configured values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FOREVER = (1 << 63) - 1
 
 
 class ConfigType(IntEnum):
-    """What DescribeConfigs says of a value; the numbers are Kafka's."""
+    """The type of a value in DescribeConfigs, with Kafka's numbers."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -27,7 +27,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are Kafka's."""
+    """The source of a value, with Kafka's numbers."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -38,7 +38,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What an incremental change does; the numbers are Kafka's."""
+    """An operation of an incremental change, with Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -51,11 +51,11 @@ class Option(NamedTuple):
     type: ConfigType
     valid: Callable[[str], bool]
     fixed: bool = False
-    """What only a broker's start decides."""
+    """Whether the value can only be set at a broker's start."""
 
 
 class Synonym(NamedTuple):
-    """One place where a value may come from; the first that has one wins."""
+    """One source of a value. The first one that has a value determines it."""
 
     name: str
     value: str
@@ -63,13 +63,16 @@ class Synonym(NamedTuple):
 
 
 class ConfigError(ValueError):
-    """A name that is not known or a value that is not allowed."""
+    """An unknown name, or a value that is not allowed."""
 
     code = Code.INVALID_CONFIG
 
 
 class ConfigRequestError(ConfigError):
-    """A change that can never be: to nothing, twice, or of what a running broker refuses."""
+    """A change that is never valid.
+
+    For example, it has no value, names an option twice, or changes a read-only option of a broker.
+    """
 
     code = Code.INVALID_REQUEST
 
@@ -113,7 +116,7 @@ def _fixed(option: Option) -> Option:
 
 
 def _replicas(value: str) -> bool:
-    """All of them (*), or `partition:broker` with commas between."""
+    """Return whether the value is "*", or `partition:broker` pairs separated by commas."""
     each = value.split(",")
     return value == "*" or all(not one or re.fullmatch(r"\d+:\d+", one) for one in each)
 
@@ -125,7 +128,7 @@ def _gzip_level(value: str) -> bool:
 _CODECS = ("producer", "uncompressed", *CODEC_NAMES[1:])
 _THROTTLED = Option("", ConfigType.LIST, _replicas)
 
-# What has an effect here: cleanup.policy (a compacted topic refuses records without a key),
+# These have an effect here: cleanup.policy (a compacted topic refuses records without a key),
 # max.message.bytes, message.timestamp.*, min.insync.replicas, retention.bytes, segment.bytes.
 TOPIC_OPTIONS: Mapping[str, Option] = {
     "cleanup.policy": Option("delete", ConfigType.LIST, _list_of("delete", "compact")),
@@ -166,7 +169,7 @@ TOPIC_OPTIONS: Mapping[str, Option] = {
     "unclean.leader.election.enable": _boolean(False),
 }
 
-# The broker's options that stand behind those of a topic without a value of its own.
+# The broker options that apply to a topic that has no value of its own.
 _BEHIND_TOPICS: Mapping[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.gzip.level": "compression.gzip.level",
@@ -203,12 +206,12 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     "auto.create.topics.enable": _fixed(_boolean(False)),
     "background.threads": _int(10, 1),
     "default.replication.factor": _fixed(_int(1, 1)),
-    # Kafka: at most once in 1000 ms.
+    # Kafka waits for up to 1000 ms.
     "group.consumer.assignment.interval.ms": _int(0, 0),
     "group.consumer.assignors": _fixed(
         Option("uniform,range", ConfigType.LIST, _list_of("uniform", "range"))
     ),
-    # Kafka: 5000.
+    # The default in Kafka is 5000.
     "group.consumer.heartbeat.interval.ms": _fixed(_int(500, 1)),
     "group.consumer.max.size": _fixed(_int((1 << 31) - 1, 1)),
     "group.consumer.migration.policy": _fixed(
@@ -238,7 +241,7 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     "producer.id.expiration.ms": _int(86_400_000, 1),
 }
 
-# Those of one group, under the new consumer protocol.
+# The options of one group that uses the consumer protocol.
 GROUP_OPTIONS: Mapping[str, Option] = {
     name.removeprefix("group."): BROKER_OPTIONS[name]._replace(fixed=False)
     for name in (
@@ -248,19 +251,23 @@ GROUP_OPTIONS: Mapping[str, Option] = {
     )
 }
 
-# The broker's option that stands behind one of a topic or group without a value of its own.
+# The broker option that applies to a topic or group that has no value of its own.
 BEHIND: Mapping[str, str] = {
     **{name: f"group.{name}" for name in GROUP_OPTIONS},
     **_BEHIND_TOPICS,
 }
 
-# What no broker knows may be given to brokers that run, for plug-ins of theirs; none tells it.
+# A running broker accepts options that it does not know, for its plug-ins, but never returns their
+# values.
 _FOREIGN = Option("", ConfigType.UNKNOWN, lambda value: True)
 _RUNNING = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
 
 class Configs:
-    """Values that were set, over those of `parent` (by `behind`), over the defaults."""
+    """Configured values, which take precedence over those of `parent` and over the defaults.
+
+    `behind` maps the name of an option to its name in `parent`.
+    """
 
     def __init__(
         self,
@@ -276,7 +283,7 @@ class Configs:
         self.change(dict(values))
 
     def option(self, name: str) -> Option:
-        """Raises ConfigError for a name that is not known."""
+        """Return the option with this name. Raises ConfigError if it is unknown."""
         option = self.options.get(name)
         if option is not None:
             return option
@@ -285,7 +292,7 @@ class Configs:
         raise ConfigError(f"unknown config {name!r}")
 
     def names(self) -> list[str]:
-        """All options, and what was given that no broker knows."""
+        """Return the names of all options, and of unknown ones that were set."""
         parent = self._parent
         if parent is None or parent.options is not self.options:
             return list(self.options)
@@ -296,7 +303,7 @@ class Configs:
         return own if own is not None else self.inherited(name)
 
     def inherited(self, name: str) -> str:
-        """The value that holds where none is set here."""
+        """Return the value that applies if none is set here."""
         parent = self._parent
         if parent is not None:
             behind = name if parent.options is self.options else BEHIND.get(name, "")
@@ -305,7 +312,7 @@ class Configs:
         return self.option(name).default
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Where the value comes from, and what would hold if it were not set there."""
+        """Return the sources of the value, in order of precedence."""
         chain: list[Synonym] = []
         if name in self.values:
             chain.append(Synonym(name, self.values[name], self.source))
@@ -322,11 +329,11 @@ class Configs:
         return [*chain, Synonym(name, self.options[name].default, ConfigSource.DEFAULT)]
 
     def source_of(self, name: str) -> ConfigSource:
-        """Where the value comes from."""
+        """Return the source of the value."""
         return next((each.source for each in self.synonyms(name)), ConfigSource.DEFAULT)
 
     def is_set(self, name: str) -> bool:
-        """Whether a value was given, here or behind."""
+        """Return whether a value was set, here or in the parent."""
         if name in self.values:
             return True
         return self._parent is not None and name in self.options and self._parent.is_set(name)
@@ -335,14 +342,14 @@ class Configs:
         return int(self[name])
 
     def check(self, name: str, value: str | None) -> None:
-        """Raises ConfigError for an unknown name or a value that is not allowed."""
+        """Raise ConfigError if the name is unknown or the value is not allowed."""
         option = self.option(name)
         if value is not None and not option.valid(value):
             error = ConfigRequestError if self.source in _RUNNING else ConfigError
             raise error(f"{value!r} is not allowed for the config {name!r}")
 
     def change(self, changes: Mapping[str, str | None]) -> None:
-        """Set values; None goes back to what is inherited. All are checked before any is set."""
+        """Set values, after checking all of them. None restores the inherited value."""
         for name, value in changes.items():
             self.check(name, value)
         for name, value in changes.items():
@@ -352,7 +359,7 @@ class Configs:
                 self.values[name] = value
 
     def merged(self, changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str | None]:
-        """What incremental operations (name, operation, value) come to, for `change`."""
+        """Return the changes that incremental operations (name, operation, value) amount to."""
         result: dict[str, str | None] = {}
         for name, operation, value in changes:
             if name in result:

@@ -1,23 +1,23 @@
-"""A connection as a broker sees it: frames in, answers out, strictly one at a time.
+"""The broker's side of a connection: it reads frames and sends responses, one request at a time.
 
-A broker takes the next request of a connection only when the one before it is answered. A
-parked one (a long poll, an append that waits for replicas) holds back all that came after
-it on the same connection, and so does a throttled one; other connections go on.
+A broker handles the next request of a connection only after it has answered the previous one. A
+request that waits (a long poll, or an append that waits for replicas) delays all later requests on
+the same connection, and so does a throttled one. Other connections are not affected.
 
-The life of a request, each arrow in turn, any of which may be left out:
+The steps of a request, in order, of which any may be skipped:
 
     frame -> decoded -> recorded -> dropped? -> delayed -> handled -> waits -> altered -> delayed
           -> dropped? -> encoded -> answered -> muted -> the next frame
 
-A large request must not stop the other connections. It is decoded in a thread, its handler yields
+A large request must not block the other connections. It is decoded in a thread, its handler yields
 to the event loop between items (`Call.each`), its response is encoded in a thread, and both are
 freed in a thread.
 
-What a connection may hold is bounded: reading stops while the request being handled and those
+The memory of a connection is limited. Reading stops while the request being handled and those
 queued after it take `_QUEUED_BYTES` or more, and no request is handled while the client does not
 read its responses.
 
-The class is an `asyncio.BufferedProtocol` and knows nothing of sockets.
+The class is an `asyncio.BufferedProtocol` and does not use sockets.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_FRAME = 100 << 20
-"""Kafka's `socket.request.max.bytes`."""
+"""The default of Kafka's `socket.request.max.bytes`."""
 
 _MAX_UNKNOWN_FRAME = 1 << 20
 """The largest frame of a client that is not authenticated yet."""
 
 _QUEUED_FRAMES = 64
-"""Reading stops at this many requests that wait on one connection."""
+"""Reading stops when this many requests of one connection are queued."""
 
 _QUEUED_BYTES = 4 << 20
 """Reading stops when the requests of one connection take this many bytes."""
 
 _INLINE_BYTES = 64 << 10
 _INLINE_PRODUCE_BYTES = 1 << 20
-"""Larger frames are decoded in a thread; records are not decoded, only referred to."""
+"""Larger frames are decoded in a thread. Records are not decoded but only referenced."""
 
 _framing = ServerFraming()
 
 
 class Registry(Protocol):
-    """Where the connections of a broker are registered."""
+    """The owner of a broker's connections."""
 
     def connected(self, connection: BrokerProtocol, /) -> None: ...
 
@@ -119,10 +119,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._parked: asyncio.Future[Any] | None = None
         self._handling: Coroutine[Any, Any, Any] | None = None
         self._spent: list[Any] = []
-        """The large messages of the request being handled, to be freed after it."""
+        """The large messages of the request being handled, which are freed after it."""
         self._withheld: Callable[[], None] | None = None
 
-    # -- the transport's side --------------------------------------------------------------
+    # -- called by the transport ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -153,7 +153,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._registry.disconnected(self)
 
     def _give_up(self) -> None:
-        """Forget the requests that wait, and the one being handled."""
+        """Discard the queued requests and the one being handled."""
         self._waiting.clear()
         self._queued = self._current = 0
         if self._timer is not None:
@@ -175,7 +175,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.pump()
 
     def abort(self) -> None:
-        """Cut the connection: nothing that is still to be sent is sent."""
+        """Cut the connection without sending anything more."""
         transport = self._transport
         if transport is not None:
             self._waiting.clear()
@@ -187,19 +187,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._frames.max_frame = _MAX_FRAME
 
     def close_after_response(self) -> None:
-        """Close the connection once the request being handled is answered."""
+        """Close the connection when the request being handled has been answered."""
         self._closes = True
 
     @property
     def client_host(self) -> str:
-        """Where the client is, as Kafka tells of the members of groups."""
+        """The client's address, in the form that Kafka uses for the members of groups."""
         peer = None if self._transport is None else self._transport.get_extra_info("peername")
         return f"/{peer[0]}" if peer else "/127.0.0.1"
 
-    # -- one request after the other -------------------------------------------------------
+    # -- handling one request after another ----------------------------------------------------
 
     def pump(self) -> None:
-        """Take up waiting requests until one has to wait."""
+        """Handle queued requests until one has to wait."""
         if self._withheld is not None and not self.broker.paused:
             answer, self._withheld = self._withheld, None
             self._guarded(answer)
@@ -215,11 +215,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 transport.resume_reading()
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Take a step; an exception is a bug of this cluster, which says so when it ends."""
+        """Call a function, and report an exception from it as a bug in the embedded cluster.
+
+        The cluster raises the report when it ends.
+        """
         try:
             step()
         except Exception as error:
-            _log.exception("%r failed on a request", self.broker)
+            _log.exception("%r failed on a request.", self.broker)
             self._cluster.bug = self._cluster.bug or error
             self.abort()
 
@@ -242,7 +245,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _decoded(self, frame: Buffer, received: ReceivedRequest | KafkaError) -> None:
         cluster = self._cluster
         if isinstance(received, KafkaError):
-            # As Kafka: whoever sends what cannot be read, or was not announced, is cut off.
+            # Like Kafka, cut off a client whose request cannot be read or has a version that was
+            # not announced.
             _log.debug("%r closes a connection: %s", self.broker, received)
             self.abort()
             return
@@ -261,7 +265,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._after(_seconds(faults, "before"), lambda: self._handle(received, faults))
 
     def _allowed(self, received: ReceivedRequest) -> bool:
-        """Return whether a client may send this before, or after, its authentication."""
+        """Return whether the client's step of authentication allows this request."""
         api = self._cluster.api_of(received.header.request_api_key)
         return self.authentication.allows(api)
 
@@ -339,7 +343,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         faults: list[Fault],
         large: bool,
     ) -> None:
-        """The request took effect: answer it, unless a fault has other plans."""
+        """Answer a request that was executed, unless a fault prevents it."""
         self._cluster.changed()
         if not faults:
             self._answer(response, received, faults, large)
@@ -381,7 +385,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def _write(self, segments: list[Buffer], muted: float) -> None:
         transport = self._transport
-        # One that is closing must not be written to: see `BrokerConnection` of the client.
+        # A closing transport must not be written to: see `BrokerConnection` of the client.
         if transport is None or transport.is_closing():
             return
         if self.broker.paused:
@@ -399,7 +403,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._discard()
 
     def _discard(self) -> None:
-        """Free large messages, once nothing else in this class refers to them."""
+        """Free large messages when nothing else in this class refers to them."""
         if self._spent:
             spent, self._spent = self._spent, []
             self._cluster.loop.call_soon(discard_messages, spent)
@@ -414,7 +418,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         return False
 
     def _after(self, seconds: float, then: Callable[[], None]) -> None:
-        """Go on now, or after a while."""
+        """Call a function, immediately or after a delay."""
         if seconds <= 0:
             then()
             return
@@ -423,7 +427,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._timer = loop.call_later(seconds, self._next, then)
 
     def _next(self, step: Callable[[], None]) -> None:
-        """Take a step that was put off, and go on with the requests that wait."""
+        """Call a function that was delayed, and then handle the queued requests."""
         self._timer = None
         self._guarded(step)
         self.pump()
@@ -434,7 +438,7 @@ def _is_produce(frame: Buffer) -> bool:
 
 
 def _decoded(frame: Buffer) -> ReceivedRequest | KafkaError:
-    """Decode a request; return, not raise, the error of one that cannot be read."""
+    """Decode a request. The error of a request that cannot be read is returned, not raised."""
     try:
         return _framing.decode_request(frame)
     except KafkaError as error:
@@ -447,7 +451,7 @@ def _encoded(received: ReceivedRequest, response: Response) -> list[Buffer]:
 
 
 def _seconds(faults: list[Fault], when: str) -> float:
-    """How long the delays of these faults are together; each counts as used."""
+    """Return the total delay of these faults, in seconds, and count each as used."""
     seconds = 0.0
     for fault in faults:
         if isinstance(fault, Delay) and fault.when == when:

@@ -1,8 +1,8 @@
-"""What a test tells the brokers to do wrong: refuse, fall silent, be slow, answer oddly.
+"""Faults that a test injects into brokers: refusals, cut connections, delays, altered responses.
 
-Each fault is a rule that watches for requests of one API. A rule holds until it was used
-`times` times, until its `with` block is left, or until the cluster is reset. Several may
-apply to one request; of two that refuse it, the older one speaks.
+Each fault is a rule for the requests of one API. A rule applies until it was used `times` times,
+until its `with` block ends, or until the cluster is reset. Several may apply to one request. If two
+of them refuse it, the older one determines the error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ ErrorLike: TypeAlias = type[KafkaError] | KafkaError | int
 
 
 class Fault:
-    """One rule. `hits` is how often it was used, `left` how often it will be; None: each time."""
+    """A rule for the requests of one API.
+
+    `hits` is how often it was used, and `left` how often it will still be used, or None for no
+    limit.
+    """
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class Fault:
                 self._faults.discard(self)
 
     def remove(self) -> None:
-        """End it; plain, from any thread."""
+        """Remove the fault. Synchronous, and allowed in any thread."""
         self._faults.remove(self)
 
     def __enter__(self) -> Fault:
@@ -85,32 +89,32 @@ class Refusal(Fault):
 
 
 class Drop(Fault):
-    """Cut the connection instead of an answer, before or after the request took effect."""
+    """Cut the connection instead of answering, before or after the request is executed."""
 
     when: When = "before"
 
 
 class Delay(Fault):
-    """Take up the request, or send its answer, only after `seconds`."""
+    """Delay the execution of the request, or its response, by `seconds`."""
 
     when: When = "before"
     seconds: float = 0.0
 
 
 class Throttle(Fault):
-    """Say that the client is over its quota, and read nothing from it for that long."""
+    """Tell the client that it exceeds its quota, and read nothing from it for `seconds`."""
 
     seconds: float = 0.0
 
 
 class Alter(Fault):
-    """Let a function change the answer, or leave it out by giving None."""
+    """Let a function replace the response. If it returns None, no response is sent."""
 
     change: Alteration
 
 
 class Faults:
-    """The rules that hold, in the order in which they came."""
+    """The active rules, in the order in which they were added."""
 
     def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
         self._rules: list[Fault] = []
@@ -124,7 +128,7 @@ class Faults:
             self._rules.remove(rule)
 
     def remove(self, rule: Fault) -> None:
-        """The same from any thread."""
+        """Remove a rule. Allowed in any thread."""
         self._post(lambda: self.discard(rule))
 
     def clear(self) -> None:
@@ -137,10 +141,10 @@ class Faults:
 
 
 def code_of(error: ErrorLike) -> int:
-    """The number of an error that is given as a class, an instance or a number."""
+    """Return the code of an error that is given as a class, an instance, or a code."""
     if isinstance(error, int):
         return int(error)
     code: int | None = getattr(error, "code", None)
     if code is None:
-        raise ValueError(f"{error!r} has no error code: no broker answers with it")
+        raise ValueError(f"{error!r} has no error code, so no broker can return it.")
     return code

@@ -1,4 +1,4 @@
-"""Where a broker's connections come from: sockets, or the simulation's memory."""
+"""The source of a broker's connections: sockets, or the simulated network."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ _log = logging.getLogger(__name__)
 
 
 class Listening(Protocol):
-    """A place where nobody is refused from the beginning on, until `close` (plain, at once)."""
+    """A bound address that accepts connections until `close`. `close` is synchronous."""
 
     @property
     def port(self) -> int: ...
 
     async def serve(self) -> None:
-        """Take the connections that have come and those that will; again: nothing."""
+        """Serve the connections that are pending and later ones. Repeated calls do nothing."""
 
     def close(self) -> None: ...
 
 
 class Listener(Protocol):
-    """Opens places. `port` 0 asks for any free one, which stays free for the next call."""
+    """A factory of listening addresses.
+
+    `port` 0 selects a free port, which a later call may use again for the same broker.
+    """
 
     def listen(
         self,
@@ -38,10 +41,10 @@ class Listener(Protocol):
 
 
 class TcpListener:
-    """Sockets. A port once given out is kept while its broker is down.
+    """A listener with TCP sockets. A broker's port stays reserved while the broker is stopped.
 
-    A bound socket that does not listen holds the port: connections to it are refused, and
-    nobody else gets it, until the broker comes back.
+    A bound socket that does not listen reserves the port: connections to it are refused, and no
+    other process can use it until the broker starts again.
     """
 
     def __init__(self) -> None:
@@ -62,14 +65,17 @@ class TcpListener:
         return _Sockets(place, protocol_factory)
 
     def close(self) -> None:
-        """Give up all ports. What still listens goes on until it is closed itself."""
+        """Release all ports. Sockets that still listen do so until they are closed themselves."""
         for each in self._kept.values():
             each.close()
         self._kept.clear()
 
 
 class _Sockets:
-    """The operating system takes connections at once; they are served from `serve` on."""
+    """A socket whose connections the operating system accepts immediately.
+
+    They are served from `serve` on.
+    """
 
     def __init__(
         self, place: socket.socket, protocol_factory: Callable[[], asyncio.BufferedProtocol]
@@ -93,12 +99,11 @@ class _Sockets:
 
 
 class Acceptor:
-    """Serve the connections of a listening socket until `close()`.
+    """A server for the connections of a listening socket, until `close()`.
 
-    In many releases of Python, `asyncio.Server.close()` leaves a connection open that was
-    accepted in the same iteration of the event loop: building its transport fails with an
-    AssertionError that only debug mode reports. Here every accepted connection is either served
-    or closed.
+    In many releases of Python, `asyncio.Server.close()` leaves a connection open that was accepted
+    in the same iteration of the event loop: building its transport fails with an AssertionError
+    that only debug mode reports. Here every accepted connection is either served or closed.
     """
 
     def __init__(
@@ -113,7 +118,10 @@ class Acceptor:
         self._watch()
 
     def close(self) -> None:
-        """Stop listening at once. Connections that are being opened are closed; others stay."""
+        """Stop listening immediately.
+
+        Connections that are being opened are closed; the others stay open.
+        """
         if not self._listens():
             return
         if self._retry is not None:
@@ -136,7 +144,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # No descriptor or memory is free. The socket stays readable: look again later.
+                # No descriptor or memory is free. The socket stays readable, so try again later.
                 _log.warning("An embedded broker cannot accept a connection: %s.", error)
                 self._loop.remove_reader(self._listening)
                 self._retry = self._loop.call_later(RETRY_S, self._watch)
@@ -158,7 +166,7 @@ class Acceptor:
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     if not 0 <= port < 65536:
-        raise ValueError(f"{port} is not a port: that is a number to 65535, 0 for any free one")
+        raise ValueError(f"{port} is not a port. Use a number up to 65535, or 0 for a free port.")
     place = socket.socket(family, socket.SOCK_STREAM)
     try:
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

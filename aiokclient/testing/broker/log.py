@@ -1,13 +1,13 @@
 """The log of one partition: record batches as bytes, by offset.
 
-A log is a list of segments, a segment a list of whole batches as they came over the wire,
-with the base offset of each for the search. Appending costs one copy of a batch, reading
-none; no record is looked at. Whole segments leave at the front when the log is larger than
-its retention.
+A log is a list of segments, and a segment is a list of whole batches as they were received, with
+the base offset of each one for the search. Appending copies a batch once, reading does not copy,
+and records are not decoded. Whole segments are removed at the start when the log is larger than its
+retention.
 
-Beside the batches a log keeps what Kafka's does: where each leader epoch began
-(`EpochCache`), and what each producer wrote last and which transactions are open or were
-aborted (`ProducerStates`).
+In addition to the batches, a log stores what Kafka's does: the first offset of each leader epoch
+(`EpochCache`), the last batches of each producer, and open and aborted transactions
+(`ProducerStates`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 
 
 class Segment:
-    """Neighbouring batches of a log, in the order of their offsets."""
+    """A segment of a log: consecutive batches, in the order of their offsets."""
 
     __slots__ = ("base_offset", "bases", "batches", "max_timestamps", "size")
 
@@ -50,14 +50,14 @@ class Segment:
 
 
 class EpochCache:
-    """The offset at which each leader epoch began (KIP-101)."""
+    """The first offset of each leader epoch (KIP-101)."""
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
 
     def assign(self, epoch: int, start: int) -> None:
-        """Note that `epoch` begins at `start`; entries that it leaves empty go."""
+        """Record that `epoch` begins at `start`, and remove epochs that are empty as a result."""
         self.truncate(start)
         self._epochs.append(epoch)
         self._starts.append(start)
@@ -67,14 +67,17 @@ class EpochCache:
         del self._epochs[keep:], self._starts[keep:]
 
     def advance(self, start: int) -> None:
-        """Forget epochs whose records lie wholly before `start`."""
+        """Remove epochs whose records are all before `start`."""
         gone = bisect_right(self._starts, start) - 1
         if gone >= 0:
             del self._epochs[:gone], self._starts[:gone]
             self._starts[0] = start
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest epoch not after `epoch`, and where it ends; (-1, -1) if unknown."""
+        """Return the largest known epoch up to `epoch`, and its end offset.
+
+        Returns (-1, -1) if there is no such epoch.
+        """
         if epoch == UNDEFINED or not self._epochs or epoch > self._epochs[-1]:
             return UNDEFINED, UNDEFINED
         if epoch == self._epochs[-1]:
@@ -84,7 +87,7 @@ class EpochCache:
         return floor, self._starts[above]
 
     def at(self, offset: int) -> int:
-        """The epoch in which `offset` was written; -1 if unknown."""
+        """Return the epoch in which `offset` was written, or -1 if it is unknown."""
         index = bisect_right(self._starts, offset) - 1
         return self._epochs[index] if index >= 0 else UNDEFINED
 
@@ -95,7 +98,7 @@ class TimestampOffset(NamedTuple):
 
 
 class PartitionLog:
-    """The batches of a partition from `start_offset` to `end_offset` (exclusive)."""
+    """The batches of a partition from `start_offset` up to, but not including, `end_offset`."""
 
     def __init__(self) -> None:
         self.start_offset = 0
@@ -106,9 +109,9 @@ class PartitionLog:
         self._segments = [Segment(0)]
 
     def append(self, data: bytes, batch: RecordBatch, *, segment_bytes: int) -> None:
-        """Add a batch whose bytes already say that it begins at `end_offset`.
+        """Append a batch whose bytes already have `end_offset` as the base offset.
 
-        `batch` is any view of it that has its header, for instance the one it was received in.
+        `batch` is any view of the batch that includes the header, such as the one of the request.
         """
         segment = self._segments[-1]
         if segment.size and segment.size + len(data) > segment_bytes:
@@ -120,9 +123,10 @@ class PartitionLog:
         self.size += len(data)
 
     def retain(self, size: int, limit: int) -> bool:
-        """Drop the oldest segments while more than `size` bytes are kept; True if any went.
+        """Remove the oldest segments while the log is larger than `size` bytes.
 
-        Nothing at or after `limit` goes, nor does the segment being written.
+        Nothing at or after `limit` is removed, and neither is the active segment. Returns whether
+        anything was removed.
         """
         before = self.start_offset
         while len(self._segments) > 1 and self.size - self._segments[0].size >= size:
@@ -135,10 +139,10 @@ class PartitionLog:
         return self.start_offset != before
 
     def delete_before(self, offset: int) -> None:
-        """Advance the start of the log; segments that lie wholly before it go."""
+        """Advance the log start offset, and remove segments that are completely before it."""
         self.start_offset = max(self.start_offset, offset)
         if offset >= self.end_offset:
-            # Nothing is left, so that the segment being written goes as well.
+            # The log is empty, so the active segment is removed as well.
             self._segments = [Segment(self.end_offset)]
             self.size = 0
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
@@ -150,11 +154,11 @@ class PartitionLog:
         self.producers.start_at(self.start_offset)
 
     def truncate(self, end: int) -> None:
-        """Remove all batches that hold an offset at or after `end`.
+        """Remove all batches that contain an offset at or after `end`.
 
-        The log then ends at the first offset of the first batch removed, which is before
-        `end` where that lies inside a batch. What producers wrote is worked out anew from
-        the batches that stay.
+        The log then ends at the first offset of the first batch that was removed, which is before
+        `end` if `end` is inside a batch. The states of producers are computed again from the
+        remaining batches.
         """
         if end >= self.end_offset:
             return
@@ -177,7 +181,7 @@ class PartitionLog:
         self.producers.start_at(self.start_offset)
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
-        """All batches, from the one that holds `start` on."""
+        """Return all batches, beginning with the one that contains `start`."""
         for segment, position in self._positions(start):
             yield from walk(segment.batches[position])
 
@@ -192,11 +196,11 @@ class PartitionLog:
     def read(
         self, start: int, upper: int, max_bytes: int, *, whole_first: bool
     ) -> tuple[Sequence[bytes | memoryview], int, int]:
-        """Bytes of the batches from the one that holds `start` to those before `upper`.
+        """Return batches, from the one that contains `start` to the last one before `upper`.
 
-        Gives the pieces, their size, and the offset after the last batch in them. As in
-        Kafka the last batch may be cut off at `max_bytes`; with `whole_first` the first one
-        is complete whatever its size, else nothing comes back if it does not fit.
+        The result has the pieces of bytes, their size, and the offset after the last batch. As in
+        Kafka, the last batch may be cut off at `max_bytes`. With `whole_first`, the first batch is
+        complete whatever its size; without it, the result is empty if the first batch does not fit.
         """
         pieces: list[bytes | memoryview] = []
         size, end = 0, start
@@ -217,7 +221,7 @@ class PartitionLog:
         return pieces, size, end
 
     def bytes_from(self, start: int, upper: int, enough: int) -> int:
-        """How many bytes `read` would find, counted no further than `enough`."""
+        """Return the number of bytes that `read` would return, counting only up to `enough`."""
         size = 0
         if start >= upper:
             return size
@@ -228,7 +232,7 @@ class PartitionLog:
         return size
 
     def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp is `timestamp` or later."""
+        """Return the first record whose timestamp is `timestamp` or later."""
         for segment, position in self._positions(self.start_offset):
             if segment.max_timestamps[position] >= timestamp:
                 found = self._in_batch(segment.batches[position], timestamp)
@@ -237,7 +241,7 @@ class PartitionLog:
         return None
 
     def find_max_timestamp(self) -> TimestampOffset | None:
-        """The first of the records with the greatest timestamp."""
+        """Return the first of the records with the greatest timestamp."""
         best: tuple[int, bytes] | None = None
         for segment, position in self._positions(self.start_offset):
             timestamp = segment.max_timestamps[position]
@@ -258,5 +262,5 @@ class PartitionLog:
 
 
 def _next_offset(base: int, batch: bytes) -> int:
-    """Base offset plus the batch's last offset delta plus one."""
+    """Return the base offset plus the batch's last offset delta plus one."""
     return base + int.from_bytes(batch[23:27], "big") + 1

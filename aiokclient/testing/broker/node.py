@@ -1,4 +1,4 @@
-"""A broker as the others and the handlers know it: its id, its address, its configs, its state."""
+"""A broker as handlers and other brokers see it: its id, address, configs, and state."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from aiokclient.testing.broker.sessions import FetchSessions
 
 
 class Node:
-    """What the cluster keeps of one broker.
+    """What the cluster stores about one broker.
 
-    `host` and `port` are what clients are told (KIP-103's advertised listener); the port stays
-    the same from the first start on. A node that is paused takes connections and answers nothing.
+    `host` and `port` are the address that clients receive (KIP-103's advertised listener). The port
+    stays the same after the first start. A paused node accepts connections and answers nothing.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The operations that are allowed, as answers tell them: all there are, as nobody is refused."""
+"""The authorized operations in responses: all of them, because nothing is unauthorized."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)

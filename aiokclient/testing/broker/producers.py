@@ -1,13 +1,13 @@
-"""What the producers of one partition wrote: sequence numbers and transactions.
+"""The producers of one partition, with their sequences and transactions.
 
-An idempotent producer numbers the records that it writes to a partition. For each producer
-the log remembers the epoch and its last five batches, so that a batch sent again is known
-(and answered with the offset that it already has), a gap is refused, and an older epoch is
-fenced (KIP-98, KIP-360). A producer that is not known may begin with any number.
+An idempotent producer numbers the records that it writes to a partition. For each producer, the log
+stores the epoch and the last five batches. A repeated batch is recognized and answered with the
+offset that it already has, a gap is refused, and an older epoch is fenced (KIP-98, KIP-360). A
+producer that is not known may begin with any sequence.
 
-A transaction is open from its first batch in the partition to its marker. Readers of
-committed data stop at the first open one (the last stable offset) and are told which
-producers' batches to leave out.
+A transaction is open from its first batch in the partition to its marker. Readers of committed data
+stop at the first open transaction (the last stable offset) and receive the list of producers whose
+batches they must skip.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WrittenBatch(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """`last_stable_offset` is that of the log once this transaction had ended."""
+    """An aborted transaction. `last_stable_offset` is that of the log at the transaction's end."""
 
     producer_id: int
     first_offset: int
@@ -40,7 +40,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class ProducerState:
-    """One producer in one partition."""
+    """The state of one producer in one partition."""
 
     __slots__ = ("batches", "epoch")
 
@@ -50,7 +50,7 @@ class ProducerState:
 
 
 class ProducerStates:
-    """All producers in one partition."""
+    """The states of all producers in one partition."""
 
     def __init__(self) -> None:
         self._producers: dict[int, ProducerState] = {}
@@ -58,11 +58,11 @@ class ProducerStates:
         self.aborted: list[AbortedTransaction] = []
 
     def forget(self) -> None:
-        """As if the producers' batches had left with the oldest segments."""
+        """Forget all producers, as if their batches had been removed with the oldest segments."""
         self._producers.clear()
 
     def duplicate(self, batch: RecordBatch) -> WrittenBatch | None:
-        """The batch as it was written before, if it is one of the producer's last five."""
+        """Return the earlier copy of a batch, if it is one of the producer's last five."""
         state = self._producers.get(batch.producer_id)
         if state is None or state.epoch != batch.producer_epoch:
             return None
@@ -70,7 +70,7 @@ class ProducerStates:
         return next((each for each in state.batches if each[:2] == key), None)
 
     def check(self, batch: RecordBatch) -> Code:
-        """Whether a producer's batch, not a duplicate, may be appended."""
+        """Return an error code that says whether a batch, not a duplicate, may be appended."""
         state = self._producers.get(batch.producer_id)
         if state is None:
             return Code.NONE
@@ -83,14 +83,15 @@ class ProducerStates:
         elif state.batches:
             expected = (state.batches[-1].last_sequence + 1) % SEQUENCES
         else:
-            # Known by a marker alone: its batches in this epoch begin at 0.
+            # The producer is known by a marker alone, so its batches in this epoch begin at
+            # sequence 0.
             expected = 0
         if batch.base_sequence != expected:
             return Code.OUT_OF_ORDER_SEQUENCE_NUMBER
         return Code.NONE
 
     def appended(self, batch: RecordBatch, base_offset: int) -> None:
-        """Take note of a batch that the log has at `base_offset`."""
+        """Record that a batch was appended at `base_offset`."""
         if batch.producer_id < 0:
             return
         state = self._producers.get(batch.producer_id)
@@ -112,7 +113,7 @@ class ProducerStates:
             self.aborted.append(AbortedTransaction(producer_id, first, offset, stable))
 
     def first_open(self, otherwise: int) -> int:
-        """The first offset of the oldest open transaction."""
+        """Return the first offset of the oldest open transaction, or `otherwise`."""
         return min(self._open.values(), default=otherwise)
 
     def is_open(self, producer_id: int) -> bool:
@@ -123,7 +124,7 @@ class ProducerStates:
         return -1 if state is None else state.epoch
 
     def aborted_in(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions with batches among the offsets `start` to `end`."""
+        """Return the aborted transactions that have batches between offsets `start` and `end`."""
         found = []
         for each in self.aborted:
             if each.last_offset >= start and each.first_offset < end:
@@ -133,6 +134,6 @@ class ProducerStates:
         return found
 
     def start_at(self, offset: int) -> None:
-        """Forget aborted transactions that lie before the start of the log."""
+        """Remove aborted transactions before the log start offset."""
         if self.aborted and self.aborted[0].last_offset < offset:
             self.aborted = [each for each in self.aborted if each.last_offset >= offset]

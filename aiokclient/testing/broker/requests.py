@@ -1,6 +1,6 @@
-"""The requests that the brokers received: the last ten thousand, in bounded memory.
+"""The last ten thousand requests that the brokers received, in bounded memory.
 
-A request is kept as the bytes of its frame and decoded when a test reads its message, because a
+A request is stored as the bytes of its frame and decoded when a test reads its message, because a
 decoded message may take fifty times as much memory as its frame.
 """
 
@@ -22,14 +22,14 @@ KEPT = 10_000
 KEPT_BYTES = 32 << 20
 BATCH_HEADER = 61
 _ENTRY = 300
-"""Bytes that an entry takes besides its frame."""
+"""Bytes that an entry takes in addition to its frame."""
 _CACHED = 1 << 20
 _STRIPPED_PARTITIONS = 1_000
 _WORTH_STRIPPING = 1_000
 
 
 class ReceivedRequest:
-    """One request. `at` is the brokers' monotonic clock in seconds."""
+    """A request that a broker received. `at` is the brokers' monotonic clock in seconds."""
 
     __slots__ = ("_frame", "_messages", "api", "at", "broker", "client_id", "version")
 
@@ -56,16 +56,16 @@ class ReceivedRequest:
 
     @property
     def message(self) -> Any:
-        """The request itself.
+        """The decoded message.
 
-        None if its version is unknown to the broker, or if it was too large to be kept.
+        None if its version is unknown to the broker, or if it was too large to be stored.
         """
         frame = self._frame
         return None if frame is None else self._messages.of(self, frame)
 
     @property
     def size(self) -> int:
-        """The bytes of memory that it takes."""
+        """The number of bytes of memory that the request takes."""
         return _ENTRY + (0 if self._frame is None else len(self._frame))
 
     def strip(self) -> None:
@@ -81,7 +81,7 @@ class ReceivedRequest:
 
 
 class Messages:
-    """The messages that were read last, decoded. Safe to use from any thread."""
+    """A cache of the messages that were read last. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

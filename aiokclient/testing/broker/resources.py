@@ -1,4 +1,4 @@
-"""Whose configs a request means: those of a topic, a group, a broker, or of all brokers."""
+"""Lookup and change of the configs of a topic, a group, one broker, or all brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokclient.types import is_topic_name
 
 
 class ResourceType(IntEnum):
-    """What configs belong to; the numbers are Kafka's."""
+    """The type of a resource that has configs, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -25,29 +25,29 @@ def find_configs(
 ) -> Configs:
     """Return the configs of a resource; raise Refused if it does not exist.
 
-    `keep` is for configs that will be changed: a group has none until then.
+    `keep` creates the configs of a group that has none, so that they can be changed.
     """
     if resource_type == ResourceType.TOPIC:
         if not is_topic_name(name):
-            raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
+            raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name.")
         topic = cluster.topics.get(name)
         if topic is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
         return topic.configs
     if resource_type == ResourceType.GROUP and name:
         return cluster.groups.configs_of(name, keep=keep)
     if resource_type != ResourceType.BROKER:
-        raise Refused(Code.INVALID_REQUEST, f"resources of type {resource_type} have no configs")
+        raise Refused(Code.INVALID_REQUEST, f"Resources of type {resource_type} have no configs.")
     if not name:
         return cluster.configs
     broker = cluster.brokers.get(int(name)) if name.isdecimal() else None
     if broker is None:
-        raise Refused(Code.INVALID_REQUEST, f"there is no broker {name!r}")
+        raise Refused(Code.INVALID_REQUEST, f"There is no broker {name!r}.")
     return broker.configs
 
 
 async def count_resources(call: Call) -> None:
-    """Count how often the request names each resource, which `change_configs` needs to know."""
+    """Count how often the request names each resource, for `change_configs`."""
     await call.count((each.resource_type, each.resource_name) for each in call.request.resources)
 
 
@@ -57,9 +57,9 @@ def change_configs(
     name: str,
     changes: Callable[[Configs], dict[str, str | None]],
 ) -> tuple[int, str | None]:
-    """Apply what `changes` makes of the resource's configs: an error code and its message.
+    """Change a resource's configs to the result of `changes`, and return an error code and message.
 
-    With the request's `validate_only` nothing changes.
+    With `validate_only` in the request, nothing changes.
     """
     code = call.refused(name)
     if code:

@@ -1,10 +1,11 @@
-"""Authentication of a connection, as a broker sees it: a table of steps, and of mechanisms.
+"""The broker's side of a connection's authentication: a table of steps and a table of mechanisms.
 
     HANDSHAKE ──SaslHandshake──▶ CONVERSATION ──SaslAuthenticate, the last one──▶ DONE
 
-A connection to a listener without mechanisms is DONE from the beginning. Before that the broker
-answers ApiVersions, SaslHandshake and SaslAuthenticate only (`ALLOWED`), and closes a connection
-that sends anything else, as Kafka does. A refusal is answered, then the connection is closed.
+A connection to a listener without mechanisms is DONE from the beginning. Before that step the
+broker answers only ApiVersions, SaslHandshake, and SaslAuthenticate (`ALLOWED`), and closes a
+connection that sends anything else, as Kafka does. A refusal is answered, and then the connection
+is closed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = [
 
 
 class Challenge(NamedTuple):
-    """What a broker sends back, and whether the client is authenticated by now."""
+    """The broker's message to the client, and whether the client is now authenticated."""
 
     message: bytes
     done: bool
@@ -37,19 +38,19 @@ class ServerMechanism(Protocol):
     """The broker's side of one authentication."""
 
     def step(self, message: bytes) -> Challenge:
-        """Return the answer to a message of the client.
+        """Return the response to a message of the client.
 
-        Raises Refused with SASL_AUTHENTICATION_FAILED for wrong credentials.
+        Raises Refused with SASL_AUTHENTICATION_FAILED if the credentials are wrong.
         """
         ...
 
 
 MECHANISMS: dict[str, Callable[[], ServerMechanism]] = {}
-"""Mechanisms by Kafka's names; a listener offers those of them that it names."""
+"""Mechanisms by Kafka's names. A listener offers those that it is configured with."""
 
 
 class Step(Enum):
-    """How far the authentication of a connection is."""
+    """The steps of a connection's authentication."""
 
     HANDSHAKE = "handshake"
     CONVERSATION = "conversation"
@@ -79,16 +80,19 @@ class Authentication:
         return api in ALLOWED[self.step]
 
     def choose(self, name: str) -> None:
-        """Begin with a mechanism. Raises Refused for one that is not offered, or out of turn."""
+        """Select a mechanism.
+
+        Raises Refused if the mechanism is not offered or this step does not expect a handshake.
+        """
         if self.step is not Step.HANDSHAKE:
             raise Refused(Code.ILLEGAL_SASL_STATE, "SaslHandshake was not expected now.")
         if name not in self._offered:
-            raise Refused(Code.UNSUPPORTED_SASL_MECHANISM, f"{name} is not offered.")
+            raise Refused(Code.UNSUPPORTED_SASL_MECHANISM, f"The broker does not offer {name}.")
         self._mechanism = MECHANISMS[name]()
         self.step = Step.CONVERSATION
 
     def take(self, message: bytes) -> bytes:
-        """Return the answer to a message of the mechanism. Raises Refused."""
+        """Return the response to a message of the mechanism. Raises Refused."""
         if self.step is not Step.CONVERSATION or self._mechanism is None:
             raise Refused(Code.ILLEGAL_SASL_STATE, "SaslAuthenticate was not expected now.")
         challenge = self._mechanism.step(message)

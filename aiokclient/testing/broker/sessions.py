@@ -1,14 +1,14 @@
-"""Fetch sessions (KIP-227): what a client fetches is remembered between its requests.
+"""Fetch sessions (KIP-227): a broker remembers what a client fetches between its requests.
 
-A session begins with a full fetch (session id 0, epoch 0) that names every partition; the
-answer carries the session's id. Each later fetch has the next epoch and names only what is
-new, changed or forgotten, and is answered only with partitions that have something to say:
-records, an error, another high watermark or log start, a diverging epoch, a preferred
-replica. Partitions that gave records move to the end, so that all get their turn.
+A session begins with a full fetch (session id 0, epoch 0) that names every partition. The response
+has the session's id. Each later fetch has the next epoch and names only partitions that are new,
+changed, or forgotten. Its response has only the partitions with news: records, an error, a
+different high watermark or log start offset, a diverging epoch, or a preferred replica. Partitions
+that returned records move to the end, so that all of them are read in turn.
 
-A broker keeps a bounded number of sessions. When it is full a new one takes the place of the
-one longest unused, if that is over two minutes, or of a smaller one; else it gets id 0: no
-session.
+A broker stores a limited number of sessions. When it has that many, a new session replaces the one
+that was unused for longest, if that is over two minutes, or a smaller one. Otherwise the new client
+gets id 0, which means that it has no session.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ FINAL_EPOCH = -1
 _LAST_EPOCH = (1 << 31) - 1
 _EVICTABLE_AFTER_S = 120.0
 _MOST_PARTITIONS = 200_000
-"""The partitions that the sessions of a broker may hold together, to bound their memory."""
+"""The number of partitions in all sessions of a broker, which is limited to bound the memory."""
 
 TopicKey = str | UUID
-"""A topic by its name up to version 12, by its id from 13 on."""
+"""A topic's name up to version 12, or its id from version 13 on."""
 
 
 class PartitionKey(NamedTuple):
@@ -47,7 +47,7 @@ class PartitionKey(NamedTuple):
 
 
 class FetchedPartition:
-    """What a client wants of a partition, and what it was last told of it."""
+    """What a client fetches from a partition, and the state that it received last."""
 
     __slots__ = (
         "high_watermark",
@@ -69,7 +69,7 @@ class FetchedPartition:
         self.log_start_offset = -1
 
     def news(self, answer: PartitionData) -> bool:
-        """Whether the answer says anything that the client does not know; notes it as said."""
+        """Return whether a response has news for the client, and record these as known."""
         same_marks = (self.high_watermark, self.log_start_offset) == (
             answer.high_watermark,
             answer.log_start_offset,
@@ -86,7 +86,7 @@ class FetchedPartition:
 
 
 class FetchCall(Protocol):
-    """A Fetch request, and how its handler iterates over the parts of it."""
+    """A Fetch request with the means to iterate over its parts."""
 
     request: Any
     version: int
@@ -95,7 +95,7 @@ class FetchCall(Protocol):
 
 
 class FetchSession:
-    """The partitions of one client on one broker; id 0 lasts for one request only."""
+    """The partitions of one client on one broker. A session with id 0 lasts for one request."""
 
     __slots__ = ("by_id", "epoch", "id", "partitions", "used_at")
 
@@ -107,7 +107,7 @@ class FetchSession:
         self.used_at = now
 
     async def update(self, call: FetchCall) -> None:
-        """Add, change and forget partitions as a request says."""
+        """Add, change, and remove partitions according to a request."""
         request: FetchRequest = call.request
         async for topic in call.each(request.topics):
             name: TopicKey = topic.topic_id if self.by_id else topic.topic
@@ -130,14 +130,14 @@ class FetchSession:
                 self.partitions.pop(PartitionKey(gone, index), None)
 
     def to_the_end(self, keys: Iterable[PartitionKey]) -> None:
-        """Let others come first next time."""
+        """Move partitions to the end, so that others come first next time."""
         for key in keys:
             if key in self.partitions:
                 self.partitions[key] = self.partitions.pop(key)
 
 
 class FetchContext(NamedTuple):
-    """How to answer one fetch; `code` refuses it as a whole."""
+    """The way to answer one fetch. `code` refuses the whole request."""
 
     session: FetchSession
     incremental: bool
@@ -145,7 +145,7 @@ class FetchContext(NamedTuple):
 
 
 class FetchSessions:
-    """The sessions that one broker keeps."""
+    """The fetch sessions of one broker."""
 
     def __init__(self, configs: Configs, rng: random.Random, time: Callable[[], float]) -> None:
         self._configs = configs
@@ -157,7 +157,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def evict(self) -> None:
-        """Forget all of them, as if others had needed the room."""
+        """Remove all sessions, as if others had needed the space."""
         self._sessions.clear()
 
     def remove(self, session: FetchSession) -> None:
@@ -165,12 +165,12 @@ class FetchSessions:
         self._sessions.pop(session.id, None)
 
     async def context(self, call: FetchCall) -> FetchContext:
-        """Return the session that a request is for, brought up to date with it."""
+        """Return the session of a request, updated by the request."""
         request: FetchRequest = call.request
         now = self._time()
         by_id = call.version >= 13
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
-            # A client that begins anew, or goes without a session, gives the old one up.
+            # A client that starts again, or fetches without a session, closes its old session.
             self._sessions.pop(request.session_id, None)
             session = FetchSession(NO_SESSION, by_id, now)
             try:

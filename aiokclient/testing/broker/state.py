@@ -1,8 +1,8 @@
-"""What the brokers of an embedded cluster share: topics, leaders, coordinators, ids.
+"""The shared state of the brokers of an embedded cluster: topics, leaders, coordinators, ids.
 
-Where Kafka has a controller and a replicated metadata log, this has one object in one event
-loop, and every broker sees a change at once. All of it runs in that loop; nothing here is
-safe to call from another thread.
+Where Kafka has a controller and a replicated metadata log, this is one object in one event loop,
+and every broker sees a change immediately. All of it runs in that loop. Nothing here may be called
+from another thread.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ _log = logging.getLogger(__name__)
 
 FIRST_PRODUCER_ID = 1000
 MOST_PARTITIONS = 10_000
-"""So many can be made at a time, in Kafka too."""
+"""The maximum number of partitions that one request creates, as in Kafka."""
 
 
 class Groups(Protocol):
-    """The groups of a cluster, as the rest of it knows them."""
+    """The groups of a cluster, as seen by the rest of the brokers."""
 
     persist: bool
     resync: bool
 
     def settle(self) -> None:
-        """Take each group to its coordinator, after brokers or coordinators changed."""
+        """Move each group to its coordinator, after brokers or coordinators changed."""
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget the offsets of a topic."""
+        """Remove the offsets of a topic."""
 
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
-        """Return the configs of a group, which need not exist; with `keep`, to be changed."""
+        """Return the configs of a group, which need not exist; with `keep`, create them."""
         ...
 
     def close(self) -> None:
-        """End all timers."""
+        """Cancel all timers."""
 
 
 class ClusterState:
-    """Everything the brokers know. `loop` and `clock` are set when the cluster starts."""
+    """The shared state of the brokers. `loop` and `clock` are set when the cluster starts."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -78,7 +78,7 @@ class ClusterState:
         announced: Mapping[ApiKey, tuple[int, int]],
         new_groups: Callable[[ClusterState], Groups],
     ) -> None:
-        """`post` calls a function in the loop of the cluster, from any thread."""
+        """`post` schedules a function in the cluster's loop, from any thread."""
         self.rng = rng
         self._announced = announced
         self._new_groups = new_groups
@@ -91,25 +91,25 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}
         self.topology = 0
-        """Counts the changes of topics and their partitions."""
+        """The number of changes of topics and their partitions so far."""
         self.faults = Faults(post)
         self.requests = RequestLog()
         self.watch = Watch()
         self.groups = new_groups(self)
         self.mechanisms: tuple[str, ...] = ()
-        """The SASL mechanisms of the brokers' listeners; without any they authenticate nobody."""
+        """The SASL mechanisms of the listeners. Without any, the brokers authenticate no client."""
         self.session_lifetime_ms = 0
-        """How long an authentication is told to last; 0 for no limit."""
+        """The session lifetime in SaslAuthenticate responses, in milliseconds; 0 for no limit."""
         self.bug: Exception | None = None
-        """A handler raised: a bug of this cluster, not of the client under test."""
+        """The exception of a handler: a bug in the embedded cluster, not in the tested client."""
         self.held: dict[int, HeldCluster] = {}
-        """The metadata that a test holds, by broker."""
+        """The metadata that a test has frozen, by broker id."""
         self._next_producer_id = FIRST_PRODUCER_ID
         self._coordinators: dict[str, int] = {}
         self._versions: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}
 
     def wipe(self, *, same_id: bool) -> None:
-        """Lose all but the brokers and the configs."""
+        """Remove everything except the brokers and the configs."""
         for topic in list(self.topics.values()):
             self.delete_topic(topic)
         resync, persist = self.groups.resync, self.groups.persist
@@ -124,7 +124,7 @@ class ClusterState:
         self.changed()
 
     def view(self, node_id: int) -> ClusterView:
-        """The cluster as a broker describes it."""
+        """Return the cluster as a broker describes it."""
         return self.held.get(node_id) or self
 
     def _new_cluster_id(self) -> str:
@@ -145,11 +145,11 @@ class ClusterState:
 
     @property
     def controller(self) -> int:
-        """The id of the broker that is named as the controller; -1 while none lives."""
+        """The id of the broker that is reported as the controller; -1 while none is running."""
         return min(self.alive, default=-1)
 
     def joined(self, broker: Node) -> None:
-        """A broker is up: it catches up with its leaders and leads where nobody else could."""
+        """Handle the start of a broker: it catches up, and leads partitions that have no leader."""
         for partition in self.partitions():
             if broker.node_id in partition.replicas:
                 self.settle(partition)
@@ -157,7 +157,7 @@ class ClusterState:
         self.changed()
 
     def left(self, node_id: int) -> None:
-        """A broker is gone: other in-sync replicas take over what it led."""
+        """Handle the stop of a broker: other in-sync replicas lead its partitions."""
         for partition in self.partitions():
             if node_id in partition.replicas:
                 self.settle(partition)
@@ -165,7 +165,7 @@ class ClusterState:
         self.changed()
 
     def settle(self, partition: Partition) -> None:
-        """Elect a leader where that is needed and bring the living replicas into sync."""
+        """Elect a leader if the partition needs one, and let running replicas catch up."""
         alive = self.alive
         partition.elect(alive)
         for node_id in partition.replicas:
@@ -175,7 +175,7 @@ class ClusterState:
                 partition.left(node_id)
 
     def coordinator_of(self, key: str) -> Node | None:
-        """The broker that coordinates a group, a transactional id or a share partition."""
+        """Return the coordinator of a group, a transactional id, or a share partition."""
         alive = self.alive
         if not alive:
             return None
@@ -187,21 +187,21 @@ class ClusterState:
         return next(alive[each] for each in nodes[first:] + nodes[:first] if each in alive)
 
     def move_coordinator(self, key: str, to: int | None) -> int:
-        """Give `key` to another broker, or to the one named; returns its id."""
+        """Move `key` to another broker, or to the broker `to`, and return its id."""
         now = self.coordinator_of(key)
         choices = [each for each in self.alive if now is None or each != now.node_id]
         target = to if to is not None else min(choices, default=-1)
         if target not in self.brokers:
-            raise ValueError("there is no other broker that is up")
+            raise ValueError("No other broker is running.")
         self._coordinators[key] = target
         self.groups.settle()
         self.changed()
         return target
 
-    # -- what is announced -----------------------------------------------------------------
+    # -- API versions --------------------------------------------------------------------------
 
     def versions(self, node_id: int) -> dict[ApiKey, tuple[int, int]]:
-        """The APIs that a broker announces and takes, with their versions."""
+        """Return the APIs and versions that a broker announces and accepts."""
         spans = {api: self._span(api, node_id) for api in self._announced}
         return {api: span for api, span in spans.items() if span is not None}
 
@@ -216,7 +216,7 @@ class ClusterState:
     def limit_versions(
         self, limits: Mapping[ApiKey, tuple[int, int] | None], node_id: int | None
     ) -> None:
-        """Announce and take other versions (None: not the API at all), as an older broker."""
+        """Announce and accept other versions, like an older broker; None removes an API."""
         for api, span in limits.items():
             self._versions[api, node_id] = span
 
@@ -227,7 +227,7 @@ class ClusterState:
         return ApiKey(key)
 
     def accepts(self, broker: Node, received: framing.ReceivedRequest) -> bool:
-        """Whether a broker takes such a request; ApiVersions it answers in any version."""
+        """Return whether a broker accepts a request; it answers ApiVersions in any version."""
         header = received.header
         if header.request_api_key == ApiKey.API_VERSIONS:
             return True
@@ -252,9 +252,9 @@ class ClusterState:
         assignment: Sequence[Sequence[int]],
         configs: Mapping[str, str],
     ) -> None:
-        """Raises Refused if a topic cannot be made so."""
+        """Raise Refused if a topic cannot be created with these arguments."""
         if not is_topic_name(name):
-            raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
+            raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name.")
         if name in self.topics:
             raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         self.check_replicas(assignment)
@@ -268,13 +268,13 @@ class ClusterState:
             known = all(each in self.brokers for each in replicas)
             if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or not known:
                 raise Refused(
-                    Code.INVALID_REPLICA_ASSIGNMENT, f"replicas cannot be on {list(replicas)}"
+                    Code.INVALID_REPLICA_ASSIGNMENT, f"Replicas cannot be on {list(replicas)}."
                 )
 
     def assign(self, partitions: int, replication: int, first: int = 0) -> list[list[int]]:
-        """Replicas for new partitions, leaders spread over the brokers.
+        """Return the replicas of new partitions, with the leaders spread over the brokers.
 
-        -1 takes the cluster's default for either number; `first` is the first new index.
+        -1 stands for the cluster's default of either number. `first` is the first new partition.
         """
         if partitions == -1:
             partitions = self.configs.number("num.partitions")
@@ -290,7 +290,7 @@ class ClusterState:
         if not 0 < replication <= len(nodes):
             raise Refused(
                 Code.INVALID_REPLICATION_FACTOR,
-                f"Replication factor {replication} cannot be had from {len(nodes)} brokers.",
+                f"Replication factor {replication} is not possible with {len(nodes)} brokers.",
             )
         return [
             [nodes[(index + step) % len(nodes)] for step in range(replication)]
@@ -300,7 +300,7 @@ class ClusterState:
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] = {}
     ) -> Topic:
-        """Make a topic with these replicas for each partition; raises Refused."""
+        """Create a topic with these replicas of each partition. Raises Refused."""
         self.check_new_topic(name, assignment, configs)
         topic = Topic(
             name, self.new_id(), Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, self.configs, configs)
@@ -324,29 +324,29 @@ class ClusterState:
         self.groups.topic_deleted(topic.name)
         self.changed()
 
-    # -- what tests look at ----------------------------------------------------------------
+    # -- observation by tests ------------------------------------------------------------------
 
     def received(self, broker: Node, received: framing.ReceivedRequest, frame: Buffer) -> None:
-        """Keep a request for tests to look at."""
+        """Store a request for tests to inspect."""
         self.requests.add(
             received.header, received.request, frame, broker.node_id, self.loop.time()
         )
 
     def changed(self) -> None:
-        """Something happened that a test may wait for."""
+        """Notify waiting tests of a change."""
         self.watch.changed()
 
     def guarded(self, step: Callable[[], None]) -> None:
-        """Take a step by itself, from a timer; an exception is a bug of this cluster."""
+        """Call a function from a timer; report an exception as a bug in the embedded cluster."""
         try:
             step()
         except Exception as error:
-            _log.exception("the embedded cluster failed in a timer")
+            _log.exception("The embedded cluster failed in a timer.")
             self.bug = self.bug or error
 
 
 def _hash(key: str) -> int:
-    """A hash that is the same in every process (Java's for strings, made positive)."""
+    """Return a hash that is the same in every process (Java's for strings, made positive)."""
     value = 0
     for unit in key:
         value = (31 * value + ord(unit)) & 0xFFFFFFFF

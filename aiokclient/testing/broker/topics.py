@@ -1,9 +1,9 @@
-"""Topics and partitions: replicas, leaders, epochs, the in-sync replicas, the high watermark.
+"""Topics and partitions: replicas, leaders, epochs, in-sync replicas, and the high watermark.
 
-All replicas of a partition share one log. A follower has all of it at once, unless a test
-holds its replication: then it has the log up to where it was held. While such a follower is
-in sync it holds back the high watermark, as a slow one does in Kafka, and when it is made the
-leader the log is cut to what it has, as after an unclean election.
+All replicas of a partition share one log. A follower has all of it immediately, unless a test holds
+its replication. Then it has the log up to that point. While such a follower is in sync, it holds
+back the high watermark, as a slow one does in Kafka. When it becomes the leader, the log is
+truncated to what it has, as in an unclean election.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from aiokclient.testing.broker.log import PartitionLog
 NO_LEADER = -1
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ANYTHING = 1 << 62
-"""What a watcher is told was added when anything may have changed."""
+"""The `added` argument for a watcher when anything may have changed."""
 
 
 class Watcher(Protocol):
-    """Something that waits for a partition to change: a parked fetch or produce."""
+    """Something that waits for a partition to change: a waiting fetch or produce request."""
 
     def changed(self, added: int) -> None:
-        """`added` bytes came below the high watermark; `ANYTHING`: look again."""
+        """Handle `added` bytes below the high watermark, or with `ANYTHING` an unknown change."""
 
 
 class Appended(NamedTuple):
@@ -36,11 +36,11 @@ class Appended(NamedTuple):
     append_time: int = -1
     message: str | None = None
     refused: Mapping[int, str] = {}
-    """What is wrong with which records of the batch, by their index in it."""
+    """The reasons for which records of the batch were refused, by their index in it."""
 
 
 class Partition:
-    """One partition. `leader` is a broker's id, or -1 while there is none."""
+    """One partition. `leader` is a broker id, or -1 while there is none."""
 
     def __init__(self, topic: Topic, index: int, replicas: Iterable[int]) -> None:
         self.topic = topic
@@ -62,12 +62,12 @@ class Partition:
     # -- reading ---------------------------------------------------------------------------
 
     def replica_end(self, broker: int) -> int:
-        """The end of the log as this replica has it."""
+        """Return the log end offset of a replica."""
         return min(self._behind.get(broker, ANYTHING), self.log.end_offset)
 
     @property
     def high_watermark(self) -> int:
-        """The offset that every in-sync replica has reached."""
+        """The offset that all in-sync replicas have reached."""
         if not self._behind:
             return self.log.end_offset
         ends = [self.replica_end(broker) for broker in self.isr]
@@ -75,14 +75,14 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, or before it the first offset of an open transaction."""
+        """The high watermark, or the first offset of an open transaction before it."""
         high = self.high_watermark
         return min(high, self.log.producers.first_open(high))
 
     def check(self, broker: int, leader_epoch: int, *, leader_only: bool = True) -> Code:
-        """Whether `broker` may answer for this partition to a client that knows `leader_epoch`.
+        """Return whether `broker` may serve this partition to a client that knows `leader_epoch`.
 
-        -1 stands for a client that does not say which epoch it knows (KIP-320).
+        The result is an error code. -1 stands for a client that does not send an epoch (KIP-320).
         """
         if broker not in self.replicas:
             return Code.NOT_LEADER_OR_FOLLOWER
@@ -96,7 +96,7 @@ class Partition:
     # -- writing ---------------------------------------------------------------------------
 
     def append(self, batch: RecordBatch, now_ms: int) -> Appended:
-        """Append a client's batch, checked already but for its producer's sequence."""
+        """Append a client's batch, of which only the producer's sequence is still to be checked."""
         producers = self.log.producers
         if batch.producer_id >= 0:
             earlier = producers.duplicate(batch)
@@ -119,7 +119,7 @@ class Partition:
         return Appended(Code.NONE, base, append_time)
 
     def write(self, data: bytes, batch: RecordBatch) -> None:
-        """Append a batch that carries its offset and epoch; wake whoever waits for it."""
+        """Append a batch that has its final offset and epoch, and notify the watchers."""
         configs = self.topic.configs
         self.log.append(data, batch, segment_bytes=configs.number("segment.bytes"))
         limit = configs.number("retention.bytes")
@@ -134,7 +134,7 @@ class Partition:
     # -- leadership ------------------------------------------------------------------------
 
     def lead(self, broker: int) -> None:
-        """Make `broker` the leader (-1: nobody) in a new epoch."""
+        """Make `broker` the leader in a new epoch; -1 for no leader."""
         self.leader = broker
         self.leader_epoch += 1
         if broker != NO_LEADER:
@@ -143,15 +143,15 @@ class Partition:
             self._held.pop(broker, None)
             self.log.truncate(end)
             if broker not in self.isr:
-                # Elected although it was behind: nobody else is known to agree with it.
+                # The new leader lags, so no other replica is known to have the same log.
                 self.isr = [broker]
             self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
         self.notify(ANYTHING)
 
     def elect(self, alive: Mapping[int, object]) -> None:
-        """Give a partition without a living leader the first in-sync replica that lives.
+        """Elect the first running in-sync replica if the partition has no running leader.
 
-        Where there is none, and `unclean.leader.election.enable` is set, any replica that lives.
+        If there is none and `unclean.leader.election.enable` is set, elect any running replica.
         """
         if self.leader in alive:
             return
@@ -163,7 +163,7 @@ class Partition:
             self.lead(choice)
 
     def left(self, broker: int) -> None:
-        """A replica went away. The last in-sync one stays so: nobody else has its records."""
+        """Remove a replica from the ISR, unless it is the last one, which alone has all records."""
         self._behind[broker] = self.replica_end(broker)
         remaining = [each for each in self.isr if each != broker]
         if remaining and remaining != self.isr:
@@ -171,7 +171,7 @@ class Partition:
         self.notify(ANYTHING)
 
     def caught_up(self, broker: int) -> None:
-        """A replica that lives has what the leader has, unless a test holds it back."""
+        """Update a running replica to the leader's log, unless a test holds it."""
         if broker in self._held or broker not in self.replicas or self.leader == NO_LEADER:
             return
         self._behind.pop(broker, None)
@@ -180,19 +180,19 @@ class Partition:
         self.notify(ANYTHING)
 
     def truncate(self, offset: int) -> None:
-        """Lose all records from `offset` on in an unclean election that the leader wins."""
+        """Remove all records from `offset` on, as in an unclean election that the leader wins."""
         self.log.truncate(offset)
         self.lead(self.leader)
 
     def hold(self, broker: int, *, in_sync: bool) -> None:
-        """Stop a follower's replication here, staying in sync or falling out of it."""
+        """Stop a follower's replication at the current offset, in sync or out of sync."""
         self._held[broker] = None
         self._behind[broker] = self.replica_end(broker)
         if not in_sync:
             self.left(broker)
 
     def release(self, broker: int) -> None:
-        """Let a follower go on that `hold` stopped."""
+        """Resume the replication of a follower."""
         if broker in self._held:
             del self._held[broker]
             self.caught_up(broker)
@@ -212,7 +212,7 @@ class Partition:
 
 
 class Topic:
-    """A topic; one created again under the same name is another, with another id."""
+    """A topic. One that is created again under the same name is a new topic with a new id."""
 
     def __init__(self, name: str, topic_id: UUID, configs: Configs) -> None:
         self.name = name
@@ -222,7 +222,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether the brokers keep their own data in it."""
+        """Whether the topic is one of Kafka's internal topics."""
         return self.name in INTERNAL
 
     @property
@@ -238,8 +238,8 @@ class Topic:
     def deleted(self) -> None:
         """Answer the requests that wait for the partitions, and free the logs.
 
-        Topics and partitions refer to each other: without this the logs would stay until the
-        garbage collector's next full run.
+        Topics and partitions refer to each other, so without this the logs would stay until the
+        next full run of the garbage collector.
         """
         for partition in self.partitions:
             partition.deleted = True

@@ -1,8 +1,8 @@
-"""What a broker takes from a producer, as far as headers and checksums tell.
+"""A broker's checks of produced batches, by their headers, checksums, and some of their records.
 
-The order of the checks is Kafka's, since a batch with several faults is refused for the first.
-Records are looked at only where one may be refused: for the keys that a compacted topic asks
-for, and for timestamps that are out of range. All that are refused are named.
+The order of the checks is Kafka's, because a batch with several errors is refused for the first
+one. Records are decoded only if they may be refused: for the keys that a compacted topic requires,
+and for timestamps that are out of range. The result names all records that are refused.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _UNTIMELY = "the timestamp is outside of message.timestamp.*.max.ms"
 
 
 def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
-    """The only batch in what a producer sent for a partition, or why it is refused.
+    """Return the only batch in the data for a partition, or the reason to refuse it.
 
-    What is left behind a whole batch is ignored if it is no whole batch itself.
+    Bytes after a whole batch are ignored if they are not a whole batch themselves.
     """
     if records is None or len(records) <= MAGIC_AT:
         return _invalid("there is no batch")
@@ -57,7 +57,7 @@ def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
 
 
 def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> Appended:
-    """Whether a broker takes this batch from a client for this topic."""
+    """Return whether a broker accepts this batch of a client for this topic."""
     configs = topic.configs
     try:
         codec = batch.compression
@@ -79,7 +79,7 @@ def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> 
 
 
 def stored_batch(batch: RecordBatch, topic: Topic) -> RecordBatch | Appended:
-    """Return a batch in the codec in which its topic is stored, or why it is refused."""
+    """Return a batch in the codec in which its topic is stored, or the reason to refuse it."""
     name = topic.configs["compression.type"]
     if name == "producer":
         return batch
@@ -124,7 +124,7 @@ def _check_records(batch: RecordBatch, topic: Topic, now_ms: int) -> Appended:
 
 
 def _times_and_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
-    """Read the records piece by piece, as a small batch may decompress to a very large one."""
+    """Read the records in pieces, because a small batch may decompress to a very large one."""
     stream = RecordStream(batch, check_crcs=False, limit=DEFAULT_LIMIT)
     while (piece := stream.take(_PIECE)) is not None:
         rows = batch.part_rows(piece.content, piece.count, piece.expected, 0)
@@ -139,7 +139,7 @@ def _invalid(message: str) -> Appended:
 
 
 def _times(topic: Topic, now_ms: int) -> range:
-    """The timestamps that are in range."""
+    """Return the range of accepted timestamps."""
     if topic.log_append_time:
         return range(-1 << 63, 1 << 63)
     before = topic.configs.number("message.timestamp.before.max.ms")

@@ -1,4 +1,4 @@
-"""The cluster as a broker describes it: as it is, or as it was when a test held its metadata."""
+"""Views of the cluster in metadata: its current state, or the state that a test has frozen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 
 class BrokerView(Protocol):
-    """A broker as metadata names it."""
+    """A broker in metadata."""
 
     @property
     def node_id(self) -> int: ...
@@ -21,7 +21,7 @@ class BrokerView(Protocol):
 
 
 class PartitionView(Protocol):
-    """A partition as metadata describes it."""
+    """A partition in metadata."""
 
     @property
     def index(self) -> int: ...
@@ -36,7 +36,7 @@ class PartitionView(Protocol):
 
 
 class TopicView(Protocol):
-    """A topic as metadata describes it."""
+    """A topic in metadata."""
 
     @property
     def name(self) -> str: ...
@@ -49,7 +49,7 @@ class TopicView(Protocol):
 
 
 class ClusterView(Protocol):
-    """A cluster as metadata describes it."""
+    """A cluster in metadata."""
 
     @property
     def cluster_id(self) -> str: ...
@@ -71,7 +71,7 @@ class HeldBroker(NamedTuple):
 
 
 class HeldPartition(NamedTuple):
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index
     leader: int
     leader_epoch: int
     replicas: Sequence[int]
@@ -86,7 +86,7 @@ class HeldTopic(NamedTuple):
 
 
 class HeldCluster(NamedTuple):
-    """A copy of all that metadata tells."""
+    """A copy of everything that metadata contains."""
 
     cluster_id: str
     controller: int
@@ -96,7 +96,7 @@ class HeldCluster(NamedTuple):
 
 
 def held(cluster: ClusterView) -> HeldCluster:
-    """Return the cluster as it is now."""
+    """Return a copy of the cluster's current state."""
     topics = {
         topic.name: HeldTopic(
             topic.name,

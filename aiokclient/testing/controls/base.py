@@ -1,4 +1,4 @@
-"""The base of the controls of an embedded cluster, and how the cluster offers them."""
+"""The base class of the embedded cluster's controls, and how the cluster exposes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ R = TypeVar("R")
 
 
 def control(part: str, method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Return a method of the cluster that calls this one of its controls in attribute `part`."""
+    """Return a method of the cluster that forwards to a method of one of its controls.
+
+    `part` is the attribute in which the cluster holds the controls.
+    """
 
     @wraps(method)
     def forward(cluster: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -29,7 +32,10 @@ def control(part: str, method: Callable[Concatenate[C, P], R]) -> Callable[Conca
 
 
 class Controls:
-    """Controls that run in the cluster's event loop and name brokers, topics and partitions."""
+    """A base class for controls, which finds brokers, topics, and partitions by name.
+
+    The controls run in the event loop of the cluster.
+    """
 
     def __init__(self, state: ClusterState, brokers: Mapping[int, Broker], runner: Runner) -> None:
         self._state = state
@@ -39,17 +45,17 @@ class Controls:
     def broker(self, node_id: int) -> Broker:
         broker = self._brokers.get(node_id)
         if broker is None:
-            raise ValueError(f"there is no broker {node_id}; there are {list(self._brokers)}")
+            raise ValueError(f"There is no broker {node_id}. Brokers: {list(self._brokers)}.")
         return broker
 
     def topic(self, name: str) -> Topic:
         topic = self._state.topics.get(name)
         if topic is None:
-            raise ValueError(f"there is no topic {name!r}; there are {list(self._state.topics)}")
+            raise ValueError(f"There is no topic {name!r}. Topics: {list(self._state.topics)}.")
         return topic
 
     def partition(self, topic: str, partition: int) -> Partition:
         found = self.topic(topic).partition(partition)
         if found is None:
-            raise ValueError(f"the topic {topic!r} has no partition {partition}")
+            raise ValueError(f"Topic {topic!r} has no partition {partition}.")
         return found

@@ -1,4 +1,4 @@
-"""Controls of the embedded cluster over its brokers."""
+"""Controls of the embedded cluster that act on brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokclient.testing.runner import Runner
 
 
 class BrokerControls(Controls):
-    """Controls that stop, start and pause brokers, wipe the cluster, and hold metadata."""
+    """Controls that stop, start, and pause brokers, replace the cluster, and freeze metadata."""
 
     def __init__(
         self,
@@ -29,10 +29,11 @@ class BrokerControls(Controls):
         self._listen_host = listen_host
 
     def stop(self, broker: int, *, failover_after: float = 0.0) -> None:
-        """Kill a broker: its port is closed, its connections are cut, others take over.
+        """Kill a broker: close its port, cut its connections, and let other brokers take over.
 
-        Leadership goes to the next in-sync replica in a new epoch, after `failover_after`
-        seconds. A partition without another one has no leader until the broker is back.
+        After `failover_after` seconds, the next in-sync replica of each partition becomes the
+        leader in a new epoch. A partition without another in-sync replica has no leader until the
+        broker is started again.
         """
 
         def stop() -> None:
@@ -54,7 +55,7 @@ class BrokerControls(Controls):
             self._state.left(broker.node_id)
 
     def start(self, broker: int) -> None:
-        """Start a broker that was stopped, on its old port."""
+        """Start a broker that was stopped, on its previous port."""
         found = self.broker(broker)
 
         def start() -> None:
@@ -66,19 +67,19 @@ class BrokerControls(Controls):
         self._runner.call_async(found.serve)
 
     def pause(self, broker: int) -> None:
-        """Let a broker hang: connections are taken and nothing is answered; no failover."""
+        """Make a broker hang: it accepts connections, but answers nothing. There is no failover."""
         self._runner.call(self.broker(broker).pause)
 
     def resume(self, broker: int) -> None:
-        """Let a paused broker answer what has come meanwhile, and go on."""
+        """Resume a paused broker, which then answers the requests that it received meanwhile."""
         self._runner.call(self.broker(broker).resume)
 
     def wipe(self, topics: Mapping[str, int] = {}, *, same_id: bool = False) -> None:
-        """Replace the cluster by a new one with the same brokers at the same addresses.
+        """Replace the cluster with a new, empty one that has the same brokers and addresses.
 
-        Every broker goes down and comes back without topics, records, groups and producer ids;
-        configs stay. Then `topics` are created, before any client is answered. The new cluster has
-        another id, unless `same_id` is set, and gives the same producer ids as the old one did.
+        Every broker stops and restarts without topics, records, groups, and producer ids. Configs
+        stay. Then `topics` are created, before any client receives a response. The new cluster has
+        a different cluster id unless `same_id` is set, and it assigns the same producer ids again.
         """
         brokers = list(self._brokers.values())
 
@@ -97,9 +98,10 @@ class BrokerControls(Controls):
 
     @contextmanager
     def hold_metadata(self, broker: int) -> Iterator[None]:
-        """Have a broker answer Metadata within the block with what it knows now.
+        """Freeze the metadata of a broker within the block.
 
-        A broker that lags the controller does so. Its other answers are up to date.
+        The broker answers Metadata requests with the state of the cluster at the start of the
+        block. This simulates a broker that lags the controller. Its other responses are up to date.
         """
         node = self.broker(broker).node_id
 

@@ -1,4 +1,4 @@
-"""Controls of the embedded cluster over topics and what is in them."""
+"""Controls of the embedded cluster that act on topics and their records."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from aiokclient.testing.controls.base import Controls
 from aiokclient.types import ConsumerRecord, ProducerRecord, RecordMetadata
 
 Value: TypeAlias = "bytes | tuple[bytes | None, bytes | None] | ProducerRecord | None"
-"""A value, a (key, value) pair, or a record with all that belongs to it."""
+"""A value, a (key, value) pair, a complete ProducerRecord, or None for a tombstone."""
 
 _NO_LIMIT = 1 << 31
 
 
 class DataControls(Controls):
-    """Topics, and records without a client."""
+    """Controls that create and delete topics, and that read and write records without a client."""
 
     def create_topic(
         self,
@@ -35,7 +35,7 @@ class DataControls(Controls):
         replication: int | None = None,
         configs: Mapping[str, str | int] = {},
     ) -> UUID:
-        """Make a topic and give its id; raises ValueError where a broker would refuse."""
+        """Create a topic and return its id. Raises ValueError where a broker would refuse."""
 
         def create() -> UUID:
             try:
@@ -48,11 +48,11 @@ class DataControls(Controls):
         return self._runner.call(create)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records."""
+        """Delete a topic and all its records."""
         self._runner.call(lambda: self._state.delete_topic(self.topic(name)))
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Let a topic have `total` partitions."""
+        """Increase the number of partitions of a topic to `total`."""
 
         def add() -> None:
             topic = self.topic(name)
@@ -66,13 +66,13 @@ class DataControls(Controls):
 
     @property
     def topics(self) -> dict[str, int]:
-        """The topics with their numbers of partitions."""
+        """The number of partitions of each topic, by topic name."""
         return self._runner.call(
             lambda: {name: len(topic.partitions) for name, topic in self._state.topics.items()}
         )
 
     def topic_id(self, name: str) -> UUID:
-        """The id of a topic, another one after it was deleted and made again."""
+        """Return the id of a topic. It changes when the topic is deleted and created again."""
         return self._runner.call(lambda: self.topic(name).topic_id)
 
     def produce(
@@ -88,11 +88,11 @@ class DataControls(Controls):
         transactional: bool = False,
         timestamp: int | None = None,
     ) -> list[RecordMetadata]:
-        """Append values, (key, value) pairs or ProducerRecords; those of a partition as one batch.
+        """Append values, (key, value) pairs, or ProducerRecords, as one batch for each partition.
 
-        `partition` is for what does not say. With a producer id and `transactional` the batch
-        belongs to a transaction, which `end_transaction` ends. Raises ValueError where a broker
-        would refuse.
+        `partition` applies to the values that do not name a partition. With a producer id and
+        `transactional`, the batches belong to a transaction, which `end_transaction` ends. Raises
+        ValueError where a broker would refuse.
         """
         now_ms = self._state.clock.time_ms() if timestamp is None else timestamp
         batches: dict[int, RecordBatchBuilder] = {}
@@ -118,19 +118,19 @@ class DataControls(Controls):
         ]
 
     def append(self, topic: str, partition: int, batch: bytes | memoryview) -> int:
-        """Append one record batch as it is, checked for nothing but its producer's sequence.
+        """Append one record batch as it is, and return its base offset.
 
-        Gives its base offset; raises ValueError for a sequence that does not fit, and while
-        nobody leads the partition.
+        Nothing is checked except the producer's sequence. Raises ValueError for a sequence that is
+        out of order, and while the partition has no leader.
         """
 
         def append() -> int:
             found = self.partition(topic, partition)
             if found.leader == NO_LEADER:
-                raise ValueError(f"{found!r} has no leader: nobody would take the batch")
+                raise ValueError(f"{found!r} has no leader, so no broker accepts a batch.")
             result = found.append(RecordBatch(batch), self._state.clock.time_ms())
             if result.code:
-                raise ValueError(f"{found!r} refuses the batch: {result.code.name}")
+                raise ValueError(f"{found!r} refused the batch: {result.code.name}.")
             self._state.changed()
             return result.base_offset
 
@@ -145,7 +145,7 @@ class DataControls(Controls):
         producer_epoch: int = 0,
         commit: bool = True,
     ) -> int:
-        """Write the marker that ends a producer's transaction in a partition; gives its offset."""
+        """Write the marker that ends a producer's transaction in a partition; return its offset."""
 
         def end() -> int:
             found = self.partition(topic, partition)
@@ -167,10 +167,10 @@ class DataControls(Controls):
     def records(
         self, topic: str, partition: int | None = None, *, start: int = 0
     ) -> list[ConsumerRecord[bytes, bytes]]:
-        """The records of a partition (of all, one partition after the other), from `start` on.
+        """Return the records of a partition, or of all partitions in order, from `start` on.
 
-        Read from the log, up to its end; control records and nothing else are left out, so what
-        an aborted transaction wrote is among them.
+        The log is read up to its end. Only control records are left out, so that the result
+        includes the records of aborted transactions.
         """
         batches = self._runner.call(lambda: self._batches(topic, partition, start))
         found: list[ConsumerRecord[bytes, bytes]] = []
@@ -192,7 +192,7 @@ class DataControls(Controls):
         ]
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
-        """The start of a log and its high watermark."""
+        """Return the log start offset and the high watermark of a partition."""
 
         def offsets() -> tuple[int, int]:
             found: Partition = self.partition(topic, partition)
@@ -201,7 +201,7 @@ class DataControls(Controls):
         return self._runner.call(offsets)
 
     def forget_producers(self, topic: str, partition: int = 0) -> None:
-        """Forget producers' sequence numbers, as Kafka does after `producer.id.expiration.ms`."""
+        """Forget producers' sequences, as Kafka does after `producer.id.expiration.ms`."""
         self._runner.call(lambda: self.partition(topic, partition).log.producers.forget())
 
 

@@ -1,4 +1,4 @@
-"""Controls of the embedded cluster that make requests go wrong."""
+"""Controls of the embedded cluster that inject faults into requests and responses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ F = TypeVar("F", bound=Fault)
 
 
 class FaultControls(Controls):
-    """Each gives a `Fault`, which holds at once.
+    """Controls that inject faults. Each one returns a `Fault`, which takes effect immediately.
 
-    It ends when its `with` block is left, by its `remove()`, after `times` requests, or by
-    `reset()`. `broker` and `where` (a function of the request's message) narrow it down.
+    A fault ends when its `with` block ends, when `remove()` is called on it, after it was applied
+    to `times` requests, or at `reset()`. `broker` restricts it to one broker, and `where`, a
+    function of the request's message, to the requests for which that function returns true.
     """
 
     def fail(
@@ -42,9 +43,9 @@ class FaultControls(Controls):
         partition: int | None = None,
         where: Where = None,
     ) -> Fault:
-        """Refuse requests, or their parts for one topic or partition, without any effect.
+        """Refuse requests, or their parts for one topic or partition, without executing them.
 
-        `error` is a class of `aiokclient.errors` or a code of the protocol.
+        `error` is a class of `aiokclient.errors` or an error code of the protocol.
         """
         fault = Refusal(self._state.faults, api, times=times, broker=broker, where=where)
         fault.code, fault.topic, fault.partition = code_of(error), topic, partition
@@ -59,7 +60,10 @@ class FaultControls(Controls):
         broker: int | None = None,
         where: Where = None,
     ) -> Fault:
-        """Cut the connection before a request takes effect, or "after", without an answer."""
+        """Cut the connection instead of sending a response.
+
+        With `when="before"` the request is not executed; with "after" it is.
+        """
         fault = Drop(self._state.faults, api, times=times, broker=broker, where=where)
         fault.when = _checked(when)
         return self._add(fault)
@@ -74,9 +78,10 @@ class FaultControls(Controls):
         broker: int | None = None,
         where: Where = None,
     ) -> Fault:
-        """Take requests up only after `seconds`; "after": hold their answers back so long.
+        """Delay the execution of a request, or its response, by `seconds`.
 
-        What is behind such a request on its connection waits, too.
+        With `when="before"` the execution is delayed; with "after", only the response is. Later
+        requests on the same connection wait, too.
         """
         fault = Delay(self._state.faults, api, times=times, broker=broker, where=where)
         fault.when, fault.seconds = _checked(when), seconds
@@ -91,7 +96,7 @@ class FaultControls(Controls):
         broker: int | None = None,
         where: Where = None,
     ) -> Fault:
-        """Answer with that throttle time, and read no more of the connection until it is over."""
+        """Answer with a throttle time of `seconds`, and do not read the connection meanwhile."""
         fault = Throttle(self._state.faults, api, times=times, broker=broker, where=where)
         fault.seconds = seconds
         return self._add(fault)
@@ -105,9 +110,10 @@ class FaultControls(Controls):
         broker: int | None = None,
         where: Where = None,
     ) -> Fault:
-        """Send what `change(request, response)` gives instead of the response; None: nothing.
+        """Replace the response with the result of `change(request, response)`.
 
-        It runs in the cluster's loop, after the request took effect.
+        If the result is None, no response is sent. The function runs in the cluster's event loop,
+        after the request was executed.
         """
         fault = Alter(self._state.faults, api, times=times, broker=broker, where=where)
         fault.change = change
@@ -116,14 +122,15 @@ class FaultControls(Controls):
     def limit_versions(
         self, limits: Mapping[ApiKey, tuple[int, int] | None], *, broker: int | None = None
     ) -> None:
-        """Announce and take only these versions of some APIs (None: not at all), until `reset`.
+        """Announce and accept only these versions of some APIs until `reset`, like an older broker.
 
-        As a broker does that is older. Connections stay open: their clients know the old ones.
+        None stands for an API that the broker does not have. Connections stay open, and their
+        clients still know the previous versions.
         """
         self._runner.call(lambda: self._state.limit_versions(limits, broker))
 
     def disconnect(self, broker: int | None = None) -> None:
-        """Cut all connections of a broker, or of all; new ones are taken at once."""
+        """Cut all connections to a broker, or to all brokers. New ones are accepted immediately."""
 
         def cut() -> None:
             for each in self._brokers.values():
@@ -133,7 +140,7 @@ class FaultControls(Controls):
         self._runner.call(cut)
 
     def evict_sessions(self, broker: int | None = None) -> None:
-        """Forget the fetch sessions of a broker, or of all."""
+        """Remove the fetch sessions of a broker, or of all brokers."""
 
         def evict() -> None:
             for each in self._brokers.values():
@@ -150,18 +157,18 @@ class FaultControls(Controls):
 
 def _checked(when: When) -> When:
     if when not in ("before", "after"):
-        raise ValueError(f'when={when!r}: "before" or "after"')
+        raise ValueError(f'when={when!r} is not valid. Use "before" or "after".')
     return when
 
 
 def _require(fault: Fault, brokers: list[int]) -> None:
-    """Raises ValueError for a rule that no request could ever meet: its test would show nothing."""
+    """Raise ValueError for a fault that could not match any request, which would test nothing."""
     if not isinstance(fault.api, int) or fault.api not in list(ApiKey):
-        raise ValueError(f"{fault.api!r} is not an ApiKey")
+        raise ValueError(f"{fault.api!r} is not an ApiKey.")
     if fault.broker is not None and fault.broker not in brokers:
-        raise ValueError(f"there is no broker {fault.broker!r}; there are {brokers}")
+        raise ValueError(f"There is no broker {fault.broker!r}. Brokers: {brokers}.")
     if fault.left is not None and (not isinstance(fault.left, int) or fault.left < 1):
-        raise ValueError(f"times={fault.left!r}: at least once, or None for each time")
+        raise ValueError(f"times={fault.left!r} is not valid. Use 1 or more, or None for no limit.")
     seconds = getattr(fault, "seconds", 0)
     if not isinstance(seconds, int | float) or not seconds >= 0:
-        raise ValueError(f"{seconds!r} is not a number of seconds")
+        raise ValueError(f"{seconds!r} is not a number of seconds.")

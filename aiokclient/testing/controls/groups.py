@@ -1,4 +1,4 @@
-"""Controls of the embedded cluster over groups: look at them, disturb them, hold them back."""
+"""Controls of the embedded cluster that act on groups."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 
 class GroupControls(Controls):
-    """Groups as tests see them. `move_coordinator` stands with the leaders.
+    """Controls that inspect groups, make them rebalance, and keep them loading.
 
-    How to meet the four points at which the design of client-side assignment lets a
-    coordinator fail, each by `move_coordinator(group)` (or `stop` of its broker):
+    There are four points at which a coordinator can fail in a rebalance of the classic protocol. A
+    test reaches each one with `move_coordinator(group)`, or with `stop` of the coordinator's
+    broker:
 
-    1. before the generation is persisted: while JoinGroups are parked
-    2. after that, before all members were told: under `drop(ApiKey.JOIN_GROUP, when="after")`
-    3. before the assignments are persisted: while SyncGroups are parked
-    4. after that, before all members were told: under `drop(ApiKey.SYNC_GROUP, when="after")`
+    1. before the generation is persisted: while the coordinator holds JoinGroup requests
+    2. after that, before all members know it: with `drop(ApiKey.JOIN_GROUP, when="after")`
+    3. before the assignments are persisted: while the coordinator holds SyncGroup requests
+    4. after that, before all members know them: with `drop(ApiKey.SYNC_GROUP, when="after")`
     """
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of a group; empty for one that is not there."""
+        """Return the committed offsets of a group, which are empty if the group does not exist."""
 
         def committed() -> dict[TopicPartition, OffsetAndMetadata]:
             found = groups_of(self._state).find(group)
@@ -34,13 +35,13 @@ class GroupControls(Controls):
 
     @property
     def groups(self) -> dict[str, GroupView]:
-        """All groups by their ids, as they are now."""
+        """All groups by group id, in their current state."""
         return self._runner.call(
             lambda: {group.group_id: group.view() for group in groups_of(self._state)}
         )
 
     def rebalance(self, group: str) -> None:
-        """Make the members of a group join again; nothing happens to one without members."""
+        """Make the members of a group join again. Nothing happens if it has no members."""
 
         def rebalance() -> None:
             self._group(group).rebalance()
@@ -50,10 +51,11 @@ class GroupControls(Controls):
 
     @contextmanager
     def hold_loading(self, group: str) -> Iterator[None]:
-        """Within the block the group's coordinator is loading it, as after a failover.
+        """Keep the group's coordinator in the loading state within the block, as after a failover.
 
-        Whoever waits is told NOT_COORDINATOR, what comes COORDINATOR_LOAD_IN_PROGRESS, but for
-        heartbeats, which are answered as if all were well. Sessions begin anew at the end.
+        Requests that the coordinator already holds are answered with NOT_COORDINATOR, and new ones
+        with COORDINATOR_LOAD_IN_PROGRESS. Heartbeats are answered without an error. The session
+        timeouts of the members start again at the end of the block.
         """
         self._runner.call(lambda: groups_of(self._state).hold(group))
         try:
@@ -65,5 +67,5 @@ class GroupControls(Controls):
         found = groups_of(self._state).find(group_id)
         if found is None:
             names = [each.group_id for each in groups_of(self._state)]
-            raise ValueError(f"there is no group {group_id!r}; there are {names}")
+            raise ValueError(f"There is no group {group_id!r}. Groups: {names}.")
         return found

@@ -1,4 +1,4 @@
-"""Controls of the embedded cluster over leaders, replicas, coordinators and logs."""
+"""Controls of the embedded cluster that act on leaders, replicas, coordinators, and logs."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from aiokclient.testing.controls.base import Controls
 
 
 class LeaderControls(Controls):
-    """Controls that move leaders and coordinators, hold replication, and cut logs."""
+    """Controls that move leaders and coordinators, hold replication, and truncate logs."""
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the broker that leads a partition; -1 while there is none."""
+        """Return the id of the broker that leads a partition, or -1 if there is none."""
         return self._runner.call(lambda: self.partition(topic, partition).leader)
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
-        """The epoch of a partition's leadership; each election raises it."""
+        """Return the leader epoch of a partition, which increases with each election."""
         return self._runner.call(lambda: self.partition(topic, partition).leader_epoch)
 
     def isr(self, topic: str, partition: int = 0) -> list[int]:
-        """The ids of the in-sync replicas."""
+        """Return the broker ids of the in-sync replicas."""
         return self._runner.call(lambda: list(self.partition(topic, partition).isr))
 
     def replicas(self, topic: str, partition: int = 0) -> list[int]:
-        """The ids of the brokers that hold a partition, the preferred leader first."""
+        """Return the ids of the brokers that have a replica, the preferred leader first."""
         return self._runner.call(lambda: list(self.partition(topic, partition).replicas))
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Make another replica the leader, the next one that is up unless given; gives its id.
+        """Make another broker the leader, and return its id.
 
-        A broker without a replica gets one. A replica that was behind cuts the log to what it
-        has, as an unclean election does.
+        The default is the next replica whose broker is running. A broker without a replica gets
+        one. If the new leader's replica lags, the log is truncated to the end of that replica, as
+        in an unclean election.
         """
 
         def move() -> int:
@@ -42,7 +43,7 @@ class LeaderControls(Controls):
                 choices = [each for each in found.replicas if each in alive]
                 target = next((each for each in choices if each != found.leader), None)
             if target is None or target not in alive:
-                raise ValueError(f"{found!r} cannot be led by {target}: no such broker is up")
+                raise ValueError(f"{found!r} cannot be led by {target}: no such broker is running.")
             if target not in found.replicas:
                 found.replicas.append(target)
             if target != found.leader:
@@ -54,7 +55,7 @@ class LeaderControls(Controls):
         return self._runner.call(move)
 
     def bump_epoch(self, topic: str, partition: int = 0) -> int:
-        """Let the leader be elected once more; gives the new leader epoch."""
+        """Elect the current leader again, and return the new leader epoch."""
 
         def bump() -> int:
             found = self.partition(topic, partition)
@@ -66,11 +67,11 @@ class LeaderControls(Controls):
         return self._runner.call(bump)
 
     def move_coordinator(self, key: str, to: int | None = None) -> int:
-        """Give a group (or a transactional id) to another coordinator; gives its id."""
+        """Move a group or a transactional id to another coordinator, and return the broker's id."""
         return self._runner.call(lambda: self._state.move_coordinator(key, to))
 
     def coordinator(self, key: str) -> int:
-        """The id of the broker that coordinates a group or a transactional id; -1 for none."""
+        """Return the broker id of the coordinator of a group or transactional id; -1 for none."""
 
         def find() -> int:
             found = self._state.coordinator_of(key)
@@ -82,10 +83,11 @@ class LeaderControls(Controls):
     def hold_replication(
         self, topic: str, partition: int = 0, *, broker: int | None = None, in_sync: bool = True
     ) -> Iterator[None]:
-        """Within the block followers (or one) get nothing new of a partition.
+        """Stop the replication of a partition to all followers, or to one, within the block.
 
-        While they stay in sync the high watermark stands still: appends with acks=all wait, and
-        consumers see nothing new. Otherwise they are out of sync and behind.
+        With `in_sync`, the followers remain in the ISR, so that the high watermark does not
+        advance: appends with acks=all wait, and consumers see no new records. Otherwise the
+        followers leave the ISR and lag.
         """
 
         def hold() -> None:
@@ -107,9 +109,9 @@ class LeaderControls(Controls):
             self._runner.post(release)
 
     def truncate(self, topic: str, partition: int = 0, *, to: int) -> int:
-        """Lose the records from offset `to` on, as after an unclean election; gives the epoch.
+        """Remove the records from offset `to` on, as in an unclean election; return the new epoch.
 
-        Batches are not cut: one that holds `to` goes as a whole.
+        Batches are removed as a whole, including the one that contains `to`.
         """
 
         def truncate() -> int:
@@ -122,7 +124,7 @@ class LeaderControls(Controls):
         return self._runner.call(truncate)
 
     def delete_records(self, topic: str, partition: int = 0, *, before: int) -> None:
-        """Advance the start of a log, as DeleteRecords and retention do."""
+        """Advance the log start offset, as DeleteRecords and retention do."""
 
         def delete() -> None:
             found = self.partition(topic, partition)

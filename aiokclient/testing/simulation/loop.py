@@ -1,13 +1,13 @@
-"""An asyncio event loop on which time is a number.
+"""An asyncio event loop with virtual time.
 
-While a callback is ready the clock stands still; when none is, it jumps to the next timer. So
-an hour of timeouts takes a moment, and the order of all that happens depends on the program
-alone: no sockets, no threads, no operating system. ``run_in_executor`` calls the function in
-the loop itself, at its next turn, and names are resolved by whoever set ``resolver``.
+While a callback is ready, the clock stands still. When none is, the clock jumps to the next timer.
+So an hour of timeouts takes a moment, and the order of events depends on the program alone: there
+are no sockets, threads, or operating system calls. ``run_in_executor`` calls the function in the
+loop itself, in its next iteration, and names are resolved by ``resolver``.
 
-A program that would wait for ever does not: when nothing is ready and no timer is set,
-``SimulationError`` names the tasks and where they wait. So it does for a program that turns
-round and round without time passing, and past a limit of virtual time.
+A deadlocked program ends: when nothing is ready and no timer is set, ``SimulationError`` lists the
+tasks and the lines at which they wait. The same happens to a program that keeps iterating without
+time passing, and to one that exceeds the limit of virtual time.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any, Final
 __all__ = ["SimulationError", "VirtualLoop"]
 
 IDLE_TURNS: Final = 200_000
-"""Turns of the loop at one instant, beyond which the program is taken to spin."""
+"""Iterations of the loop at one virtual time, after which the program is considered to spin."""
 
 
 class SimulationError(Exception):
-    """The simulated program waits for ever, spins, or reached the limit of virtual time."""
+    """The simulated program is deadlocked, spins, or reached the limit of virtual time."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop. ``limit_s`` bounds virtual time, in seconds since its start at 0.
+    """The event loop of a simulation. ``limit_s`` limits its virtual time, in seconds from 0.
 
-    ``resolver(host, port)`` answers ``getaddrinfo``; without one every name fails.
+    ``resolver(host, port)`` implements ``getaddrinfo``. Without it, no name can be resolved.
     """
 
     def __init__(self, limit_s: float = 7 * 86400.0) -> None:
@@ -40,37 +40,44 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = 0.0
         self._limit_s = limit_s
         self._turns = 0
-        # asyncio's loop asks its selector to wait for IO until the next timer: that is the
-        # one place where time passes, so the selector is what moves the clock.
+        # asyncio's loop asks its selector to wait for IO until the next timer. Time passes nowhere
+        # else, so the selector advances the clock.
         self._selector = self
         self._clock_resolution = 1e-9
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was created."""
         return self._now
 
     def leap(self, seconds: float) -> None:
-        """Let time pass with nothing running: a suspended process, a stalled loop."""
+        """Advance the time while nothing runs, as for a suspended process or a stalled loop."""
         self._now += seconds
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Nothing comes from outside; move the clock instead. Called by asyncio's run loop."""
+        """Advance the clock, and return no events, because there is no IO.
+
+        Called by the run loop of asyncio.
+        """
         if timeout is None:
-            raise SimulationError(f"all wait for ever at {self._now:.3f} s:{self._waiting()}")
+            raise SimulationError(f"All tasks wait forever at {self._now:.3f} s:{self._waiting()}")
         if timeout <= 0:
             self._turns += 1
             if self._turns > IDLE_TURNS:
-                raise SimulationError(f"time stands still at {self._now:.3f} s:{self._waiting()}")
+                raise SimulationError(
+                    f"The program spins without time passing at {self._now:.3f} s:{self._waiting()}"
+                )
             return []
         self._turns = 0
         self._now += timeout
         if self._now > self._limit_s:
-            self._limit_s = float("inf")  # what is left may still clean up
-            raise SimulationError(f"still running after {self._now:.0f} s:{self._waiting()}")
+            self._limit_s = float("inf")  # so that the remaining tasks can clean up
+            raise SimulationError(
+                f"The program is still running after {self._now:.0f} s:{self._waiting()}"
+            )
         return []
 
     def _waiting(self) -> str:
-        """A line a task: its name and the line at which it waits."""
+        """Return a line for each task, with its name and the line of code at which it waits."""
         lines = []
         for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
             frames = task.get_stack(limit=1)
@@ -81,7 +88,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Call the function in the loop, at its next turn; not at all if cancelled before."""
+        """Call the function in the next iteration of the loop, unless it is cancelled before."""
         future = self.create_future()
         self.call_soon(self._run_inline, future, func, args)
         return future
@@ -101,9 +108,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             future.set_result(result)
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """What the simulated resolver says, as stream addresses."""
+        """Return the result of the simulated resolver as stream addresses."""
         if self.resolver is None:
-            raise socket.gaierror(socket.EAI_NONAME, f"no simulated resolver knows {host!r}")
+            raise socket.gaierror(socket.EAI_NONAME, f"The simulation cannot resolve {host!r}.")
         found = await self.resolver(str(host), int(port or 0))
         return [
             (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place) for place in found

@@ -1,13 +1,14 @@
-"""A network in memory, with the faults of a real one, all chosen by one seeded generator.
+"""A virtual network with the faults of a real one, which one seeded generator determines.
 
-It is the `Connector` of simulated clients and the listener of simulated brokers. A place is a
-name: a client's is given to `connector()`, a server's is ``"host:port"``.
+It is the `Connector` of simulated clients and the listener of simulated brokers. Each end of a
+connection has a name: `connector()` sets the name of a client, and a server's name is
+``"host:port"``.
 
-    network.weather = Weather(loss=0.01, slicing=0.5)      # chances, for all connections
+    network.weather = Weather(loss=0.01, slicing=0.5)      # probabilities for all connections
     network.part({"client"}, {"127.0.0.1:9092"})           # nothing passes, nothing is lost
     network.heal()
-    network.cut("127.0.0.1:9092")                          # connections of this place die now
-    network.cut_next(requests=17)                          # the next connection, at that byte
+    network.cut("127.0.0.1:9092")                          # reset the connections of this name
+    network.cut_next(requests=17)                          # reset the next connection at that byte
     network.names["kafka"] = NameFault.FAIL                # or EMPTY, BLOCK, or addresses
 """
 
@@ -34,7 +35,7 @@ FIRST_PORT: Final = 9092
 
 
 class NameFault(Enum):
-    """How the resolution of a name goes wrong."""
+    """A way in which the resolution of a name fails."""
 
     FAIL = "fails at once"
     EMPTY = "answers without addresses"
@@ -43,11 +44,12 @@ class NameFault(Enum):
 
 @dataclass
 class Weather:
-    """Chances from 0 to 1, and the range of latencies in seconds, for every connection.
+    """The fault probabilities, from 0 to 1, and the latency range in seconds, of all connections.
 
-    `loss`: that a connection dies at some byte of a write. `slicing`: that a delivery brings a
-    part, often a single byte. `refusal`: that a connection is refused. `name_failure`: that a
-    name is not resolved.
+    `loss`: The probability that a connection is reset at some byte of a write.
+    `slicing`: The probability that a read returns only a part of the data, often a single byte.
+    `refusal`: The probability that a connection is refused.
+    `name_failure`: The probability that a name is not resolved.
     """
 
     latency_s: tuple[float, float] = (0.0002, 0.002)
@@ -58,7 +60,7 @@ class Weather:
 
 
 class VirtualServer:
-    """A place that listens; `close()` ends that, connections stay."""
+    """A listening server. `close()` stops listening; connections stay open."""
 
     def __init__(
         self, network: VirtualNetwork, address: Address, factory: Callable[[], asyncio.BaseProtocol]
@@ -68,19 +70,20 @@ class VirtualServer:
         self._network = network
 
     async def serve(self) -> None:
-        """It does so from the beginning on."""
+        """Do nothing: the server accepts connections from the beginning."""
 
     def close(self) -> None:
         self._network.unlisten(self)
 
     async def wait_closed(self) -> None:
-        """There is nothing to wait for; the name is asyncio's."""
+        """Return immediately. The method exists for compatibility with asyncio."""
 
 
 class VirtualNetwork:
-    """The network. ``trace`` hashes the time, the connection and the bytes of every request.
+    """A virtual network. ``trace`` hashes the time, the connection, and the bytes of every request.
 
-    ``tamper(connection, to_server, data)``, if set, gives the bytes to send for each write.
+    ``tamper(connection, to_server, data)``, if it is set, returns the bytes to send instead of
+    ``data``, for each write.
     """
 
     def __init__(self, rng: random.Random, weather: Weather | None = None) -> None:
@@ -104,28 +107,31 @@ class VirtualNetwork:
     def listen(
         self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
     ) -> VirtualServer:
-        """Listen at the address; port 0 takes one that nobody had yet. OSError if it is taken."""
+        """Listen at an address; with port 0, at a port that was never used.
+
+        Raises OSError if the port is in use.
+        """
         if not port:
             port = self._next_port
             self._next_port += 1
         if (host, port) in self._servers:
-            raise OSError(f"{host}:{port} is in use")
+            raise OSError(f"The address {host}:{port} is already in use.")
         server = self._servers[host, port] = VirtualServer(self, (host, port), protocol_factory)
         return server
 
     def close(self) -> None:
-        """Brokers call it when they end; a network has nothing to give up."""
+        """Do nothing. Brokers call this when they end."""
 
     def unlisten(self, server: VirtualServer) -> None:
         if self._servers.get((server.host, server.port)) is server:
             del self._servers[server.host, server.port]
 
     def connector(self, place: str = "client") -> VirtualConnector:
-        """A connector for clients at this place."""
+        """Return a connector for the clients with this name."""
         return VirtualConnector(self, place)
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """The addresses of a name, after the faults that were asked for."""
+        """Return the addresses of a name, after applying the configured faults."""
         await asyncio.sleep(self._draw_latency())
         known = self.names.get(host)
         if known is NameFault.BLOCK:
@@ -145,7 +151,10 @@ class VirtualNetwork:
     async def connect(
         self, place: str, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> VirtualTransport:
-        """Connect a client at ``place``; raises OSError. Waits while the network is parted."""
+        """Connect a client named ``place``. Raises OSError.
+
+        Waits while a network partition separates the two ends.
+        """
         server_place = f"{address[0]}:{address[1]}"
         await asyncio.sleep(self._draw_latency() + self.slowed.get(server_place, 0.0))
         while self._is_parted(place, server_place):
@@ -154,7 +163,7 @@ class VirtualNetwork:
         refused = server_place in self.refusing or self._chance(self.weather.refusal)
         if server is None or refused:
             self._note(f"refused {place} -> {server_place}")
-            raise ConnectionRefusedError(f"{server_place} refused the connection")
+            raise ConnectionRefusedError(f"{server_place} refused the connection.")
         connection = Connection(self, place, server_place, self.connections_made)
         self.connections_made += 1
         self.connections[connection.number] = connection
@@ -170,13 +179,13 @@ class VirtualNetwork:
     # Faults.
 
     def part(self, one: Collection[str], other: Collection[str]) -> None:
-        """Nothing passes between these places any more; what is written waits for `heal`."""
+        """Separate two sets of names: what one writes to the other waits until `heal`."""
         self._parted.append((frozenset(one), frozenset(other)))
         self._healed.clear()
         self._note(f"parted {sorted(one)} | {sorted(other)}")
 
     def heal(self) -> None:
-        """End all partitions; what waits goes on its way."""
+        """End all network partitions, and deliver what was delayed by them."""
         self._parted.clear()
         self._healed.set()
         self._note("healed")
@@ -184,7 +193,7 @@ class VirtualNetwork:
             connection.wake()
 
     def cut(self, place: str | None = None) -> int:
-        """Kill all connections, or those with an end at this place; how many there were."""
+        """Reset all connections, or those with an end of this name; return their number."""
         found = [
             connection
             for connection in self.connections.values()
@@ -195,26 +204,26 @@ class VirtualNetwork:
         return len(found)
 
     def cut_next(self, *, requests: int | None = None, responses: int | None = None) -> None:
-        """The next connection dies once so many bytes of its requests or responses arrived."""
+        """Reset the next connection after this many bytes of its requests or responses arrived."""
         self._next_cut = (requests, responses)
 
     def refuse(self, place: str, refused: bool = True) -> None:
-        """Refuse new connections to the place, or accept them again."""
+        """Refuse new connections to the server of this name, or accept them again."""
         (self.refusing.add if refused else self.refusing.discard)(place)
 
-    # For the wires.
+    # Called by the wires.
 
     def latency(self, connection: Connection) -> float:
         return self._draw_latency() + self.slowed.get(connection.server, 0.0)
 
     def byte_to_cut(self, length: int) -> int | None:
-        """At which byte of a write the connection dies, if it does."""
+        """Return the byte of a write at which the connection is reset, or None."""
         if not self._chance(self.weather.loss):
             return None
         return self.rng.randrange(length + 1)
 
     def piece(self, available: int) -> int:
-        """How many of the bytes that have arrived the next read brings."""
+        """Return how many of the bytes that have arrived the next read returns."""
         if available <= 1 or not self._chance(self.weather.slicing):
             return available
         return 1 if self.rng.random() < 0.3 else self.rng.randint(1, available)
@@ -223,7 +232,7 @@ class VirtualNetwork:
         return bool(self._parted) and self._is_parted(connection.client, connection.server)
 
     def taken(self, connection: Connection, wire: Wire, data: memoryview) -> memoryview:
-        """What is sent for what an end wrote; what a client wrote goes into the trace."""
+        """Return the bytes to send for a write, and add the bytes of clients to the trace."""
         to_server = wire is connection.requests
         if to_server:
             now = asyncio.get_running_loop().time()
@@ -261,7 +270,7 @@ class VirtualNetwork:
 
 
 class VirtualConnector:
-    """The `Connector` of clients at one place of a simulated network. It knows no TLS."""
+    """The `Connector` of clients with one name on a simulated network. It does not support TLS."""
 
     def __init__(self, network: VirtualNetwork, place: str) -> None:
         self.network, self.place = network, place
@@ -278,5 +287,5 @@ class VirtualConnector:
         server_hostname: str | None,
     ) -> asyncio.Transport:
         if tls is not None:
-            raise OSError("the simulated network speaks plaintext only")
+            raise OSError("The simulated network does not support TLS.")
         return await self.network.connect(self.place, address, protocol_factory)

@@ -1,4 +1,4 @@
-"""A whole system in one process, one thread and no time: clients, brokers and a bad network.
+"""A simulation of clients, brokers, and a faulty network in one thread, with virtual time.
 
     async def main(sim: Simulation) -> None:
         async with sim.cluster(brokers=3, topics={"orders": 6}) as cluster:
@@ -9,9 +9,9 @@
 
     Simulation(seed=7).run(main)
 
-The seed decides everything: the same one gives the same requests, byte for byte and at the same
-virtual instants, which `sim.trace` sums up in a hash. Time jumps from one event to the next.
-Work for threads runs inline. What fails carries the seed in a note.
+The seed determines everything: with the same seed, a program sends the same requests, byte for byte
+and at the same virtual times. `sim.trace` is a hash of them. Time jumps from one event to the next.
+Functions for threads run in the event loop. Exceptions carry the seed in a note.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Simulation", "VirtualClock"]
 
 T = TypeVar("T")
 EPOCH_MS: Final = 1_700_000_000_000
-"""The wall clock's reading when a simulation starts."""
+"""The time of the wall clock when a simulation starts, in milliseconds since the Unix epoch."""
 
 
 class VirtualClock:
@@ -51,15 +51,18 @@ class VirtualClock:
         return EPOCH_MS + int((self._loop.time() + self._offset_s) * 1000)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward, or back; the monotonic clock does not notice."""
+        """Set the wall clock forward, or back if `seconds` is negative.
+
+        The monotonic clock does not change.
+        """
         self._offset_s += seconds
 
 
 class Simulation:
-    """One run under one seed. ``limit_s`` bounds its virtual time, in seconds.
+    """One run with one seed. ``limit_s`` is the limit of its virtual time, in seconds.
 
-    ``network`` holds the faults, ``rng`` is for the program's own choices, ``clock`` and
-    ``connector`` are for clients. All exist while `run` runs.
+    ``network`` has the faults, ``rng`` is for the program's own random choices, and ``clock`` and
+    ``connector`` are options for clients. They exist only during `run`.
     """
 
     network: VirtualNetwork
@@ -76,8 +79,9 @@ class Simulation:
     def run(self, main: Callable[[Simulation], Coroutine[Any, Any, T]]) -> T:
         """Run ``main(self)`` to its end and return its result.
 
-        Raises what it raises, or `SimulationError` when it waits for ever, spins, or reaches
-        the limit; each with a note that names the seed. IllegalStateError where an event loop runs.
+        Raises the exception of ``main``, or `SimulationError` if the program is deadlocked, spins,
+        or reaches the time limit. A note of each exception names the seed. Raises IllegalStateError
+        in a thread that runs an event loop.
         """
         if asyncio._get_running_loop() is not None:
             text = "a simulation has a loop of its own: run it where no event loop runs"
@@ -90,9 +94,10 @@ class Simulation:
             raise
 
     def cluster(self, **options: Any) -> EmbeddedCluster:
-        """An embedded cluster on this network: ``async with sim.cluster(brokers=3) as cluster``.
+        """Return an embedded cluster on this network.
 
-        The options are `EmbeddedCluster`'s. Several may run, each with addresses of its own.
+        Use it as ``async with sim.cluster(brokers=3) as cluster``. The options are those of
+        `EmbeddedCluster`. Several clusters may run, each with its own addresses.
         """
         options.setdefault("seed", self._cluster_seeds.getrandbits(32))
         options.setdefault("clock", VirtualClock(self.loop, self._generator("broker clock")))
@@ -100,7 +105,7 @@ class Simulation:
 
     @property
     def trace(self) -> str:
-        """A hash of all requests so far: their bytes, connections and virtual times."""
+        """A hash of all requests so far: their bytes, connections, and virtual times."""
         return self.network.trace.hexdigest()
 
     def _make_loop(self) -> VirtualLoop:
@@ -117,11 +122,11 @@ class Simulation:
         return await main(self)
 
     def _generator(self, purpose: str) -> random.Random:
-        """A generator of its own for each purpose, so that one does not disturb another."""
+        """Return the random generator of one purpose, which is independent of the others."""
         return random.Random(f"{self.seed} {purpose}")
 
     def _account(self) -> str:
         lines = [f"simulation seed {self.seed}, at {self.loop.time():.3f} virtual seconds;"]
-        lines.append("the network last:")
+        lines.append("the last events of the network:")
         lines += [f"  {when:12.6f} {what}" for when, what in list(self.network.events)[-15:]]
         return "\n".join(lines)

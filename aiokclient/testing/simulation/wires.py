@@ -1,9 +1,9 @@
-"""The two ends of a connection that exists in memory only, and the bytes on their way.
+"""The two ends of a connection that exists in memory only, and the bytes in transit.
 
-Each direction is a `Wire`: what an end writes waits there by reference, not as a copy, until it
-is delivered, so that a writer that reuses a buffer too early corrupts its own bytes here as it
-would in a socket. Arrival times come from the network's weather; bytes never overtake each other
-within a wire, and arrive in whatever pieces the weather says.
+Each direction is a `Wire`. Written data waits there by reference, not as a copy, until it is
+delivered, so that a writer that reuses a buffer too early corrupts its own bytes here as it would
+with a socket. The network determines arrival times. Bytes of one wire never overtake each other,
+and the network determines into which pieces they are split.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final, Protocol
 __all__ = ["Connection", "VirtualTransport", "Wire"]
 
 IN_FLIGHT: Final = 256 * 1024
-"""Bytes that the simulated system takes off a writer before they have arrived."""
+"""Bytes that the simulated system accepts from a writer before they have arrived."""
 
 
 class Conditions(Protocol):
-    """What a network decides about its connections, and keeps of them."""
+    """What the network decides and records about its connections."""
 
     def latency(self, connection: Connection, /) -> float:
         """Return the seconds until a write arrives."""
@@ -51,7 +51,11 @@ class Conditions(Protocol):
 
 
 class Connection:
-    """A connection: its two wires, the place (a name) of either end, how many ends are left."""
+    """A connection with its two wires.
+
+    ``client`` and ``server`` are the names of its ends, and ``ends`` is the number of ends that are
+    still open.
+    """
 
     def __init__(self, network: Conditions, client: str, server: str, number: int) -> None:
         self.network, self.client, self.server, self.number = network, client, server, number
@@ -61,7 +65,10 @@ class Connection:
     def join(
         self, client: asyncio.BaseProtocol, server: asyncio.BaseProtocol
     ) -> tuple[VirtualTransport, VirtualTransport]:
-        """Make the transports, the client's first. Neither protocol has been told yet."""
+        """Create the transports and return them, the client's first.
+
+        Neither protocol has been notified yet.
+        """
         near = VirtualTransport(self, client, self.requests, self.responses)
         far = VirtualTransport(self, server, self.responses, self.requests)
         self.requests.receiver, self.responses.receiver = far, near
@@ -69,19 +76,23 @@ class Connection:
         return near, far
 
     def cut(self) -> None:
-        """The connection dies now: both ends learn of a reset, what is on its way is lost."""
+        """Reset the connection: both ends are notified, and bytes in transit are lost."""
         for wire in (self.requests, self.responses):
             wire.discard()
             wire.sender.lose(ConnectionResetError("the simulated connection was reset"))
 
     def wake(self) -> None:
-        """Look again at what waits, after a partition healed."""
+        """Deliver what was delayed, after a network partition healed."""
         self.requests.pump()
         self.responses.pump()
 
 
 class Wire:
-    """One direction. `cut_at`: the connection dies once so many bytes of it were delivered."""
+    """One direction of a connection.
+
+    If ``cut_at`` is set, the connection is reset after this many of the wire's bytes were
+    delivered.
+    """
 
     sender: VirtualTransport
     receiver: VirtualTransport
@@ -98,7 +109,7 @@ class Wire:
 
     @property
     def pending(self) -> int:
-        """Bytes written and not delivered yet."""
+        """The number of bytes that were written and not delivered yet."""
         return self.written - self.delivered
 
     def write(self, data: memoryview) -> None:
@@ -110,7 +121,7 @@ class Wire:
         self.pump()
 
     def end(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` once all that was written has arrived, and a latency has passed."""
+        """Call ``tell`` when all written data has arrived and the latency has passed."""
         self._ending = tell
         self._waiting.append((self._arrival(), memoryview(b"")))
         self.pump()
@@ -121,7 +132,7 @@ class Wire:
         self._ending = None
 
     def pump(self) -> None:
-        """Set the timer for the next bytes, unless something holds them."""
+        """Set the timer for the next bytes, unless the receiver or the network holds them."""
         if self._timer is None and self._waiting and not self._held():
             self._at(self._waiting[0][0])
 
@@ -144,7 +155,7 @@ class Wire:
             self.connection.cut()
             return
         self._deliver(size)
-        if size < available:  # the rest of a sliced delivery comes by itself, a moment later
+        if size < available:  # the rest of the data arrives without a further write
             self._at(self._loop.time() + 1e-6)
             return
         if self._waiting and not self._waiting[0][1] and self._waiting[0][0] <= self._loop.time():
@@ -155,7 +166,7 @@ class Wire:
         self.pump()
 
     def _at(self, when: float) -> None:
-        if self._timer is None:  # a protocol may have set it while it was given bytes
+        if self._timer is None:  # the protocol may have set the timer when it received data
             self._timer = self._loop.call_at(when, self._arrive)
 
     def _deliver(self, size: int) -> None:
@@ -166,7 +177,7 @@ class Wire:
         self.sender.drained()
 
     def _take(self, limit: int) -> Iterable[memoryview]:
-        """Pieces of at most ``limit`` bytes in all, in order, no longer waiting."""
+        """Remove and yield pieces of waiting data, in order, at most ``limit`` bytes in all."""
         while limit > 0 and self._waiting:
             when, data = self._waiting.popleft()
             if len(data) > limit:
@@ -177,7 +188,7 @@ class Wire:
 
 
 class VirtualTransport(asyncio.Transport):
-    """What a protocol sees of a simulated connection; drives buffered and plain protocols."""
+    """The transport of one end of a simulated connection, for buffered and other protocols."""
 
     def __init__(
         self, connection: Connection, protocol: asyncio.BaseProtocol, out: Wire, into: Wire
@@ -199,10 +210,10 @@ class VirtualTransport(asyncio.Transport):
     def begin(self) -> None:
         self._protocol.connection_made(self)
 
-    # What the wire calls.
+    # Called by the wire.
 
     def accept(self, take: Callable[[int], Iterable[memoryview]], limit: int) -> int:
-        """Hand at most ``limit`` bytes to the protocol; how many were taken."""
+        """Pass at most ``limit`` bytes to the protocol, and return their number."""
         if self._closing or self._lost:
             return sum(len(data) for data in take(limit))
         if not isinstance(self._protocol, asyncio.BufferedProtocol):
@@ -221,7 +232,7 @@ class VirtualTransport(asyncio.Transport):
         return filled
 
     def drained(self) -> None:
-        """Some of what was written has arrived."""
+        """Resume the protocol's writing, or finish closing, after written data has arrived."""
         buffered = self.get_write_buffer_size()
         if self._told_to_pause and buffered <= self._low and not self._lost:
             self._told_to_pause = False
@@ -230,7 +241,7 @@ class VirtualTransport(asyncio.Transport):
             self.lose(None)
 
     def ended(self) -> None:
-        """The other end will write no more."""
+        """Tell the protocol that the other end will write no more."""
         if self._closing or self._lost:
             return
         keep_open = self._protocol.eof_received()  # type: ignore[attr-defined]
@@ -238,7 +249,7 @@ class VirtualTransport(asyncio.Transport):
             self.close()
 
     def lose(self, error: Exception | None) -> None:
-        """Tell the protocol, once, that the connection is lost."""
+        """Notify the protocol, once, that the connection is lost."""
         if self._lost:
             return
         self._lost = self._closing = True
@@ -248,7 +259,10 @@ class VirtualTransport(asyncio.Transport):
         self._loop.call_soon(self._protocol.connection_lost, error)
 
     def _guard(self, call: Callable[..., Any], *arguments: Any) -> None:
-        """As asyncio does: a protocol that raises loses its connection, and it is reported."""
+        """Call a method of the protocol; if it raises, report that and abort the connection.
+
+        The transports of asyncio do the same.
+        """
         try:
             call(*arguments)
         except (SystemExit, KeyboardInterrupt):
@@ -258,7 +272,7 @@ class VirtualTransport(asyncio.Transport):
             self._loop.call_exception_handler(context)
             self.abort()
 
-    # What the protocol calls.
+    # Called by the protocol.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")
@@ -284,22 +298,22 @@ class VirtualTransport(asyncio.Transport):
         return True
 
     def close(self) -> None:
-        """Let what was written leave, tell the other end, then tell the protocol."""
+        """Send what was written, notify the other end, and then notify the protocol."""
         if self._closing:
             return
         self._closing = True
-        self.paused = False  # what still comes is thrown away
+        self.paused = False  # so that incoming data is discarded
         self._into.pump()
         self.write_eof()
         if not self.get_write_buffer_size():
             self.lose(None)
 
     def abort(self) -> None:
-        """Throw away what has not left; the other end learns of a reset a latency later."""
+        """Discard unsent data. The other end learns of a reset one latency later."""
         if self._lost:
             return
         self.lose(None)
-        reset = ConnectionResetError("the other end of the simulated connection reset it")
+        reset = ConnectionResetError("the other end reset the simulated connection")
         self._out.discard()
         self._out.end(lambda: self._out.receiver.lose(reset))
 

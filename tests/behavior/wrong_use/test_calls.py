@@ -383,7 +383,7 @@ async def test_the_embedded_cluster() -> None:
     async with EmbeddedCluster() as cluster:
         with pytest.raises(IllegalStateError, match=r"use `await cluster\.until\(\)`"):
             cluster.wait_for(lambda: True)
-    with pytest.raises(IllegalStateError, match="is used once: make another"):
+    with pytest.raises(IllegalStateError, match="can be started only once"):
         await cluster.__aenter__()
 
 

@@ -377,6 +377,6 @@ def test_a_bug_of_the_cluster_is_loud(wire_to, caplog):
             with pytest.raises(EOFError):
                 wire_to(cluster).to(1).request(METADATA)
 
-    with pytest.raises(RuntimeError, match="this is a bug of it"):
+    with pytest.raises(RuntimeError, match="This is a bug in the embedded cluster"):
         use()
     assert "broken on purpose" in caplog.text

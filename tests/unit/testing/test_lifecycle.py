@@ -71,7 +71,7 @@ def test_used_once():
     with cluster:
         pass
     assert cluster.bootstrap_servers == "{}:{}".format(*cluster.address(1))
-    with pytest.raises(errors.IllegalStateError, match="used once"), cluster:
+    with pytest.raises(errors.IllegalStateError, match="started only once"), cluster:
         pass
 
 
@@ -90,24 +90,24 @@ async def test_start_and_close_run_a_thread_for_a_notebook():
         await metadata(cluster.address(1))
     with pytest.raises(errors.IllegalStateError, match=r"not running.*or call start\(\)"):
         cluster.produce("orders", [b"v"])
-    with pytest.raises(errors.IllegalStateError, match="is used once"):
+    with pytest.raises(errors.IllegalStateError, match="started only once"):
         cluster.start()
 
 
 def test_close_does_nothing_before_the_start():
     cluster = EmbeddedCluster()
     cluster.close()
-    with pytest.raises(errors.IllegalStateError, match="is used once"):
+    with pytest.raises(errors.IllegalStateError, match="started only once"):
         cluster.start()
 
 
 def test_start_raises_when_the_cluster_runs_or_the_broker_does_not_exist():
     with EmbeddedCluster() as cluster:
-        with pytest.raises(errors.IllegalStateError, match="is used once"):
+        with pytest.raises(errors.IllegalStateError, match="started only once"):
             cluster.start()
-        with pytest.raises(ValueError, match="there is no broker 7"):
+        with pytest.raises(ValueError, match="There is no broker 7"):
             cluster.start(7)
-        with pytest.raises(ValueError, match="there is no broker 0"):
+        with pytest.raises(ValueError, match="There is no broker 0"):
             cluster.start(0)
         cluster.start(1)
         assert cluster.connections() == 0
@@ -288,7 +288,7 @@ async def test_faults_that_no_request_could_meet():
             cluster.fail("FETCH", refusal)
         with pytest.raises(ValueError, match="5000 is not an ApiKey"):
             cluster.drop(5_000)
-        with pytest.raises(ValueError, match=r"there is no broker 9; there are \[1\]"):
+        with pytest.raises(ValueError, match=r"There is no broker 9\. Brokers: \[1\]"):
             cluster.fail(fetch, refusal, broker=9)
         with pytest.raises(ValueError, match="has no error code"):
             cluster.fail(fetch, ValueError)
