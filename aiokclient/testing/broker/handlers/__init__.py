@@ -1,8 +1,8 @@
-"""What a broker does with each request: one module per API, found by its key.
+"""The broker's handling of each request: one module per API, found by its API key.
 
-A module has `handle(call)`, which gives the answer, None for no answer, or a future of
-either. It may have `VERSIONS`, (first, last), where the broker takes fewer versions than the
-messages are defined for, and `ANNOUNCED_FROM` where it announces older ones than it takes.
+A module has `handle(call)`, which returns the response, None for no response, or a future or
+coroutine of either. It may have `VERSIONS` (first, last), if the broker accepts fewer versions than
+the messages define, and `ANNOUNCED_FROM`, if it announces older versions than it accepts.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def _module(api: ApiKey) -> ModuleType:
 
 @cache
 def handler_of(api: ApiKey) -> Callable[[Call], Reply]:
-    """The function that answers requests of this API; its module is imported at first use."""
+    """Return the handler of an API. Its module is imported at the first use."""
     handle: Callable[[Call], Reply] = _module(api).handle
     return handle
 
 
 @cache
 def announced() -> Mapping[ApiKey, tuple[int, int]]:
-    """The APIs that brokers answer, with the versions they announce, in the order of the keys."""
+    """Return the announced versions of the APIs that brokers handle, ordered by API key."""
     result = {}
     for api in sorted(_MODULES):
         request = request_class(api)

@@ -1,8 +1,8 @@
-"""AlterConfigs 0 to 2: replace all values that a topic or a broker has of its own.
+"""AlterConfigs 0 to 2: replace all configured values of a topic or a broker.
 
-What is not named goes back to its default. Each resource changes as a whole or, with
-INVALID_CONFIG for an unknown name or a bad value, not at all. A null value is INVALID_REQUEST,
-and so is a broker's config that is read-only.
+Options that the request does not name return to their defaults. Each resource changes as a whole or
+not at all: an unknown name or a value that is not allowed is INVALID_CONFIG; a null value and a
+read-only config of a broker are INVALID_REQUEST.
 """
 
 from __future__ import annotations

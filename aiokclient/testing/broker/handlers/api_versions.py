@@ -1,16 +1,16 @@
-"""ApiVersions 0 to 5: what this broker takes.
+"""ApiVersions 0 to 5: the APIs, versions, and features of this broker.
 
-* A version that the broker does not know is answered with UNSUPPORTED_VERSION in the layout
-  of version 0, naming the versions of ApiVersions alone, so that the client can ask again.
-* From version 3 on the client names its software; an empty or odd name is INVALID_REQUEST.
-* Version 5 checks that the client speaks to whom it means (KIP-1242): cluster and node id
-  both right, or both left out: fine. Only one of them: INVALID_REQUEST. Either one wrong:
-  REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
-* Features from version 3 on, as Kafka 4.4 has them: "metadata.version", and "group.version" 1,
-  the protocol of KIP-848. Transactions, share groups, streams groups and eligible leader replicas
-  are not supported, so that their features are not announced. A feature whose lowest level is 0 is
-  among the supported ones from version 4 on. "group.resync" (level 1) is no feature of Kafka: with
-  `EmbeddedCluster(resync=True)` a leader may give new assignments within a generation.
+* A version that the broker does not know is answered with UNSUPPORTED_VERSION in the layout of
+  version 0. The response has the versions of ApiVersions only, so that the client can ask again.
+* From version 3 on, the client names its software. An empty or malformed name is INVALID_REQUEST.
+* Version 5 checks that the client reached the intended broker (KIP-1242). The client sends both
+  the cluster id and the node id, or neither. Only one of them is INVALID_REQUEST, and a different
+  value is REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
+* Features from version 3 on, as in Kafka 4.4: "metadata.version", and "group.version" 1,
+  the protocol of KIP-848. Transactions, share groups, streams groups, and eligible leader replicas
+  are not supported, so their features are not announced. A feature whose lowest level is 0 is
+  among the supported ones from version 4 on. "group.resync" (level 1) is not a feature of Kafka:
+  with `EmbeddedCluster(resync=True)`, a leader may send new assignments within a generation.
 """
 
 from __future__ import annotations

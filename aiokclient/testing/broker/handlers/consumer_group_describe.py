@@ -1,9 +1,9 @@
-"""ConsumerGroupDescribe 0 and 1: groups of the new consumer protocol with members and targets.
+"""ConsumerGroupDescribe 0 and 1: groups of the consumer protocol, with members and targets.
 
-* A group that does not exist, or is of another kind, is GROUP_ID_NOT_FOUND; an empty id is
-  INVALID_GROUP_ID. Refusals come for each group.
-* From version 1 on members say which protocol they speak: 1 for the new one, 0 for the classic.
-* Authorized operations are told on request: all of them.
+* A group that does not exist or is of another kind is GROUP_ID_NOT_FOUND. An empty id is
+  INVALID_GROUP_ID. Each group has its own error.
+* From version 1 on, each member has its protocol: 1 for the consumer, 0 for the classic protocol.
+* Authorized operations are included on request: all of them.
 """
 
 from __future__ import annotations

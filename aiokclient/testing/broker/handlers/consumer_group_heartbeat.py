@@ -1,14 +1,14 @@
-"""ConsumerGroupHeartbeat 0 and 1: the one request of members of the new protocol (KIP-848).
+"""ConsumerGroupHeartbeat 0 and 1: the only request of members of the consumer protocol (KIP-848).
 
-* Version 1 takes regular expressions, and member ids come from the client; in version 0 an empty
-  one is answered with a new one.
-* What a member may send and what it gets: `groups/consumer_heartbeat.py`. Epochs and targets:
-  `groups/consumer_group.py`. A first member makes the group; one that joins a group of classic
-  consumers converts it: `groups/migration.py`.
-* By default members are to send heartbeats every 500 ms, in Kafka every 5 s
-  (`group.consumer.heartbeat.interval.ms`), and assignments are worked out at once, where Kafka
-  lets a second pass between two (`group.consumer.assignment.interval.ms`). Each can be set for
-  the cluster, and, as `consumer.*`, for a group.
+* In version 1, clients choose their member ids and may subscribe with regular expressions. In
+  version 0, an empty member id is answered with a new one.
+* `groups/consumer_heartbeat.py` describes what members send and receive, and
+  `groups/consumer_group.py` describes epochs and targets. The first member creates the group. A
+  member that joins a group of classic consumers converts it: see `groups/migration.py`.
+* The default heartbeat interval is 500 ms, in Kafka 5 s
+  (`group.consumer.heartbeat.interval.ms`). Assignments are computed immediately, where Kafka waits
+  for a second between two (`group.consumer.assignment.interval.ms`). Each can be set for the
+  cluster and, as `consumer.*`, for a group.
 """
 
 from __future__ import annotations

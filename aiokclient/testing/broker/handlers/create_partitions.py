@@ -1,9 +1,10 @@
 """CreatePartitions 0 to 3: add partitions to topics.
 
-The number asked for is the new total; as many or fewer than there are is INVALID_PARTITIONS.
-New replicas are spread over the brokers, as many as the topic's first partition has, or go
-where the request assigns them. A topic named twice is INVALID_REQUEST. With a `timeout_ms`
-of 0 or less nothing is added: REQUEST_TIMED_OUT for all topics, unless each is named twice.
+The requested number is the new total. It is INVALID_PARTITIONS unless it is larger than the current
+one. New partitions have as many replicas as the topic's first one, spread over the brokers, or the
+replicas that the request assigns. A topic that is named twice is INVALID_REQUEST. With a
+`timeout_ms` of 0 or less, no partitions are added, and each topic is REQUEST_TIMED_OUT, unless all
+of them are named twice.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _assignment(
     if len(assignment) != new:
         raise Refused(
             Code.INVALID_REPLICA_ASSIGNMENT,
-            f"{new} new partitions, but {len(assignment)} assignments",
+            f"There are {new} new partitions, but {len(assignment)} assignments.",
         )
     cluster.check_replicas(assignment)
     return assignment

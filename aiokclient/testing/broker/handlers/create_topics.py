@@ -1,13 +1,14 @@
-"""CreateTopics 2 to 7: make topics, or see whether they could be made.
+"""CreateTopics 2 to 7: create topics, or check whether they could be created.
 
-* Any broker takes it, as in KRaft. Replicas are spread over all brokers, or go where the
-  request assigns them (partitions and replication factor -1 then). -1 without an assignment
-  takes `num.partitions` and `default.replication.factor`.
-* Each topic is answered for itself; one named twice is INVALID_REQUEST. More than 10,000
-  partitions in one request are POLICY_VIOLATION for all of its topics.
-* With a `timeout_ms` of 0 or less nothing is made: REQUEST_TIMED_OUT for all topics, unless each
-  is named more than once.
-* From version 5 on the answer says what was made, with its configs; from 7 on its id.
+* Any broker accepts the request, as in KRaft. Replicas are spread over all brokers, or placed as
+  the request assigns them; in that case the numbers of partitions and replicas must be -1. Without
+  an assignment, -1 stands for `num.partitions` and `default.replication.factor`.
+* Each topic has its own result. A topic that is named twice is INVALID_REQUEST. More than 10,000
+  partitions in one request are POLICY_VIOLATION for all its topics.
+* With a `timeout_ms` of 0 or less, nothing is created, and each topic is REQUEST_TIMED_OUT, unless
+  all of them are named more than once.
+* From version 5 on, the response describes the new topics with their configs; from version 7 on,
+  also with their ids.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _configs(wanted: CreatableTopic) -> dict[str, str]:
     values = {each.name: each.value for each in wanted.configs}
     given = {name: value for name, value in values.items() if value is not None}
     if len(given) < len(values):
-        raise Refused(Code.INVALID_CONFIG, "each config of a topic needs a value")
+        raise Refused(Code.INVALID_CONFIG, "Each config of a topic needs a value.")
     return given
 
 
@@ -116,13 +117,14 @@ def _assignment(cluster: ClusterState, wanted: CreatableTopic) -> list[list[int]
         return cluster.assign(wanted.num_partitions, wanted.replication_factor)
     if (wanted.num_partitions, wanted.replication_factor) != (-1, -1):
         raise Refused(
-            Code.INVALID_REQUEST, "with an assignment, the two numbers are to be left at -1"
+            Code.INVALID_REQUEST,
+            "With an assignment, num_partitions and replication_factor must be -1.",
         )
     given = {each.partition_index: list(each.broker_ids) for each in wanted.assignments}
     indexes = range(len(wanted.assignments))
     if sorted(given) != list(indexes) or len({len(each) for each in given.values()}) != 1:
         raise Refused(
             Code.INVALID_REPLICA_ASSIGNMENT,
-            "partitions are to be numbered from 0 and to have as many replicas each",
+            "Partitions must be numbered from 0 and have the same number of replicas.",
         )
     return [given[index] for index in indexes]

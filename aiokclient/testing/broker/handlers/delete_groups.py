@@ -1,6 +1,6 @@
-"""DeleteGroups 0 to 2: delete groups without members, with their offsets.
+"""DeleteGroups 0 to 2: delete groups without members, including their offsets.
 
-One with members is NON_EMPTY_GROUP, one that is not there GROUP_ID_NOT_FOUND.
+A group with members is NON_EMPTY_GROUP, and one that does not exist is GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""DeleteRecords 0 to 2: advance the start of logs.
+"""DeleteRecords 0 to 2: advance log start offsets.
 
-To an offset, or to the high watermark (-1); beyond it is OFFSET_OUT_OF_RANGE. Only the leader
-does it, and not where the topic is compacted and nothing else: POLICY_VIOLATION. The answer is
-the new start of the log.
+The new start is the requested offset, or the high watermark for -1. An offset above the high
+watermark is OFFSET_OUT_OF_RANGE. Only the leader accepts the request. A topic that is only
+compacted is POLICY_VIOLATION. The response has the new log start offset.
 """
 
 from __future__ import annotations

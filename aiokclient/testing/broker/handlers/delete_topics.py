@@ -1,9 +1,10 @@
-"""DeleteTopics 1 to 6: topics by name, or from version 6 on by id.
+"""DeleteTopics 1 to 6: delete topics by name, or from version 6 on by id.
 
-A name that is not there is UNKNOWN_TOPIC_OR_PARTITION, an id UNKNOWN_TOPIC_ID. INVALID_REQUEST is a
-topic that the request names twice, be it by name and by id. Requests that wait for a deleted
-topic's partitions are answered immediately. With a `timeout_ms` of 0 or less nothing is deleted:
-REQUEST_TIMED_OUT for all topics, unless each of them is repeated or has both a name and an id.
+A name that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and an id UNKNOWN_TOPIC_ID. A topic that
+the request contains twice, even once by name and once by id, is INVALID_REQUEST. Requests that wait
+for a deleted topic's partitions are answered immediately. With a `timeout_ms` of 0 or less, nothing
+is deleted, and each topic is REQUEST_TIMED_OUT, unless all of them are repeated or have both a name
+and an id.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aiokclient.testing.broker.codes import Code
 
 _NO_ID = UUID(int=0)
 _BOTH = ""
-"""The key of what has a name and an id; it is no topic's name."""
+"""The key of an entry that has a name and an id. No topic has this name."""
 _Key = str | UUID
 
 
@@ -55,7 +56,7 @@ def _key(wanted: DeleteTopicState) -> _Key:
 def _delete(
     call: Call, wanted: DeleteTopicState, times: Counter[_Key]
 ) -> DeletableTopicResult | None:
-    """Delete a topic; return None for an id whose topic is answered by its name."""
+    """Delete a topic. Return None for an id if the topic's result is under its name."""
     cluster, name = call.cluster, wanted.name
     topic = cluster.topics_by_id.get(wanted.topic_id) if name is None else cluster.topics.get(name)
     code = call.refused(name if topic is None else topic.name)

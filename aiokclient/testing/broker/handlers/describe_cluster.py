@@ -1,8 +1,8 @@
-"""DescribeCluster 0 to 2: the cluster's id, controller and brokers.
+"""DescribeCluster 0 to 2: the cluster id, the controller, and the brokers.
 
-Brokers alone are described (endpoint type 1); controllers (2) are MISMATCHED_ENDPOINT_TYPE on
-a broker, anything else UNSUPPORTED_ENDPOINT_TYPE. From version 2 on brokers that are down are
-listed as fenced if that was asked for.
+Only brokers (endpoint type 1) are described. Controllers (2) are MISMATCHED_ENDPOINT_TYPE on a
+broker, and any other type is UNSUPPORTED_ENDPOINT_TYPE. From version 2 on, brokers that are stopped
+are listed as fenced if the request asks for them.
 """
 
 from __future__ import annotations

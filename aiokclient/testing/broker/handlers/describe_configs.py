@@ -1,11 +1,11 @@
-"""DescribeConfigs 1 to 4: the configs of topics (2), brokers (4) and groups (32).
+"""DescribeConfigs 1 to 4: the configs of topics (2), brokers (4), and groups (32).
 
-All options, or those named; each with where its value comes from, and its synonyms if asked
-for. Brokers by their id, or by the empty name for what was set for all of them while they ran.
-Documentation is never given; what no broker knows, and was given to them while they ran, is
-sensitive: its value is not told. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION, a broker
-or a type of resource that is not there INVALID_REQUEST, and so is one that a request repeats very
-often. A group need not exist.
+The response has all options, or those that the request names. Each has the source of its value, and
+on request its synonyms. A broker is named by its id. The empty name stands for the values that were
+set for all brokers while they ran. There is no documentation of options. An option that no broker
+knows, and that was set while they ran, is sensitive, so its value is not returned. A topic that
+does not exist is UNKNOWN_TOPIC_OR_PARTITION. INVALID_REQUEST is a broker or a type of resource that
+does not exist, or a resource that the request repeats very often. A group need not exist.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aiokclient.testing.broker.resources import find_configs
 from aiokclient.testing.broker.state import Refused
 
 REPEATS = 10
-"""Number of times that one request may ask for a resource: each answer is many times as large."""
+"""The number of times that one request may name a resource, because responses are much larger."""
 
 
 async def handle(call: Call) -> Answer:

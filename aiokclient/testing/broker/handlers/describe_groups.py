@@ -1,7 +1,7 @@
-"""DescribeGroups 0 to 6: state, protocol and members of classic groups.
+"""DescribeGroups 0 to 6: the state, protocol, and members of classic groups.
 
-What members joined with, and in which protocol, is told of a stable group only. A group that is not
-there, or is of another type, is Dead; from version 6 on it is GROUP_ID_NOT_FOUND, too.
+The metadata of members and the name of the protocol are included for a stable group only. A group
+that does not exist or is of another type is Dead; from version 6 on, it is also GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DescribeTopicPartitions 0: topics in pages, in the order of their names.
 
-At most `response_partition_limit` partitions (2000 at most) come in one answer; its cursor says
-where the next one begins. No topics named means all. There are no eligible leader replicas.
+A response has up to `response_partition_limit` partitions (2000 at most), and its cursor names the
+start of the next page. A request without topics means all topics. There are no eligible leader
+replicas.
 """
 
 from __future__ import annotations

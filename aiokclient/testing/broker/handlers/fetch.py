@@ -1,28 +1,27 @@
-"""Fetch 4 to 18: record batches from an offset on, waited for.
+"""Fetch 4 to 18: record batches from an offset on, after a wait if necessary.
 
-* Sessions as in `sessions.py`; their errors refuse the whole request. From version 13 on
-  topics have ids: one that is not known is UNKNOWN_TOPIC_ID, for that topic.
-* The answer waits until `min_bytes` are there, or `max_wait_ms` is over, or a partition has
-  an error, a diverging epoch or a preferred replica to tell; while it waits nothing else on
-  the connection is answered.
-* `partition_max_bytes` and `max_bytes` hold as in Kafka: batches are whole but for the last
-  one of a partition, which may be cut; the first batch of the answer is whole whatever its
-  size. Partitions come in the order of the session.
-* A replica that follows answers too, from version 11 on, up to what it has. A leader names a
-  replica in the client's rack instead of answering with records (KIP-392), if brokers have
-  racks and that replica is in sync.
-* The leader epoch that the client knows is checked (KIP-320); from version 12 on so is the
-  epoch of the last record it has: if the log parted from it before the fetch offset, the
-  answer says where.
-* Replicas do not fetch here, so that a fetch with a replica id is NOT_LEADER_OR_FOLLOWER, as from
-  a broker that has no replica of the partition. An unknown isolation level is
-  UNKNOWN_SERVER_ERROR.
-* `read_committed` ends at the last stable offset and names the aborted transactions.
-* From version 16 on NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader and its
+* Sessions are as in `sessions.py`. Their errors refuse the whole request. From version 13 on,
+  topics have ids. An unknown id is UNKNOWN_TOPIC_ID for that topic.
+* The response waits until `min_bytes` are available, `max_wait_ms` has passed, or a partition has
+  an error, a diverging epoch, or a preferred replica. While it waits, no other request on the
+  connection is answered.
+* `partition_max_bytes` and `max_bytes` apply as in Kafka. Batches are whole, except that the last
+  one of a partition may be cut off. The first batch of the response is whole whatever its size.
+  Partitions are in the order of the session.
+* From version 11 on, a follower answers, too, up to the end of its replica. A leader names a
+  replica in the client's rack instead of returning records (KIP-392), if brokers have racks and
+  that replica is in sync.
+* The leader epoch that the client knows is checked (KIP-320). From version 12 on, so is the epoch
+  of the client's last record. If the log diverged from it before the fetch offset, the response
+  says where.
+* Replicas do not fetch here, so a fetch with a replica id is NOT_LEADER_OR_FOLLOWER, as from a
+  broker that has no replica of the partition. An unknown isolation level is UNKNOWN_SERVER_ERROR.
+* `read_committed` ends at the last stable offset, and the response names the aborted transactions.
+* From version 16 on, NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH come with the leader and its
   address (KIP-951).
 
-A request of very many partitions is handled in slices (`Call.slices`), while it waits as well: what
-changes while it is being read has it read once more.
+A request with very many partitions is handled in slices (`Call.slices`), also while it waits. If a
+partition changes while it is being read, it is read again.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ async def handle(call: Call) -> Answer:
 
 
 class _Fetch:
-    """One fetch; it may read several times, the last result counts."""
+    """One fetch request. It may read several times; the last result is the response."""
 
     def __init__(self, call: Call, context: FetchContext) -> None:
         self.call = call
@@ -101,7 +100,7 @@ class _Fetch:
             untrack(self._wanted)
 
     async def answer(self) -> FetchResponse:
-        """Read, wait if not enough is there, and return the response."""
+        """Read, wait if there is not enough data, and return the response."""
         if self.request.isolation_level not in _ISOLATION_LEVELS:
             return await self._refuse_all()
         await self._read_all()
@@ -110,7 +109,7 @@ class _Fetch:
         return await self._response()
 
     def end(self) -> None:
-        """Free what was kept for this request alone."""
+        """Free everything that is stored for this request only."""
         self._wanted, wanted = [], self._wanted
         self._answers, answers = [], self._answers
         discard(wanted)
@@ -120,11 +119,11 @@ class _Fetch:
 
     @property
     def _complete(self) -> bool:
-        """Whether the answer need not wait for more."""
+        """Return whether the response need not wait for more data."""
         return self._settled or self._size >= self.request.min_bytes
 
     async def _wait(self) -> None:
-        """Read again when enough was appended, for `max_wait_ms` at most."""
+        """Wait up to `max_wait_ms`, and read again when enough data was appended."""
         wait = _Wait(self.call)
         try:
             await wait.watch(self._found())
@@ -140,7 +139,7 @@ class _Fetch:
             wait.end()
 
     async def _read_all(self) -> None:
-        """Read every partition, within the limits; `_size` and `_settled` say what came."""
+        """Read all partitions within the limits, and set `_size` and `_settled`."""
         answers: list[PartitionData] = []
         if self._many:
             untrack(answers)
@@ -158,13 +157,13 @@ class _Fetch:
         return self._hidden(answer)
 
     def _hidden(self, answer: PartitionData) -> PartitionData:
-        """Hide an answer from the garbage collector if there are many."""
+        """Hide a response from the garbage collector if there are many."""
         if self._many:
             untrack_whole(answer)
         return answer
 
     def _found(self) -> Iterable[Partition]:
-        """Yield the partitions that there are, of those asked for."""
+        """Yield those of the requested partitions that exist."""
         for wanted in self._wanted:
             partition = self._find(wanted.key)
             if partition is not None:
@@ -261,7 +260,7 @@ class _Fetch:
     def _diverging(
         self, wanted: FetchedPartition, partition: Partition, end: int
     ) -> tuple[EpochEndOffset | None, bool]:
-        """Where the log parted from what the client has, and whether that can be told."""
+        """Return where the log diverged from the client's records, and whether that is known."""
         if wanted.last_fetched_epoch < 0:
             return None, True
         epoch, ends = partition.log.epochs.end_of(wanted.last_fetched_epoch, end)
@@ -272,7 +271,7 @@ class _Fetch:
         return None, True
 
     def _preferred(self, partition: Partition, offset: int) -> int | None:
-        """A replica in the client's rack that could answer instead of this leader."""
+        """Return a replica in the client's rack that could answer instead of the leader, if any."""
         broker, rack = self.call.broker, self.request.rack_id
         if not rack or partition.leader != broker.node_id or broker.rack == rack:
             return None
@@ -295,7 +294,7 @@ class _Fetch:
         return response
 
     async def _response(self) -> FetchResponse:
-        """Return the answer as last read, without partitions that have nothing new to say."""
+        """Return the result of the last read, without partitions that have no news."""
         topics: _Topics = {}
         async for part in self.call.slices(zip(self._wanted, self._answers, strict=True)):
             for wanted, answer in part:
@@ -348,18 +347,18 @@ class _Wait:
         self._timer = loop.call_later(seconds, self._time_out)
 
     async def watch(self, partitions: Iterable[Partition]) -> None:
-        """Have all partitions tell of their changes."""
+        """Watch all partitions for changes."""
         async for part in self._call.slices(partitions):
             for each in part:
                 each.watch(self)
                 self._watched.append(each)
 
     def forget(self) -> None:
-        """Count what is added from now on."""
+        """Reset the count of added bytes."""
         self._added = 0
 
     async def until_added(self, size: int) -> None:
-        """Wait until so many bytes were added since `forget`, or until the time is over."""
+        """Wait until `size` bytes were added since `forget`, or until the time is over."""
         self._enough = size
         if self._added < size and not self.over:
             self._woken = self._call.cluster.loop.create_future()

@@ -1,9 +1,10 @@
 """FindCoordinator 0 to 6: the coordinator of a group, a transactional id, or a share partition.
 
-The types are 0, 1, and, from version 6 on, 2. One key up to version 3, several from 4 on. Each
-key has its broker by a hash; if that one is down, the next one that is up. `move_coordinator`
-gives a key to another. An unknown type is INVALID_REQUEST, and so is the key of a share partition
-that is not group:topic id:partition. One key has a message without an error too, the word NONE.
+Their key types are 0, 1, and, from version 6 on, 2. A request has one key up to version 3, and
+several from version 4 on. A hash of the key selects the broker. If that one is stopped, the next
+running broker is the coordinator. `move_coordinator` moves a key to another broker. An unknown type
+is INVALID_REQUEST, and so is the key of a share partition that is not group:topic id:partition. The
+response for one key has the error message NONE if there is no error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Heartbeat 0 to 4: a member is there; the answer says whether a rebalance goes on.
+"""Heartbeat 0 to 4: a member is alive. The response says whether a rebalance is in progress.
 
-A coordinator that is still loading the group answers that all is well, as Kafka's does: it will
-know in time.
+A coordinator that is still loading the group answers without an error, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""IncrementalAlterConfigs 0 and 1: set, delete, append to and subtract from single values.
+"""IncrementalAlterConfigs 0 and 1: set, delete, append to, and subtract from single values.
 
-Each resource changes as a whole or, with INVALID_CONFIG for an unknown name, a bad value or a
-list operation on what is no list, not at all. INVALID_REQUEST is a null value that is to be
-set, a name or a resource that comes twice, and a bad value or a read-only config of a broker.
-To delete a name that is not known changes nothing; brokers that run take any name.
+Each resource changes as a whole or not at all. INVALID_CONFIG is an unknown name, a value that is
+not allowed, or a list operation on an option that is not a list. INVALID_REQUEST is a null value to
+set, a name or a resource that is repeated, and for brokers also a value that is not allowed or a
+read-only config. Deleting an unknown name has no effect. Running brokers accept any name.
 """
 
 from __future__ import annotations

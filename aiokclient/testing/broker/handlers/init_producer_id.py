@@ -1,8 +1,8 @@
-"""InitProducerId 0 to 5: an id for a producer.
+"""InitProducerId 0 to 5: assign a producer id.
 
-* Without a transactional id: a new id with epoch 0, whatever the client had before.
-* With one: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because transactions are not supported. Every
-  client takes this error as final. An empty id is INVALID_REQUEST.
+* Without a transactional id: a new id with epoch 0, whatever id the client had before.
+* With a transactional id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because transactions are not
+  supported. Every client treats this error as final. An empty id is INVALID_REQUEST.
 * A producer id without an epoch, or the reverse: INVALID_REQUEST.
 """
 

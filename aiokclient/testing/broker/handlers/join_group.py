@@ -1,16 +1,16 @@
-"""JoinGroup 0 to 9: enter a group's next generation; parked until it begins.
+"""JoinGroup 0 to 9: join a group's next generation. The response waits until the generation begins.
 
-* An empty group id is INVALID_GROUP_ID; a session timeout out of the broker's bounds
-  (`group.min.session.timeout.ms`, `group.max.session.timeout.ms`) INVALID_SESSION_TIMEOUT.
-* Whoever comes without a member id makes the group if there is none; an id that is not known is
-  UNKNOWN_MEMBER_ID. From version 4 on a new member is given its id with MEMBER_ID_REQUIRED and
-  comes again with it (KIP-394). A group has `group.max.size` members at most.
-* A protocol type or protocols that do not go with the other members' are
+* An empty group id is INVALID_GROUP_ID. A session timeout outside the broker's limits
+  (`group.min.session.timeout.ms`, `group.max.session.timeout.ms`) is INVALID_SESSION_TIMEOUT.
+* A request without a member id creates the group if there is none. An unknown id is
+  UNKNOWN_MEMBER_ID. From version 4 on, a new member receives its id with MEMBER_ID_REQUIRED and
+  sends the request again with it (KIP-394). A group has `group.max.size` members at most.
+* A protocol type or protocols that do not match those of the other members are
   INCONSISTENT_GROUP_PROTOCOL.
-* Static members (version 5 on, KIP-345) take their former place without a rebalance; a leader
-  that does so is told from version 9 on to leave the assignment as it is (KIP-814).
-* The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for others: 0
-  unless the cluster is told otherwise.
+* Static members (version 5 on, KIP-345) replace their previous instance without a rebalance. From
+  version 9 on, the response tells a leader that does so to keep the assignment (KIP-814).
+* The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members.
+  The default here is 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def handle(call: Call) -> Reply:
         code = Code.INVALID_SESSION_TIMEOUT
     group = groups.find(request.group_id)
     if group is not None and group.is_empty and group.kind is not GroupType.CLASSIC:
-        # The members that come now decide what kind of group it is.
+        # The next members to join determine the kind of the group.
         group = None
     if not code and group is None and request.member_id:
         code = Code.UNKNOWN_MEMBER_ID

@@ -1,8 +1,8 @@
-"""LeaveGroup 0 to 5: members go, and the others share what they had.
+"""LeaveGroup 0 to 5: members leave, and the others divide their partitions.
 
-One up to version 2; several from 3 on, each with an answer of its own, static members by their
-instance id alone if need be (KIP-345). From version 5 on with a reason (KIP-800), which nobody
-reads here.
+A request has one member up to version 2, and several from version 3 on, each with its own result. A
+static member may be named by its instance id alone (KIP-345). From version 5 on, a reason is
+included (KIP-800), which is ignored here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ListGroups 0 to 5: the groups that this broker coordinates.
 
-Only those in some states (version 4 on, KIP-518) or of some types (version 5 on, KIP-848), if
-any are named; how they are written, in capitals or not, does not matter. A broker that is still
-loading some of its groups answers COORDINATOR_LOAD_IN_PROGRESS.
+A request may select groups by state (version 4 on, KIP-518) and by type (version 5 on, KIP-848),
+without regard to case. A broker that is still loading some of its groups answers
+COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations

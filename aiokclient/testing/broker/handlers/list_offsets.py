@@ -1,16 +1,15 @@
-"""ListOffsets 1 to 11: an offset for a timestamp.
+"""ListOffsets 1 to 11: the offset for a timestamp.
 
-* -1: the high watermark, or the last stable offset for readers of committed data (version 2
-  on). -2: the start of the log. -3 (version 7 on): the record with the greatest timestamp.
-  -4 (8 on): the start of the local log, the same as -2 here. -5 (9 on) and -6 (11 on): what
-  was, or is still to be, moved to remote storage: there is none, so -1. Any other negative one
-  is UNSUPPORTED_VERSION, also where the partition does not exist.
-* A timestamp: the first record that is as late or later, -1 if there is none that the reader
-  may see.
+* -1: the high watermark, or the last stable offset for `read_committed` (version 2 on).
+  -2: the log start offset. -3 (version 7 on): the record with the greatest timestamp. -4 (version
+  8 on): the start of the local log, which is the same as -2 here. -5 (version 9 on) and -6
+  (version 11 on) are about remote storage, which does not exist here, so the result is -1. Any
+  other negative timestamp is UNSUPPORTED_VERSION, even if the partition does not exist.
+* A timestamp: the first record with that timestamp or a later one; -1 if the reader can see none.
 * An unknown isolation level is UNKNOWN_SERVER_ERROR, as in Kafka.
-* A partition that comes twice is INVALID_REQUEST.
-* Records that cannot be read are CORRUPT_MESSAGE: they are not checked when they are appended.
-* Only the leader answers, in the epoch that the client knows (version 4 on).
+* A partition that is repeated is INVALID_REQUEST.
+* Records that cannot be decoded are CORRUPT_MESSAGE, because appending does not check them.
+* Only the leader answers, in the leader epoch that the client knows (version 4 on).
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""Metadata 0 to 13: brokers, topics, leaders.
+"""Metadata 0 to 13: brokers, topics, and leaders.
 
-* No topics named (null; in version 0 an empty list) means all of them.
-* Brokers that are down are not named; a partition that only they have has leader -1 and
-  LEADER_NOT_AVAILABLE. Every replica that is down is offline.
-* From version 10 on topics have ids, from 12 on they may be asked for by id; an id that is not
-  known is UNKNOWN_TOPIC_ID. A request that has an id is taken to be about ids alone: topics in
-  it that have a name only are left out.
-* A topic that is named more than once is answered once.
-* A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, or made, where both the cluster
-  (`auto.create.topics.enable`, off by default) and the request allow it; the first answer is
-  UNKNOWN_TOPIC_OR_PARTITION even then, as in Kafka. A name that is not legal is
+* A null list of topics (in version 0 an empty one) means all topics.
+* Stopped brokers are not listed. A partition without a running replica has leader -1 and
+  LEADER_NOT_AVAILABLE. Replicas on stopped brokers are offline.
+* From version 10 on, topics have ids, and from version 12 on, requests may use them. An unknown id
+  is UNKNOWN_TOPIC_ID. If a request has any id, its topics that have only a name are ignored.
+* A topic that is named more than once has one result.
+* A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. It is created if both the cluster
+  (`auto.create.topics.enable`, off by default) and the request allow it, but as in Kafka the first
+  response is UNKNOWN_TOPIC_OR_PARTITION even then. A name that is not legal is
   INVALID_TOPIC_EXCEPTION.
-* From version 8 on the operations that are allowed are told on request: all there are.
-* A broker whose metadata a test holds answers with what it knew then.
-* Refusals by a test come for each topic, or at the top from version 13 on when no topic is
-  in question.
+* From version 8 on, authorized operations are included on request: all of them.
+* A broker whose metadata a test has frozen answers with the frozen state.
+* Errors that a test injects apply to each topic, or from version 13 on to the whole response if
+  they name no topic.
 """
 
 from __future__ import annotations
@@ -92,10 +91,10 @@ async def _by_name(call: Call, name: str) -> MetadataResponseTopic:
 
 
 def _missing(call: Call, name: str) -> Code:
-    """Why a topic is not there; makes it where that is allowed."""
+    """Return the error of a topic that does not exist, and create the topic if that is allowed."""
     if not is_topic_name(name):
         return Code.INVALID_TOPIC_EXCEPTION
-    # Before version 4 a client had no say in it.
+    # Before version 4, a request has no such option.
     allowed = call.version < 4 or call.request.allow_auto_topic_creation
     if name in call.cluster.topics:
         return Code.UNKNOWN_TOPIC_OR_PARTITION

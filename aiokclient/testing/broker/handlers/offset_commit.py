@@ -1,13 +1,14 @@
-"""OffsetCommit 2 to 10: store how far a group has read.
+"""OffsetCommit 2 to 10: store the positions of a group.
 
-* Members name their generation (or epoch, version 9 on) and must be known: UNKNOWN_MEMBER_ID,
-  ILLEGAL_GENERATION, FENCED_INSTANCE_ID; between the phases of a rebalance
-  REBALANCE_IN_PROGRESS. Whoever is no member may commit while the group is empty, and thereby
-  makes one. A group that is not there is GROUP_ID_NOT_FOUND, up to version 8 ILLEGAL_GENERATION.
-* Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION, from version 10 on (topics by
-  their ids) UNKNOWN_TOPIC_ID; metadata over `offset.metadata.max.bytes`
-  OFFSET_METADATA_TOO_LARGE. The others of the request are stored.
-* A commit is a sign of life.
+* A member sends its generation (or its epoch, version 9 on). If it is unknown or outdated, the
+  result is UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or FENCED_INSTANCE_ID, and between the phases of
+  a rebalance REBALANCE_IN_PROGRESS. A client that is not a member may commit while the group is
+  empty, which creates the group. With a generation, a group that does not exist is
+  GROUP_ID_NOT_FOUND, up to version 8 ILLEGAL_GENERATION.
+* A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, from version 10 on (with topic ids)
+  UNKNOWN_TOPIC_ID. Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
+  The other partitions of the request are stored.
+* A commit counts as a heartbeat.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ async def handle(call: Call) -> Answer:
 
 
 def _group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]:
-    """The group that takes the commit, or why none does."""
+    """Return the group that accepts the commit, or the error code if none does."""
     groups = groups_of(call.cluster)
     epoch = request.generation_id_or_member_epoch
     code = groups.reachable(call, request.group_id, named=False)

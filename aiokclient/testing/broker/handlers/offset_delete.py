@@ -1,7 +1,8 @@
-"""OffsetDelete 0: forget offsets of a group (KIP-496).
+"""OffsetDelete 0: delete committed offsets of a group (KIP-496).
 
-Those of topics that its members read are GROUP_SUBSCRIBED_TO_TOPIC. A group with members whose
-protocol the broker does not know is NON_EMPTY_GROUP, one that is not there GROUP_ID_NOT_FOUND.
+Topics to which members are subscribed are GROUP_SUBSCRIBED_TO_TOPIC. A group with members whose
+protocol the broker does not know is NON_EMPTY_GROUP, and one that does not exist is
+GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

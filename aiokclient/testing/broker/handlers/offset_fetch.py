@@ -1,11 +1,13 @@
-"""OffsetFetch 1 to 10: how far groups have read, of some partitions or of all (topics None).
+"""OffsetFetch 1 to 10: the committed offsets of groups.
 
-* One group up to version 7, several from 8 on (KIP-709); topics by their ids from 10 on, where
-  one that is not there is UNKNOWN_TOPIC_ID.
-* What was not committed is offset -1, also for groups and partitions that do not exist.
-* With `require_stable` (version 7 on) UNSTABLE_OFFSET_COMMIT for a partition of which an open
-  transaction holds another offset (KIP-447).
-* Members of the consumer protocol name their epoch (version 9 on), which must be theirs.
+A request names partitions, or asks for all of them with topics None.
+
+* A request has one group up to version 7, and several from version 8 on (KIP-709). From version 10
+  on, topics have ids, and an unknown id is UNKNOWN_TOPIC_ID.
+* A partition without a committed offset has offset -1, even if it or the group does not exist.
+* With `require_stable` (version 7 on), a partition for which an open transaction has another offset
+  is UNSTABLE_OFFSET_COMMIT (KIP-447).
+* Members of the consumer protocol send their member epoch (version 9 on), which must be current.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ async def handle(call: Call) -> Answer:
 async def _single(
     call: Call, asked: OffsetFetchRequestGroup, found: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
-    """The answer up to version 7; version 1 tells the error of a group for each partition."""
+    """Return the response up to version 7. In version 1, each partition has the group's error."""
     if found.error_code and call.version < 2:
         for topic in asked.topics or ():
             answer = _topic(topic, topic.name)
@@ -109,7 +111,7 @@ async def _group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchRespo
 
 
 def _all(call: Call, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
-    """Everything that the group has committed, as if it had been asked for."""
+    """Return everything that the group has committed, in the form of a request."""
     found: dict[str, OffsetFetchRequestTopics] = {}
     for place in () if group is None else group.offsets:
         topic = call.cluster.topics.get(place.topic)

@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch 2 to 4: where a leader epoch ends (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch 2 to 4: the end offset of a leader epoch (KIP-101, KIP-320).
 
-The end of the largest epoch in the log that is not after the one asked for; the end of the log
-for the current one; -1 and -1 for one that the log does not know. Only the leader answers, in
-the epoch that the client knows.
+The result is the end of the largest epoch in the log up to the requested one, the end of the log
+for the current epoch, and -1 and -1 for an epoch that the log does not know. Only the leader
+answers, in the leader epoch that the client knows.
 """
 
 from __future__ import annotations

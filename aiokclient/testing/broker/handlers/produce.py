@@ -1,22 +1,24 @@
 """Produce 3 to 13: append record batches.
 
-* Versions 0 to 2 are announced, as Kafka does for old clients that look for them, and cut off.
-* One batch of magic 2 for each partition; it is checked by its header and checksum, and record
-  by record where keys or timestamps may be refused (`validation.py`): from version 8 on the
-  answer names those that are. The log decides on sequence numbers.
-* A partition that comes more than once is appended to once, with the last of its batches.
-* A batch that is one of its producer's last five is answered with the offset that it has.
-* acks 0 is not answered (an error closes the connection), 1 as soon as it is in the log, -1
-  once all in-sync replicas have it: REQUEST_TIMED_OUT with the offset after `timeout_ms`
-  (immediately if it is 0 or less), NOT_ENOUGH_REPLICAS immediately where fewer are in sync than
-  min.insync.replicas (as far as there are replicas).
+* Versions 0 to 2 are announced, as Kafka does for old clients that check for them, but a request
+  in such a version closes the connection.
+* Each partition has one batch of magic 2. Its header and checksum are checked, and its records if
+  their keys or timestamps may be refused (`validation.py`). From version 8 on, the response names
+  the records that were refused. The log checks sequences.
+* For a partition that is repeated, only the last batch is appended.
+* A batch that is one of its producer's last five is answered with the offset that it already has.
+* With acks=0 there is no response (an error closes the connection). With acks=1 the response comes
+  when the batch is in the log, and with acks=-1 when all in-sync replicas have it. After
+  `timeout_ms` (immediately if that is 0 or less), the result is REQUEST_TIMED_OUT with the offset.
+  It is NOT_ENOUGH_REPLICAS, immediately, if fewer replicas are in sync than min.insync.replicas,
+  or than the partition has, whichever is lower.
 * Transactions are not supported. A request without a transactional id that has a transactional
-  batch is TRANSACTIONAL_ID_AUTHORIZATION_FAILED as a whole; with one, such a batch is
-  INVALID_PRODUCER_ID_MAPPING, as no producer id belongs to any transactional id.
-* With `compression.type` set to a codec, batches are stored in it, whatever the client sent.
+  batch is TRANSACTIONAL_ID_AUTHORIZATION_FAILED as a whole. With a transactional id, such a batch
+  is INVALID_PRODUCER_ID_MAPPING, because no producer id belongs to any transactional id.
+* If `compression.type` names a codec, batches are stored in that codec.
 * Clients may not write to internal topics: INVALID_TOPIC_EXCEPTION.
-* Whoever does not lead says who does from version 10 on (KIP-951). From version 13 on topics
-  have ids: UNKNOWN_TOPIC_ID.
+* From version 10 on, a broker that is not the leader names the leader (KIP-951). From version 13
+  on, topics have ids: UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ _BY_ID = 13
 _NO_ID = UUID(int=0)
 _ADMIN_CLIENT = "__admin_client"
 _ATTRIBUTES_AT = ATTRIBUTES_AT + 1
-"""The byte of the attributes that has the flags."""
+"""The position of the byte of the attributes that has the flags."""
 
 _Data: TypeAlias = tuple[TopicProduceData, dict[int, PartitionProduceData]]
 
@@ -83,7 +85,7 @@ async def handle(call: Call) -> Answer:
 async def _distinct(call: Call) -> tuple[Iterable[_Data], bool]:
     """Return the topics to append to, and whether any batch belongs to a transaction.
 
-    Of a partition that comes more than once, the last batch is kept.
+    If a partition is repeated, its last batch is used.
     """
     topics: dict[str | UUID, _Data] = {}
     transactional = False
@@ -103,13 +105,13 @@ def _is_transactional(records: bytes | memoryview) -> bool:
 
 
 class _Produce:
-    """One request being appended. `waiting` are those that replicas have to reach yet."""
+    """One produce request. `waiting` has the appends that replicas have not received yet."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self.failed = False
         self.refusal = Code.NONE
-        """Why the request is refused as a whole."""
+        """The error code with which the whole request is refused."""
         self.waiting: list[tuple[Partition, PartitionProduceResponse, int]] = []
         self._hints: dict[int, None] = {}
 

@@ -1,9 +1,8 @@
-"""SaslAuthenticate 0 to 2: one message of the mechanism, and the broker's answer to it.
+"""SaslAuthenticate 0 to 2: one message of the mechanism, and the broker's response to it.
 
-What the mechanism refuses is answered with SASL_AUTHENTICATION_FAILED, and the connection is closed
-after it. A message that no handshake came before, or that comes after the last one, is answered
-with ILLEGAL_SASL_STATE. The session lifetime is told with the last message, from version 1 on;
-there is no authentication for a second time.
+If the mechanism refuses it, the result is SASL_AUTHENTICATION_FAILED, and the connection is closed
+afterwards. A message before the handshake or after the last message is ILLEGAL_SASL_STATE. From
+version 1 on, the last response has the session lifetime. A connection cannot authenticate again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""SaslHandshake 0 to 1: the client names its mechanism.
+"""SaslHandshake 0 to 1: the client selects its mechanism.
 
-A mechanism that the listener does not offer is answered with UNSUPPORTED_SASL_MECHANISM and those
-that it offers; a listener without SASL answers ILLEGAL_SASL_STATE. The connection is closed after
-a refusal, unless the listener is one without SASL. Version 0, whose messages follow without a
-header, is not taken.
+A mechanism that the listener does not offer is UNSUPPORTED_SASL_MECHANISM, with a list of those
+that it offers. A listener without SASL answers ILLEGAL_SASL_STATE. The connection is closed after a
+refusal, unless the listener has no SASL. Version 0, which is followed by messages without a header,
+is not accepted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""SyncGroup 0 to 5: the leader brings the assignments of a generation, all fetch their own.
+"""SyncGroup 0 to 5: the leader sends the assignments of a generation, and each member gets its own.
 
-* Parked until the leader's has come; later ones are answered at once with what is stored, the
-  leader's own included. With `EmbeddedCluster(resync=True)` a leader that brings other
-  assignments gives them to all anew, see `groups/rebalancing.py`.
-* From version 5 on protocol type and name are to be told, and to be the group's:
+* A request waits until the leader's has arrived. Later ones are answered immediately with the
+  stored assignments, the leader's included. With `EmbeddedCluster(resync=True)`, a leader that
+  sends different assignments starts a new distribution: see `groups/rebalancing.py`.
+* From version 5 on, the protocol type and name must be those of the group; otherwise the result is
   INCONSISTENT_GROUP_PROTOCOL (KIP-559).
-* While others are still to join: REBALANCE_IN_PROGRESS. Another generation: ILLEGAL_GENERATION.
+* While other members have not joined yet: REBALANCE_IN_PROGRESS. In another generation:
+  ILLEGAL_GENERATION.
 """
 
 from __future__ import annotations
