@@ -1,5 +1,5 @@
-"""The groups of the embedded cluster: their coordinator, their members, their offsets.
+"""The groups of the embedded cluster: their coordinators, members, and committed offsets.
 
-`coordinator.py` knows all groups and which broker has them; `group.py` is what every kind of
-group has; `classic.py` is the classic protocol, `offsets.py` what is committed.
+`coordinator.py` has all groups and their coordinators, `group.py` is the base class of all kinds of
+groups, `classic.py` is the classic protocol, and `offsets.py` has the committed offsets.
 """

@@ -1,7 +1,7 @@
-"""A group of the classic protocol: what its members' requests mean in each of its states.
+"""A group of the classic protocol: the effect of its members' requests in each state.
 
-The states, timers and what is persisted: `rebalancing.py`. This is what Kafka's coordinator
-does, error for error; apart from the lot by which leaders are drawn.
+`rebalancing.py` has the states, the timers, and what is persisted. Errors are the same as those of
+Kafka's coordinator. Unlike there, the leader is chosen at random.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 _CONSUMER = "consumer"
 _MEMBER_ID_FIRST = 4
-"""From this version of JoinGroup on a new member gets its id before it joins (KIP-394)."""
+"""From this version of JoinGroup on, a new member gets its id before it joins (KIP-394)."""
 _SKIPS_ASSIGNMENT = 9
 _NEW_MEMBER_TIMEOUT_MS = 300_000
-"""So long a new member is waited for, whose first JoinGroup is parked."""
+"""The session timeout of a new member while its first JoinGroup request waits."""
 
 
 class ClassicGroup(RebalancingGroup):
-    """One classic group; without members and protocol type it keeps offsets only."""
+    """A classic group. Without members and protocol type, it only stores offsets."""
 
     # -- JoinGroup -------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class ClassicGroup(RebalancingGroup):
         return known is not None or len(self.members) < most
 
     def _agrees(self, request: JoinGroupRequest) -> bool:
-        """Whether the member speaks a protocol that all others do, too."""
+        """Return whether the member supports a protocol that all other members support."""
         if self.phase is GroupState.EMPTY:
             return bool(request.protocol_type and request.protocols)
         if request.protocol_type != self.type:
@@ -107,7 +107,7 @@ class ClassicGroup(RebalancingGroup):
         return _refused(Code.MEMBER_ID_REQUIRED, member_id)
 
     def _give_up(self, member_id: str) -> None:
-        """A member that got an id has not come back with it."""
+        """Remove a member that received an id and did not join with it in time."""
         cancel(self.pending.pop(member_id, None))
         self.maybe_complete()
 
@@ -133,7 +133,7 @@ class ClassicGroup(RebalancingGroup):
         return future
 
     def _rejoin(self, call: Call, member: ClassicMember) -> Reply:
-        """A member comes again: it is told of the generation there is, or begins another."""
+        """Handle a repeated join: answer with the current generation, or begin a rebalance."""
         unchanged = member.protocols == protocols_of(call.request)
         leads = self.leads(member)
         if self.phase is GroupState.EMPTY:
@@ -148,7 +148,7 @@ class ClassicGroup(RebalancingGroup):
         return future
 
     def _replace(self, call: Call, old: ClassicMember, member_id: str) -> Reply:
-        """A static member comes back under another id, and the old one is fenced (KIP-345)."""
+        """Replace a static member that joins under a new id, and fence the old one (KIP-345)."""
         new = old.renamed(member_id)
         led, told = self.leads(old), self.leader
         cancel(old.expiry)
@@ -162,13 +162,13 @@ class ClassicGroup(RebalancingGroup):
         new.wants(call.request, call.version)
         self.keep(new)
         if self.phase is GroupState.STABLE and self.members.choose() == self.protocol:
-            # Nothing changes for the others.
+            # Nothing changes for the other members.
             self.persist()
             skips = call.version >= _SKIPS_ASSIGNMENT
             answer = self.join_answer(new, with_members=led and skips)
             answer.skip_assignment = led and skips
             if not skips:
-                # The old leader's id, so that the member does not take itself for the leader.
+                # The old leader's id, so that the member does not consider itself the leader.
                 answer.leader = told or ""
             return answer
         future = new.park_join(call)
@@ -218,7 +218,7 @@ class ClassicGroup(RebalancingGroup):
         return Code.REBALANCE_IN_PROGRESS if self.phase is GroupState.PREPARING else Code.NONE
 
     def _resyncs(self, member: ClassicMember, given: dict[str, bytes]) -> bool:
-        """Whether this is a leader with news, and not one that lost the answer."""
+        """Return whether a leader sends a different assignment, and not a retry of the same one."""
         if not (self.cluster.groups.resync and self.leads(member) and given):
             return False
         return any(each.assignment != given.get(each.member_id, b"") for each in self.members)
@@ -255,7 +255,7 @@ class ClassicGroup(RebalancingGroup):
     def _leave(self, who: MemberIdentity) -> Code:
         member_id = who.member_id
         if not member_id:
-            # An administrator takes a static member out, whatever id it has.
+            # An administrator removes a static member, whatever its id is.
             member_id = self.members.static.get(who.group_instance_id or "", "")
             if who.group_instance_id is None or not member_id:
                 return Code.UNKNOWN_MEMBER_ID
@@ -303,7 +303,7 @@ class ClassicGroup(RebalancingGroup):
             return False
         return any(_reads(each.metadata(self.protocol), topic) for each in self.members)
 
-    # -- looking ---------------------------------------------------------------------------
+    # -- observation by tests and requests -----------------------------------------------------
 
     @property
     def protocol_type(self) -> str:
@@ -358,7 +358,7 @@ def _refused(code: int, member_id: str) -> JoinGroupResponse:
 
 
 def _reads(metadata: bytes, topic: str) -> bool:
-    """Whether a member's metadata names this topic; yes where it cannot be read."""
+    """Return whether a member's metadata names this topic, or cannot be decoded."""
     version = min(int.from_bytes(metadata[:2], "big"), ConsumerProtocolSubscription.max_version)
     try:
         return topic in ConsumerProtocolSubscription.decode(metadata[2:], version).topics

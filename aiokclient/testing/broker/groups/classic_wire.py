@@ -1,7 +1,7 @@
-"""What classic consumers say to each other by way of JoinGroup and SyncGroup, read and written.
+"""The messages that classic consumers exchange in JoinGroup and SyncGroup, decoded and encoded.
 
-Brokers look into it only where a group is converted, or speaks both protocols at a time. What
-stands behind the fields they know they leave alone, as all readers of it do.
+Brokers decode them only if a group is converted or has members of both protocols. Like all readers
+of these messages, they ignore bytes after the fields that they know.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VERSION = struct.Struct(">h")
 
 
 def version_of(data: bytes) -> int:
-    """The version that precedes an embedded message, as far as it is known here."""
+    """Return the version before an embedded message, or the highest known one if that is lower."""
     if len(data) < _VERSION.size:
         raise _malformed("it is too short")
     version: int = _VERSION.unpack_from(data)[0]
@@ -40,7 +40,7 @@ def _malformed(why: str) -> Refused:
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """What a member subscribes to; raises Refused for what cannot be read."""
+    """Return a member's subscription. Raises Refused if it cannot be decoded."""
     try:
         return ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version_of(data))[0]
     except ProtocolError as error:
@@ -48,7 +48,7 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
 
 
 def read_assignment(cluster: ClusterState, data: bytes) -> Places:
-    """The partitions of an assignment that exist; an empty one is none."""
+    """Return the existing partitions of an assignment. Empty bytes mean no partitions."""
     if not data:
         return frozenset()
     try:
@@ -70,7 +70,7 @@ def places_of(cluster: ClusterState, named: Iterable[TopicPartition]) -> Places:
 
 
 def assignment_bytes(cluster: ClusterState, places: Places, version: int) -> bytes:
-    """Partitions as a leader would send them, those of deleted topics left out."""
+    """Return partitions in the form in which a leader sends them, without deleted topics."""
     named: dict[str, list[int]] = {}
     for topic_id, index in sorted(places):
         topic = cluster.topics_by_id.get(topic_id)

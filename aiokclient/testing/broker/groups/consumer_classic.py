@@ -1,9 +1,9 @@
-"""Members of a consumer group that speak the classic protocol, while a group migrates (KIP-848).
+"""Members of a consumer group that use the classic protocol, while the group migrates (KIP-848).
 
-They take part in the group as all others do: their subscription comes with JoinGroup, the epoch
-they reach is their generation, SyncGroup brings what the broker has assigned. Nobody waits for
-anybody, so JoinGroup and SyncGroup are answered at once, and nobody leads. A heartbeat answers
-REBALANCE_IN_PROGRESS whenever a member has to give partitions up, or can have more.
+They take part in the group like all other members: JoinGroup has their subscription, the epoch that
+they reach is their generation, and SyncGroup returns what the broker has assigned. No member waits
+for others, so JoinGroup and SyncGroup are answered immediately, and there is no leader. A heartbeat
+is answered with REBALANCE_IN_PROGRESS if the member has to revoke partitions or can get more.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 
 _IDS_SINCE = 4
-"""From this version of JoinGroup on a new member is given its id before it joins (KIP-394)."""
+"""From this version of JoinGroup on, a new member gets its id before it joins (KIP-394)."""
 
 
 class ClassicMembers:
-    """The classic protocol's side of one consumer group."""
+    """The classic protocol for the members of one consumer group."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
@@ -84,13 +84,13 @@ class ClassicMembers:
         members = self._group.members
         most = self._group.option("max.size")
         if member_id not in members and len(members) >= most:
-            raise Refused(Code.GROUP_MAX_SIZE_REACHED, f"the group has {most} members")
+            raise Refused(Code.GROUP_MAX_SIZE_REACHED, f"The group already has {most} members.")
         names = {each.name for each in request.protocols}
         for each in members.values():
             if each.classic is not None:
                 names &= {name for name, _ in each.classic.protocols}
         if request.protocol_type != "consumer" or not names:
-            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "no protocol that all members have")
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "The members have no common protocol.")
 
     def _joining(self, request: JoinGroupRequest, member_id: str) -> Member:
         instance_id = request.group_instance_id
@@ -128,7 +128,7 @@ class ClassicMembers:
     def _check_protocol(self, request: SyncGroupRequest, side: ClassicSide) -> None:
         type_ok = request.protocol_type in (None, "consumer")
         if not type_ok or request.protocol_name not in (None, side.protocols[0][0]):
-            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "not the protocol that was chosen")
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "This is not the group's protocol.")
 
     def heartbeat(self, call: Call) -> Reply:
         request: HeartbeatRequest = call.request
@@ -151,26 +151,26 @@ class ClassicMembers:
     def _rebalancing(self, member: Member) -> Refused:
         if ("join", member.member_id) not in self._group.timers:
             self._group.start_timer("join", member.member_id, member.rebalance_timeout_ms)
-        return Refused(Code.REBALANCE_IN_PROGRESS, "the member has to join anew")
+        return Refused(Code.REBALANCE_IN_PROGRESS, "The member must join again.")
 
     def _member(self, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Member, ClassicSide]:
         member = self._known(request.member_id, request.group_instance_id)
         if member.classic is None:
-            raise Refused(Code.UNKNOWN_MEMBER_ID, "a member of the new protocol")
+            raise Refused(Code.UNKNOWN_MEMBER_ID, "The member uses the consumer protocol.")
         if request.generation_id != member.epoch:
-            raise Refused(Code.ILLEGAL_GENERATION, "not the epoch of the member")
+            raise Refused(Code.ILLEGAL_GENERATION, "This is not the epoch of the member.")
         return member, member.classic
 
     def _known(self, member_id: str, instance_id: str | None) -> Member:
-        """The member, whichever protocol it speaks; raises Refused if there is none."""
+        """Return the member, whichever protocol it uses. Raises Refused if there is none."""
         if instance_id is None:
             member = self._group.members.get(member_id)
         else:
             member = self._group.static(instance_id)
             if member is not None and member_id and member.member_id != member_id:
-                raise Refused(Code.FENCED_INSTANCE_ID, "another has taken the instance id over")
+                raise Refused(Code.FENCED_INSTANCE_ID, "Another member uses the instance id.")
         if member is None:
-            raise Refused(Code.UNKNOWN_MEMBER_ID, "there is no such member")
+            raise Refused(Code.UNKNOWN_MEMBER_ID, "There is no such member.")
         return member
 
     # -- LeaveGroup ------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def _joined(
     call: Call,
     subscription: ConsumerProtocolSubscription,
 ) -> Member:
-    """The member with what its JoinGroup says."""
+    """Return the member with the contents of its JoinGroup request."""
     timeout_ms = request.rebalance_timeout_ms if call.version >= 1 else request.session_timeout_ms
     return replace(
         member,

@@ -1,12 +1,12 @@
-"""A group of the new consumer protocol (KIP-848): epochs, targets, who has which partition.
+"""A group of the consumer protocol (KIP-848): epochs, target assignments, and partition ownership.
 
-The group's epoch rises when its members, what they subscribe to or the topics change. Then the
-target of each member is worked out (`server_assignors.py`), and at each heartbeat a member comes
-one step nearer to its own (`consumer_member.py`): a partition goes to its next member only when
-the one before has given it up. `consumer_heartbeat.py` is the protocol, `consumer_classic.py`
-that of members which speak the classic one, `migration.py` how a group changes its kind.
+The group's epoch increases when its members, their subscriptions, or the topics change. Then the
+target assignment of each member is computed (`server_assignors.py`). With each heartbeat, a member
+comes one step closer to its target (`consumer_member.py`): a partition is assigned to its next
+member only after the previous one has revoked it. `consumer_heartbeat.py` is the protocol,
+`consumer_classic.py` is for members that use the classic one, and `migration.py` converts groups.
 
-All of it is persistent, in Kafka and here: a coordinator that takes over starts the timers anew.
+All of this is persistent, in Kafka and here. A coordinator that takes over restarts the timers.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 
 _ENCODED_AS = 3
 _SINCE_VERSION = 9
-"""Members of the new protocol commit with this version of OffsetCommit, or a later one."""
+"""The first version of OffsetCommit that members of the consumer protocol use."""
 
 
 class Holding(NamedTuple):
-    """Who has a partition, and in which of its epochs it got it."""
+    """The owner of a partition, and its epoch when it got the partition."""
 
     member_id: str
     since: int
 
 
 class ConsumerGroup(Group):
-    """One group; `members` in the order in which they joined."""
+    """One group. `members` are in the order in which they joined."""
 
     kind = GroupType.CONSUMER
 
@@ -68,7 +68,7 @@ class ConsumerGroup(Group):
         downgraded: Callable[[ConsumerGroup], Group],
         epoch: int = 0,
     ) -> None:
-        """`downgraded` puts a classic group with the same members in the place of this one."""
+        """`downgraded` replaces this group with a classic one that has the same members."""
         super().__init__(cluster, group_id)
         self._downgraded = downgraded
         self.epoch = epoch
@@ -81,7 +81,7 @@ class ConsumerGroup(Group):
         self._assigned_at = float("-inf")
         self._topology = -1
         self._asked: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
-        """The topics behind each subscription, as of that topology."""
+        """The topics of each subscription, for the current version of the topics."""
         self._heartbeats = Heartbeats(self)
         self._classic = ClassicMembers(self)
 
@@ -106,7 +106,7 @@ class ConsumerGroup(Group):
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members want, by default the first that brokers have."""
+        """The assignor that most members prefer; by default, the brokers' first one."""
         wanted = [each.assignor for each in self.members.values() if each.assignor is not None]
         return max(wanted, key=wanted.count) if wanted else self.assignors[0]
 
@@ -136,7 +136,7 @@ class ConsumerGroup(Group):
         )
 
     def static(self, instance_id: str | None) -> Member | None:
-        """The member with this instance id."""
+        """Return the member with this instance id."""
         if instance_id is None:
             return None
         found = (each for each in self.members.values() if each.instance_id == instance_id)
@@ -146,7 +146,7 @@ class ConsumerGroup(Group):
         return any(_asks_for(each, topic) for each in self.members.values())
 
     def option(self, name: str) -> int:
-        """The group's number for `consumer.` and the name, or the cluster's."""
+        """Return the group's value of the option `consumer.` + `name`, or the cluster's value."""
         own = self.cluster.groups.configs_of(self.group_id, keep=False)
         if f"consumer.{name}" in own.options:
             return own.number(f"consumer.{name}")
@@ -155,7 +155,7 @@ class ConsumerGroup(Group):
     # -- members ---------------------------------------------------------------------------
 
     def put(self, member: Member) -> None:
-        """Take a member in, or its new state."""
+        """Store a member, or its new state."""
         before = self.members.get(member.member_id)
         for place in NOTHING if before is None else before.has - member.has:
             self._holdings.pop(place, None)
@@ -167,7 +167,7 @@ class ConsumerGroup(Group):
         self.cluster.changed()
 
     def remove(self, member: Member) -> None:
-        """A member is gone, with all that it had; the epoch stays."""
+        """Remove a member with all its partitions. The epoch does not change."""
         known = self.members.pop(member.member_id, None)
         if known is not None:
             for place in known.has:
@@ -178,7 +178,7 @@ class ConsumerGroup(Group):
         self.cluster.changed()
 
     def replace(self, old: Member, member_id: str) -> Member:
-        """A static member comes back under another id: it takes over what the old one had."""
+        """Replace a static member that joins under a new id, which keeps the partitions."""
         target = self.targets.get(old.member_id, NOTHING)
         self.remove(old)
         new = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
@@ -187,13 +187,16 @@ class ConsumerGroup(Group):
         return new
 
     def fence(self, member_id: str) -> None:
-        """Remove a member for its silence; the others share what it had."""
+        """Remove a member that was silent for too long. The others divide its partitions."""
         member = self.members.get(member_id)
         if member is not None:
             self.expel([member])
 
     def expel(self, members: Iterable[Member]) -> None:
-        """Members leave. If all that remain speak the classic protocol, so does the group."""
+        """Remove members.
+
+        If all remaining ones use the classic protocol, the group becomes a classic group.
+        """
         for member in members:
             self.remove(member)
         classic = self.maybe_downgrade()
@@ -205,13 +208,13 @@ class ConsumerGroup(Group):
             self.target_epoch = self.epoch
 
     def maybe_downgrade(self) -> Group | None:
-        """Become a classic group, if all members speak the classic protocol."""
+        """Become a classic group if all members use the classic protocol."""
         return self._downgraded(self) if classic_only(self) else None
 
     # -- topics and targets ----------------------------------------------------------------
 
     def topics_of(self, member: Member) -> frozenset[UUID]:
-        """The topics that exist of those that a member asks for."""
+        """Return the existing topics to which a member is subscribed."""
         if self._topology != self.cluster.topology:
             self._topology = self.cluster.topology
             self._asked.clear()
@@ -223,7 +226,7 @@ class ConsumerGroup(Group):
         return found
 
     def bump(self, subscription_changed: bool) -> None:
-        """Raise the epoch if subscriptions or the topics behind them are others than before."""
+        """Increase the epoch if subscriptions or their topics changed."""
         sizes = self._subscribed_sizes()
         self.epoch = max(self.epoch, 1)
         if subscription_changed or sizes != self._sizes:
@@ -231,7 +234,7 @@ class ConsumerGroup(Group):
             self._sizes = sizes
 
     def begin(self, epoch: int, members: Iterable[Member]) -> None:
-        """Go on from what a classic group has come to."""
+        """Start with the epoch and the members of a classic group."""
         self.epoch = self.target_epoch = epoch
         for member in members:
             self.targets[member.member_id] = member.assigned
@@ -245,7 +248,7 @@ class ConsumerGroup(Group):
         return {each: len(topics[each].partitions) for each in asked}
 
     def retarget(self) -> None:
-        """Work out the targets of a new epoch, at most once in the assignment interval."""
+        """Compute the targets of a new epoch, at most once in an assignment interval."""
         now = self.cluster.loop.time()
         interval_s = self.option("assignment.interval.ms") / 1000
         if self.epoch == self.target_epoch or now < self._assigned_at + interval_s:
@@ -261,7 +264,7 @@ class ConsumerGroup(Group):
         self.target_epoch, self._assigned_at = self.epoch, now
 
     def step(self, member: Member, owned: Places | None) -> Member:
-        """Bring a member one step nearer to its target, and keep it so."""
+        """Bring a member one step closer to its target, and store the result."""
         topics = self.topics_of(member)
         target = self.targets.get(member.member_id, NOTHING)
         target = frozenset(place for place in target if place.topic_id in topics)
@@ -282,19 +285,19 @@ class ConsumerGroup(Group):
         return new
 
     def waits_for_others(self, member: Member) -> bool:
-        """Whether others still have some of what a member is to get."""
+        """Return whether other members still own partitions of this member's target."""
         wanted = self.targets.get(member.member_id, NOTHING) - member.assigned
         return any(place in self._holdings for place in wanted)
 
     # -- timers ----------------------------------------------------------------------------
 
     def start_timer(self, kind: str, member_id: str, ms: int) -> None:
-        """Fence the member unless the timer is put off or cancelled in time."""
+        """Fence the member after `ms` milliseconds, unless the timer is restarted or cancelled."""
         if self.node is not None:
             self.timers.start((kind, member_id), ms, lambda: self.fence(member_id))
 
     def keep(self, member: Member) -> None:
-        """A sign of life."""
+        """Restart the session timeout of a member."""
         ms = self.option("session.timeout.ms")
         if member.classic is not None:
             ms = member.classic.session_timeout_ms
@@ -353,7 +356,7 @@ class ConsumerGroup(Group):
     # -- requests --------------------------------------------------------------------------
 
     def consumer_heartbeat(self, call: Call) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat; raises Refused."""
+        """Handle a ConsumerGroupHeartbeat request. Raises Refused."""
         return self._heartbeats.answer(call)
 
     def join(self, call: Call) -> Reply:

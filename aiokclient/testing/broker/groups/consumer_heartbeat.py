@@ -1,11 +1,12 @@
-"""ConsumerGroupHeartbeat on a group: members join, report, reconcile and leave.
+"""ConsumerGroupHeartbeat requests to a group: members join, report, reconcile, and leave.
 
-* Epoch 0 joins, or joins again under the same member id; -1 leaves; -2 leaves for a while, for a
-  static member. Any other epoch must be the member's own, or the one before it from a member
-  that has nothing but what it was assigned: then the answer with the new epoch was lost.
-* An answer holds the assignment if it changed, or if the request was a full one.
-* A regular expression is evaluated at once, and anew whenever a topic comes or goes. Internal
-  topics match as any other.
+* Epoch 0 joins, or joins again under the same member id; -1 leaves; -2 leaves temporarily, for a
+  static member. Any other epoch must be the current one of the member. The previous one is
+  accepted from a member that owns only partitions that it was assigned, because the response with
+  the current epoch may have been lost.
+* The response has the assignment if it changed, or if the request was a full one.
+* A regular expression is evaluated immediately, and again whenever a topic is created or deleted.
+  Internal topics match like any others.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _NOT_RE2 = re.compile(r"(?:[^\\]|^)(?:\\\\)*(?:\(\?(?:[=!>#(]|<[=!]|P=)|\\[1-9]|[*+?}]\+)")
-"""What Python's expressions have and RE2 has not: looking around, references, possession."""
+"""Syntax that Python has and RE2 does not: lookaround, references, possessive quantifiers."""
 
 _FENCED = "The member must abandon all its partitions and rejoin."
 
@@ -40,7 +41,7 @@ _FENCED = "The member must abandon all its partitions and rejoin."
 def check_request(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]
 ) -> None:
-    """What is wrong with a request whatever the group is; raises Refused."""
+    """Raise Refused if a request is invalid for any group."""
     _not_blank("GroupId", request.group_id)
     _not_blank("InstanceId", request.instance_id)
     _not_blank("RackId", request.rack_id)
@@ -84,13 +85,13 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 class Heartbeats:
-    """The protocol's side of one group."""
+    """The handling of heartbeats for one group."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
 
     def answer(self, call: Call) -> ConsumerGroupHeartbeatResponse:
-        """Take a heartbeat; raises Refused."""
+        """Return the response to a heartbeat. Raises Refused."""
         request: ConsumerGroupHeartbeatRequest = call.request
         if request.member_epoch < 0:
             return self._leave(request)
@@ -121,19 +122,19 @@ class Heartbeats:
             assignment=Assignment(topic_partitions=_wire(member.assigned)) if told else None,
         )
 
-    # -- who it is -------------------------------------------------------------------------
+    # -- identification of the member ---------------------------------------------------------
 
     def _member(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Places | None
     ) -> Member:
-        """The member that this request is from; a new one, where it joins."""
+        """Return the member that sent this request. If it joins, it may be a new one."""
         if request.member_epoch == 0:
             return self._joining(member_id, request.instance_id)
         member = self._known(member_id, request.instance_id)
         epoch = request.member_epoch
         if epoch > member.epoch:
             raise self._fenced("greater", epoch, member)
-        # The answer with the new epoch may have been lost.
+        # The response with the current epoch may have been lost.
         behind = epoch == member.previous_epoch and owned is not None and owned <= member.assigned
         if epoch < member.epoch and not behind:
             raise self._fenced("smaller", epoch, member)
@@ -176,7 +177,7 @@ class Heartbeats:
             )
         return member
 
-    # -- what it may -----------------------------------------------------------------------
+    # -- permission ---------------------------------------------------------------------------
 
     def _check_room(self, member_id: str) -> None:
         most, members = self._group.option("max.size"), self._group.members
@@ -209,7 +210,7 @@ def _check_regex(text: str) -> None:
 
 
 def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, call: Call) -> Member:
-    """The member with what the request tells anew."""
+    """Return the member, updated with the contents of the request."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(

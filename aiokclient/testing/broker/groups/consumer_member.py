@@ -1,14 +1,14 @@
 """A member of a consumer group, and how its assignment approaches its target (KIP-848).
 
-A member's epoch is the epoch of the group that it has reached. On the way it gives up first what
-its target does not have, which it confirms with its owned partitions, and then takes what nobody
-else has any more:
+A member's epoch is the epoch of the group that it has reached. To reach the next one, it first
+revokes the partitions that are not in its target, and confirms this with its list of owned
+partitions. Then it gets the partitions that no other member owns any more:
 
-    STABLE                 it has its target, as of its epoch
-    UNREVOKED_PARTITIONS   it was told to give partitions up and has not confirmed it
-    UNRELEASED_PARTITIONS  it has reached the epoch, but others still have some of its target
+    STABLE                 it has the target of its epoch
+    UNREVOKED_PARTITIONS   it was told to revoke partitions and has not confirmed it
+    UNRELEASED_PARTITIONS  it has reached the epoch, but others still own some of its target
 
-`reconciled` is one step of it, asked for at each heartbeat: pure.
+`reconciled` is one such step, which each heartbeat takes. It is a pure function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aiokclient.testing.broker.groups.server_assignors import Places
 NOTHING: Places = frozenset()
 LEAVING = -1
 AWAY = -2
-"""The epoch of a static member that has left and may come back under another member id."""
+"""The epoch of a static member that has left and may return under another member id."""
 
 
 class MemberState(Enum):
@@ -33,7 +33,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicSide:
-    """What a member has told that speaks the classic protocol inside a consumer group."""
+    """The state of a member of a consumer group that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -61,7 +61,7 @@ class Member:
 
     @property
     def has(self) -> Places:
-        """What nobody else may have yet."""
+        """The partitions that no other member may own yet."""
         return self.assigned | self.revoking
 
     @property
@@ -69,7 +69,7 @@ class Member:
         return frozenset(self.topics), self.regex
 
     def settled(self, epoch: int) -> bool:
-        """Whether it has its target of that epoch."""
+        """Return whether the member has its target of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
 
@@ -80,10 +80,10 @@ def reconciled(
     free: Callable[[Places], Places],
     owned: Places | None,
 ) -> Member:
-    """The member one step nearer to its target of `epoch`.
+    """Return the member one step closer to its target of `epoch`.
 
-    `free` gives those of some partitions that no other member has; `owned` is what the member
-    says it has, None if it did not say.
+    `free` returns those of some partitions that no other member owns. `owned` is what the member
+    says that it owns, or None if it did not say.
     """
     if member.settled(epoch) and member.assigned <= target:
         return member

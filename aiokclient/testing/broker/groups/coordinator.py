@@ -1,8 +1,8 @@
-"""All groups of an embedded cluster, each on the broker that coordinates it.
+"""All groups of an embedded cluster, each with the broker that coordinates it.
 
-Which broker that is `ClusterState.coordinator_of` says. When it changes, because a broker went
-or came or a test moved the group, `settle` takes the group from the old one to the new. While a
-test holds a group in loading, its coordinator has not got it yet.
+`ClusterState.coordinator_of` determines that broker. When it changes, because a broker stopped or
+started or a test moved the group, `settle` moves the group from the old one to the new one. While a
+test keeps a group loading, its coordinator does not have the group yet.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ARRAYS = ("protocols", "members", "assignments", "subscribed_topic_names")
 
 
 class GroupCoordinator:
-    """The coordinators of all brokers in one.
+    """The coordinators of all brokers.
 
-    persist: whether a coordinator that takes over finds generations and members. Committed
-    offsets it finds in any case.
-    resync: whether a leader may give a new assignment within a generation.
+    persist: Whether a coordinator that takes over finds generations and members. It finds committed
+        offsets in any case.
+    resync: Whether a leader may send new assignments within a generation.
     """
 
     def __init__(self, cluster: ClusterState) -> None:
@@ -49,18 +49,19 @@ class GroupCoordinator:
     # -- requests --------------------------------------------------------------------------
 
     def check(self, call: Call, group_id: str, *, named: bool = True) -> int:
-        """Return the error that a test asked for, or `reachable`.
+        """Return the error that a test injected, or the result of `reachable`.
 
-        INVALID_REQUEST for more members, protocols or topics than any group could have.
+        The result is INVALID_REQUEST for more members, protocols, or topics than any group can
+        have.
         """
         if _items(call.request) > _MOST_ITEMS:
             return Code.INVALID_REQUEST
         return call.refused() or self.reachable(call, group_id, named=named)
 
     def reachable(self, call: Call, group_id: str, *, named: bool = True) -> int:
-        """Why the broker that got this request cannot answer for the group; 0 if it can.
+        """Return why the broker that received this request cannot answer for the group, or 0.
 
-        With `named` an empty id is refused.
+        With `named`, an empty id is refused.
         """
         if named and not group_id:
             return Code.INVALID_GROUP_ID
@@ -77,12 +78,12 @@ class GroupCoordinator:
         return self._groups.get(group_id)
 
     def on(self, broker: Node) -> list[Group]:
-        """The groups that a broker has loaded."""
+        """Return the groups that a broker has loaded."""
         self.settle()
         return [group for group in self if group.node == broker.node_id]
 
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
-        """Return the configs of a group, which need not exist; with `keep`, to be changed."""
+        """Return the configs of a group, which need not exist; with `keep`, create them."""
         configs = self._configs.get(group_id)
         if configs is None:
             configs = Configs(GROUP_OPTIONS, ConfigSource.GROUP, self._cluster.configs)
@@ -91,22 +92,22 @@ class GroupCoordinator:
         return configs
 
     def is_loading(self, broker: Node) -> bool:
-        """Whether there are groups of this broker that it has not read yet."""
+        """Return whether a broker has groups that it has not loaded yet."""
         return any(self._cluster.coordinator_of(each) is broker for each in self._held)
 
     # -- groups ----------------------------------------------------------------------------
 
     def classic(self, group_id: str) -> ClassicGroup:
-        """A new classic group of this id, or one that takes an empty group's place."""
+        """Return a new classic group, which replaces an empty group with the same id."""
         group = ClassicGroup(self._cluster, group_id)
         self.put(group)
         return group
 
     def consumer(self, group_id: str) -> ConsumerGroup:
-        """Return the consumer group of this id.
+        """Return the consumer group with this id.
 
-        It is a new one if there is none or one without members, and what a group of classic
-        consumers becomes. Raises Refused.
+        It is a new one if there is none or only one without members. A group of classic consumers
+        is converted. Raises Refused.
         """
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):
@@ -119,14 +120,14 @@ class GroupCoordinator:
         return group
 
     def downgraded(self, group: ConsumerGroup) -> ClassicGroup:
-        """The classic group that a consumer group becomes, of which all members are classic."""
+        """Return the classic group that replaces a consumer group whose members are all classic."""
         classic = ClassicGroup(self._cluster, group.group_id)
         self.put(classic)
         downgrade(group, classic)
         return classic
 
     def put(self, group: Group) -> None:
-        """Take a group in; it gets the offsets of the one with its id, whose place it takes."""
+        """Store a group, with the offsets of the group with the same id that it replaces."""
         before = self._groups.get(group.group_id)
         if before is not None:
             group.offsets = before.offsets
@@ -143,7 +144,7 @@ class GroupCoordinator:
     # -- coordinators ----------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Take each group to its coordinator, after brokers or coordinators changed."""
+        """Move each group to its coordinator, after brokers or coordinators changed."""
         for group in self:
             self._settle(group)
 
@@ -163,13 +164,13 @@ class GroupCoordinator:
             group.node = node
             group.load()
             return
-        # Nothing but the offsets was persisted.
+        # Only the offsets were persisted.
         del self._groups[group.group_id]
         if group.offsets:
             self.classic(group.group_id).offsets = group.offsets
 
     def hold(self, group_id: str) -> None:
-        """Let the coordinator of a group be loading until as many releases come."""
+        """Keep the coordinator of a group loading until as many releases follow."""
         self._held[group_id] = self._held.get(group_id, 0) + 1
         self.settle()
 
@@ -188,7 +189,7 @@ class GroupCoordinator:
             group.offsets.delete_topic(topic)
 
     def close(self) -> None:
-        """End all timers; the cluster is over."""
+        """Cancel all timers at the end of the cluster."""
         for group in self:
             if group.node is not None:
                 group.unload()

@@ -1,11 +1,12 @@
-"""What every kind of group has: a state, members, offsets, and a broker that coordinates it.
+"""The base class of all kinds of groups: a state, members, offsets, and a coordinating broker.
 
-A group lives in memory, and apart from that as what was persisted of it. When another broker
-takes over, or the same one anew, the group is unloaded (whoever waits is told NOT_COORDINATOR,
-timers end) and then loaded from what was persisted.
+A group has its state in memory and the part of it that was persisted. When a broker takes over, or
+loads the group again, the group is first unloaded: waiting requests are answered with
+NOT_COORDINATOR, and timers are cancelled. Then it is loaded from what was persisted.
 
-The requests of the classic protocol reach a group whatever its kind is; a kind that does not
-speak it refuses them as here. Requests of its own protocol it takes by methods of its own.
+The requests of the classic protocol are methods of every kind of group. A kind that does not
+support the protocol inherits their refusals from here. The requests of other protocols are methods
+of their kinds.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class GroupType(Enum):
-    """The kinds of groups, as ListGroups names them."""
+    """The kinds of groups, under the names of ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -41,9 +42,9 @@ class GroupType(Enum):
 class MemberView(NamedTuple):
     """A member as a test sees it.
 
-    `metadata` is what it joined with for the chosen protocol, `assignment` what it was given;
-    both as the members encode them. Under KIP-848 the assignment is as a leader of a classic
-    group would encode it.
+    `metadata` is the member's metadata for the chosen protocol, and `assignment` is its assignment,
+    both as the members encode them. Under KIP-848, the assignment is encoded as a leader of a
+    classic group would encode it.
     """
 
     member_id: str
@@ -54,7 +55,7 @@ class MemberView(NamedTuple):
 
 
 class GroupView(NamedTuple):
-    """A group as a test sees it; `generation` is the group's epoch under KIP-848."""
+    """A group as a test sees it. Under KIP-848, `generation` is the group's epoch."""
 
     group_id: str
     kind: GroupType
@@ -67,9 +68,9 @@ class GroupView(NamedTuple):
 
 
 class Group:
-    """One group. `node` is the broker that has it loaded, None while none has.
+    """One group. `node` is the broker that has loaded it, or None.
 
-    A kind of group overrides what stands here without a body of its own.
+    Each kind of group overrides the methods without a body.
     """
 
     kind: GroupType
@@ -87,12 +88,12 @@ class Group:
 
     @property
     def state(self) -> str:
-        """The state by Kafka's name."""
+        """The state, under Kafka's name."""
         raise NotImplementedError
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, so that it may be deleted or become another kind."""
+        """Whether the group has no members, so that it may be deleted or change its kind."""
         raise NotImplementedError
 
     @property
@@ -101,25 +102,25 @@ class Group:
         raise NotImplementedError
 
     def view(self) -> GroupView:
-        """A picture of it as it is now."""
+        """Return a copy of the current state."""
         raise NotImplementedError
 
     def subscribed(self, topic: str) -> bool:
-        """Whether members read this topic, as far as the broker can know."""
+        """Return whether members read this topic, as far as the broker knows."""
         raise NotImplementedError
 
-    # -- coming and going ------------------------------------------------------------------
+    # -- loading and unloading ---------------------------------------------------------------
 
     def unload(self) -> None:
-        """End timers, and answer whoever waits with NOT_COORDINATOR."""
+        """Cancel timers, and answer waiting requests with NOT_COORDINATOR."""
         raise NotImplementedError
 
     def load(self) -> None:
-        """Begin anew from what was persisted; timers start over."""
+        """Load what was persisted, and restart the timers."""
         raise NotImplementedError
 
     def rebalance(self) -> None:
-        """Make the members go through a rebalance, for no reason but a test's."""
+        """Make the members rebalance, at the request of a test."""
         raise NotImplementedError
 
     # -- offsets ---------------------------------------------------------------------------
@@ -127,52 +128,56 @@ class Group:
     def check_commit(
         self, member_id: str, epoch: int, instance_id: str | None, version: int
     ) -> Code:
-        """Whether a member (or an empty id and epoch -1: nobody) may commit offsets now.
+        """Return whether a member may commit offsets now, as an error code.
 
-        `epoch` is the generation or the member epoch, `version` that of OffsetCommit.
+        An empty id with epoch -1 stands for a client that is not a member. `epoch` is the
+        generation or the member epoch, and `version` is that of OffsetCommit.
         """
         raise NotImplementedError
 
     def check_commit_of(self, member_id: str, epoch: int, place: TopicPartition) -> Code:
-        """Whether a commit that is taken as such may be for this partition."""
+        """Return whether an accepted commit may include this partition."""
         return Code.NONE
 
     def committed(self, member_id: str) -> None:
-        """A member's commit was taken: that may count as a sign of life."""
+        """Handle an accepted commit of a member, which may count as a heartbeat."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> Code:
-        """Whether offsets may be read by a member that says so (epoch -1: that does not)."""
+        """Return whether a member may read offsets.
+
+        Epoch -1 stands for a client that does not say that it is a member.
+        """
         return Code.NONE
 
     def check_delete_offsets(self) -> Code:
-        """Whether offsets of topics that are not subscribed to may be deleted."""
+        """Return whether offsets of topics without subscribers may be deleted."""
         return Code.NONE
 
     # -- the classic protocol --------------------------------------------------------------
 
     def join(self, call: Call) -> Reply:
-        """JoinGroup; session timeout and group id have been checked."""
+        """Handle a JoinGroup request whose session timeout and group id are valid."""
         return JoinGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL)
 
     def sync(self, call: Call) -> Reply:
-        """SyncGroup."""
+        """Handle a SyncGroup request."""
         return SyncGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, call: Call) -> Reply:
-        """Heartbeat."""
+        """Handle a Heartbeat request."""
         return HeartbeatResponse(error_code=Code.UNKNOWN_MEMBER_ID)
 
     def leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
-        """LeaveGroup: `members` are those of the request, whatever its version."""
+        """Handle a LeaveGroup request for `members`, whatever its version."""
         return left_unknown(members)
 
     def describe(self) -> DescribedGroup | None:
-        """What DescribeGroups says of it; None: that it is no classic group."""
+        """Return the result of DescribeGroups, or None if this is not a classic group."""
         return None
 
 
 def left_unknown(members: list[MemberIdentity]) -> LeaveGroupResponse:
-    """The answer to a LeaveGroup where none of the members is known."""
+    """Return the response to a LeaveGroup request in which no member is known."""
     return LeaveGroupResponse(
         members=[
             MemberResponse(

@@ -1,4 +1,4 @@
-"""The members of a classic group: what each joined with, and what they can agree on."""
+"""The members of a classic group, with what they joined with and their common protocols."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 _NULL_PROTOCOL = 7
 
 Protocols: TypeAlias = "tuple[tuple[str, bytes], ...]"
-"""Names with metadata, in order of preference."""
+"""Protocol names with metadata, in order of preference."""
 
 
 class ClassicMember:
-    """One member. `joining` and `syncing` are its parked requests, if it has any."""
+    """One member. `joining` and `syncing` are its waiting requests, if it has any."""
 
     __slots__ = (
         "assignment",
@@ -61,7 +61,7 @@ class ClassicMember:
         self.expiry: asyncio.TimerHandle | None = None
 
     def wants(self, request: JoinGroupRequest, version: int) -> None:
-        """Take over what a JoinGroup says; version 0 has one timeout for both."""
+        """Store the contents of a JoinGroup request. Version 0 has one timeout for both uses."""
         self.protocols = protocols_of(request)
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = (
@@ -69,7 +69,7 @@ class ClassicMember:
         )
 
     def renamed(self, member_id: str) -> ClassicMember:
-        """The same under another id, without requests and timers."""
+        """Return a copy with another id, without requests and timers."""
         copy = ClassicMember(
             member_id, self.instance_id, self.client_id, self.client_host, self.protocol_type
         )
@@ -83,11 +83,11 @@ class ClassicMember:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def waits(self) -> bool:
-        """Whether it has a parked request, so that it need not send heartbeats."""
+        """Return whether the member has a waiting request, so that it need not send heartbeats."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def park_join(self, call: Call) -> asyncio.Future[Response | None]:
-        """Let its JoinGroup wait; one that waited before is not answered any more."""
+        """Let its JoinGroup request wait. An earlier waiting one is not answered any more."""
         self.join_version = call.version
         self.joining = call.later()
         return self.joining
@@ -97,19 +97,19 @@ class ClassicMember:
         _answer(waiting, in_version(response, self.join_version))
 
     def answer_sync(self, response: Response) -> bool:
-        """Whether there was a parked SyncGroup to answer."""
+        """Answer the waiting SyncGroup request, and return whether there was one."""
         waiting, self.syncing = self.syncing, None
         _answer(waiting, response)
         return waiting is not None
 
 
 class Members:
-    """All members of one group by their ids, in the order in which they came."""
+    """The members of one group by id, in the order in which they joined."""
 
     def __init__(self) -> None:
         self._members: dict[str, ClassicMember] = {}
         self.static: dict[str, str] = {}
-        """Instance ids with the member ids that they have now (KIP-345)."""
+        """The current member id of each instance id (KIP-345)."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -137,7 +137,7 @@ class Members:
             self.static.pop(member.instance_id, None)
 
     def replace(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Put a member into another's place, in the order as well."""
+        """Replace a member by another one at the same position in the order."""
         self._members = {
             new.member_id if each is old else each.member_id: new if each is old else each
             for each in self
@@ -149,10 +149,10 @@ class Members:
     def rebalance_timeout_ms(self) -> int:
         return max((each.rebalance_timeout_ms for each in self), default=0)
 
-    # -- what they agree on ----------------------------------------------------------------
+    # -- common protocols --------------------------------------------------------------------
 
     def common(self) -> dict[str, None]:
-        """The names of the protocols that every member offers."""
+        """Return the names of the protocols that every member offers."""
         offers: dict[str, int] = {}
         for each in self._members.values():
             for name, _ in each.protocols:
@@ -160,9 +160,10 @@ class Members:
         return {name: None for name, count in offers.items() if count == len(self)}
 
     def choose(self) -> str | None:
-        """The protocol with the most votes; each votes for its first that all others offer.
+        """Return the protocol with the most votes.
 
-        So a protocol that is new to the group is used from when its last member offers it.
+        Each member votes for the first of its protocols that all others offer. So a protocol that
+        is new to the group is used when its last member offers it.
         """
         common, votes = self.common(), dict[str, int]()
         for each in self._members.values():
@@ -180,13 +181,13 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 
 
 def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """The answer as Kafka writes it: from version 7 on errors name no protocol at all."""
+    """Return the response as Kafka writes it: from version 7 on, errors have no protocol name."""
     if response.error_code:
         response.protocol_name = None if version >= _NULL_PROTOCOL else ""
     return response
 
 
 def _answer(future: asyncio.Future[Response | None] | None, response: Response) -> None:
-    """Answer a parked request; nobody hears it if the connection is gone."""
+    """Answer a waiting request. This has no effect if its connection is lost."""
     if future is not None and not future.done():
         future.set_result(response)

@@ -1,9 +1,10 @@
-"""How a live group changes its kind: classic to consumer, and back (KIP-848).
+"""The conversion of a group with members: classic to consumer, and back (KIP-848).
 
-Up: the first member of the new protocol joins a group of classic consumers. Each of those keeps
-what the leader gave it, and joins anew at the next heartbeat. Down: the last member of the new
-protocol is gone, or a classic one takes its place, and the rest begin a classic rebalance.
-`group.consumer.migration.policy` says which of it is done; groups without members change always.
+Upgrade: the first member of the consumer protocol joins a group of classic consumers. Each of
+those keeps what the leader assigned, and joins again at its next heartbeat. Downgrade: the last
+member of the consumer protocol leaves, or a classic one replaces it, and the others begin a classic
+rebalance. `group.consumer.migration.policy` determines which of them is allowed. Groups without
+members can always be converted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DOWN = ("bidirectional", "downgrade")
 
 
 def upgrade(old: RebalancingGroup, new: ConsumerGroup) -> None:
-    """Fill `new` with the members of a classic group; raises Refused where that cannot be."""
+    """Fill `new` with the members of a classic group. Raises Refused if that is not possible."""
     cluster = old.cluster
     allowed = cluster.configs["group.consumer.migration.policy"] in _UP
     most = cluster.configs.number("group.consumer.max.size")
@@ -66,14 +67,14 @@ def _upgraded(group: RebalancingGroup, member: ClassicMember) -> Member:
 
 
 def classic_only(group: ConsumerGroup) -> bool:
-    """Whether a consumer group is to become a classic one."""
+    """Return whether a consumer group must become a classic one."""
     allowed = group.cluster.configs["group.consumer.migration.policy"] in _DOWN
     members = group.members.values()
     return allowed and bool(members) and all(each.classic is not None for each in members)
 
 
 def downgrade(old: ConsumerGroup, new: RebalancingGroup) -> None:
-    """Fill `new` with the members of a consumer group, all of the classic protocol."""
+    """Fill `new` with the members of a consumer group, all of which use the classic protocol."""
     for each in old.members.values():
         new.members.add(_downgraded(old.cluster, each))
     new.type, new.protocol = "consumer", new.members.choose()

@@ -1,6 +1,6 @@
 """The committed offsets of one group.
 
-They do not expire here. A topic that is deleted takes its offsets with it.
+They do not expire here. Deleting a topic deletes its offsets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 
 class Committed(NamedTuple):
-    """One committed offset; `at_ms` is the brokers' wall clock, `leader_epoch` -1 for none."""
+    """One committed offset. `at_ms` is the brokers' wall clock. `leader_epoch` is -1 for none."""
 
     offset: int
     leader_epoch: int = -1
@@ -39,7 +39,7 @@ class GroupOffsets:
         return self._committed.get(place)
 
     def unstable(self, place: TopicPartition) -> bool:
-        """Whether an open transaction holds another offset for this partition."""
+        """Return whether an open transaction has another offset for this partition."""
         return False
 
     def delete(self, place: TopicPartition) -> None:
@@ -50,7 +50,7 @@ class GroupOffsets:
             del self._committed[place]
 
     def view(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As a client would see them."""
+        """Return the offsets as a client sees them."""
         return {
             place: OffsetAndMetadata(
                 each.offset,

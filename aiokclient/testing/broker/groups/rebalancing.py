@@ -1,42 +1,43 @@
-"""How a classic group gets from one generation to the next, and who is thrown out on the way.
+"""The rebalances of a classic group, and the removal of members that do not take part.
 
-The states are Kafka's. Where the design of client-side assignment has other names for them:
+The states are Kafka's. The design of client-side assignment has other names for some of them:
 
     design       here                   what it means
     ----------   --------------------   ------------------------------------------------------
     Down         Dead                   there is no such group (any more)
-    Initialize   loading                the coordinator has not read it yet (`coordinator.py`)
-    Stable       Empty                  no members, and whoever joins begins a generation
-    Stable       Stable                 every member may fetch what the leader gave it
-    Joining      PreparingRebalance     JoinGroups are parked until all members have sent one
-    AwaitSync    CompletingRebalance    SyncGroups are parked until the leader has sent its own
+    Initialize   loading                the coordinator has not loaded it yet (`coordinator.py`)
+    Stable       Empty                  no members; the next one to join begins a generation
+    Stable       Stable                 every member may fetch what the leader assigned to it
+    Joining      PreparingRebalance     JoinGroups wait until all members have sent one
+    AwaitSync    CompletingRebalance    SyncGroups wait until the leader has sent its own
 
               a member joins, a leader rejoins, one leaves, one fails, metadata changes
           +------------------------------------------------------------------------------+
           v                                                                              |
     PreparingRebalance --all have joined--> CompletingRebalance --leader's sync--> Stable +
           ^      |                                        |  ^                       |
-          |      +--nobody is left--> Empty               |  +---resync, see below---+
-          +-----------somebody joins---+                  |
+          |      +--no members left--> Empty              |  +---resync, see below---+
+          +-----------a member joins---+                  |
           +-----------------------------------------------+  (as from Stable)
 
-The generation is counted up when all have joined. Members that have not by the rebalance
-timeout (the longest of any member) are out, but for static ones; so are members that do not
-send their SyncGroup in as long a time, and members that send nothing for their session timeout.
-The leader is drawn by lot from those that joined, anew for each generation.
+The generation is incremented when all members have joined. Members that have not joined within the
+rebalance timeout (the longest of any member) are removed, except static ones. So are members that
+do not send their SyncGroup within the same time, and members that send nothing for their session
+timeout. The leader is chosen at random from those that joined, again for each generation.
 
-What is persisted, and found by the next coordinator: the generation with its members as soon as
-all have joined (CompletingRebalance; Kafka persists only with the assignments, so that after a
-failure in between its members join anew), the assignments before any is handed out (Stable),
-another member id of a static member, and that the group became empty. A member that was not told
-of its generation asks again with the same metadata and is told.
+What is persisted, and found by the next coordinator: the generation with its members when all have
+joined (CompletingRebalance; Kafka persists it only with the assignments, so that after a failure in
+between its members join again), the assignments before any is sent (Stable), the new member id of a
+static member, and that the group became empty. A member that did not receive its generation joins
+again with the same metadata and receives it.
 
-With `resync` the leader may send other assignments while the group is Stable. That brings it
-back to CompletingRebalance in the same generation: heartbeats answer REBALANCE_IN_PROGRESS to
-each member that has not sent its SyncGroup since, such members may still commit, and when the
-last one has sent it all are answered with what is theirs now. So a partition is given to
-another member only after the one that had it asked anew. A JoinGroup with unchanged metadata is
-answered at once with the same generation, so that members that know nothing of this get through.
+With `resync`, the leader may send other assignments while the group is Stable. The group returns to
+CompletingRebalance in the same generation. Heartbeats are answered with REBALANCE_IN_PROGRESS for
+each member that has not sent its SyncGroup since then. Such members may still commit. When the last
+one has sent it, all are answered with their new assignments. So a partition is assigned to another
+member only after its previous owner has sent its SyncGroup. A JoinGroup with unchanged metadata is
+answered immediately with the same generation, so that members that do not know resync are not
+disturbed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class GroupState(Enum):
-    """The states by Kafka's names."""
+    """The states, under Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -79,7 +80,7 @@ class _Persisted(NamedTuple):
 
 
 class RebalancingGroup(Group):
-    """The state machine of a classic group; `classic.py` has the requests that drive it."""
+    """The state machine of a classic group. `classic.py` has the requests that drive it."""
 
     kind = GroupType.CLASSIC
 
@@ -91,7 +92,7 @@ class RebalancingGroup(Group):
     def _forget(self) -> None:
         self.members = Members()
         self.pending: dict[str, asyncio.TimerHandle] = {}
-        """Member ids that were given out and have not joined yet (KIP-394)."""
+        """Member ids that were assigned and have not joined yet (KIP-394)."""
         self.unsynced: dict[str, None] = {}
         """Members of this generation that have not sent their SyncGroup."""
         self.phase = self.before = GroupState.EMPTY
@@ -100,7 +101,7 @@ class RebalancingGroup(Group):
         self.protocol: str | None = None
         self.leader: str | None = None
         self.given: dict[str, bytes] | None = None
-        """What the leader gave in a resync, until all members have asked for it."""
+        """The leader's assignments of a resync, until all members have asked for theirs."""
         self._grown = False
         self._join_timer: asyncio.TimerHandle | None = None
         self._sync_timer: asyncio.TimerHandle | None = None
@@ -116,7 +117,7 @@ class RebalancingGroup(Group):
     def _to(self, phase: GroupState) -> None:
         self.before, self.phase = self.phase, phase
 
-    # -- coming and going ------------------------------------------------------------------
+    # -- loading and unloading ---------------------------------------------------------------
 
     def unload(self) -> None:
         for member in self.members:
@@ -146,7 +147,7 @@ class RebalancingGroup(Group):
             self._await_syncs()
 
     def persist(self) -> None:
-        """Let the next coordinator know the group as it is now."""
+        """Persist the current state of the group for the next coordinator."""
         self._persisted = _Persisted(
             self.phase,
             self.generation,
@@ -159,7 +160,7 @@ class RebalancingGroup(Group):
     # -- timers ----------------------------------------------------------------------------
 
     def after(self, milliseconds: int, step: Callable[[], None]) -> asyncio.TimerHandle:
-        """Do something later; what it raises is a bug of this cluster."""
+        """Call `step` later. An exception from it is a bug in the embedded cluster."""
 
         def run() -> None:
             self.cluster.guarded(step)
@@ -168,7 +169,7 @@ class RebalancingGroup(Group):
         return self.cluster.loop.call_later(milliseconds / 1000, run)
 
     def keep(self, member: ClassicMember, milliseconds: int | None = None) -> None:
-        """A member gave a sign of life: its session begins anew."""
+        """Restart the session timeout of a member."""
         cancel(member.expiry)
         session = member.session_timeout_ms if milliseconds is None else milliseconds
         member.expiry = self.after(session, lambda: self._expire(member))
@@ -181,7 +182,7 @@ class RebalancingGroup(Group):
     # -- members ---------------------------------------------------------------------------
 
     def drop(self, member: ClassicMember) -> None:
-        """Take a member out; if it waits for an answer, that says that it is not known."""
+        """Remove a member, and answer its waiting requests with UNKNOWN_MEMBER_ID."""
         cancel(member.expiry)
         member.answer_join(JoinGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID))
         member.answer_sync(SyncGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID))
@@ -191,7 +192,7 @@ class RebalancingGroup(Group):
             self.leader = None
 
     def dropped(self) -> None:
-        """Members were taken out: the others go on without them."""
+        """Continue without members that were removed."""
         if self.phase in _WITH_GENERATION:
             self.prepare()
         else:
@@ -204,14 +205,14 @@ class RebalancingGroup(Group):
             self.prepare()
 
     def joined(self) -> None:
-        """A member joined or changed: begin a rebalance, or go on with the one there is."""
+        """Begin a rebalance, or continue the current one, after a member joined or changed."""
         if self.phase is GroupState.PREPARING:
             self.maybe_complete()
         else:
             self.prepare()
 
     def prepare(self) -> None:
-        """Begin a rebalance. One of an empty group waits for more members to come."""
+        """Begin a rebalance. That of an empty group waits for more members to join."""
         if self.phase is GroupState.COMPLETING:
             for member in self.members:
                 member.assignment = b""
@@ -229,7 +230,7 @@ class RebalancingGroup(Group):
             self._await_joins()
 
     def grew(self) -> None:
-        """A new member is here: the first rebalance of a group waits for others anew."""
+        """Extend the wait of the group's first rebalance after a new member joined."""
         if self.phase is GroupState.PREPARING and self.before is GroupState.EMPTY:
             self._grown = True
 
@@ -243,7 +244,10 @@ class RebalancingGroup(Group):
             self._complete()
 
     def maybe_complete(self) -> None:
-        """Go on if all have joined; the first rebalance of a group ends by time alone."""
+        """Complete the joining if all members have joined.
+
+        The first rebalance of a group is completed only by its timer.
+        """
         first = self.before is GroupState.EMPTY
         if self.phase is GroupState.PREPARING and not first and self._all_joined():
             self._complete()
@@ -257,14 +261,14 @@ class RebalancingGroup(Group):
         self._join_timer = self.after(wait, self._complete)
 
     def _complete(self) -> None:
-        """Nobody else is waited for: the next generation begins."""
+        """Begin the next generation without waiting for more members."""
         cancel(self._join_timer)
         for member in self.members:
             if member.joining is None and member.instance_id is None:
                 self.drop(member)
         candidates = self.members.joining()
         if len(self.members) and not candidates:
-            # Static members alone are left, and none of them has come back yet.
+            # Only static members are left, and none of them has joined again yet.
             self._await_joins(at_least=_SHORTEST_WAIT_MS)
             return
         self.generation += 1
@@ -284,7 +288,7 @@ class RebalancingGroup(Group):
         return member.member_id == self.leader
 
     def join_answer(self, member: ClassicMember, *, with_members: bool) -> JoinGroupResponse:
-        """What a member of this generation is told."""
+        """Return the JoinGroup response for a member of this generation."""
         everyone = [
             JoinGroupResponseMember(
                 member_id=each.member_id,
@@ -318,7 +322,7 @@ class RebalancingGroup(Group):
             self.prepare()
 
     def synced(self, member: ClassicMember) -> None:
-        """A member's SyncGroup has come."""
+        """Record that a member has sent its SyncGroup."""
         self.unsynced.pop(member.member_id, None)
         if not self.unsynced:
             cancel(self._sync_timer)
@@ -329,7 +333,7 @@ class RebalancingGroup(Group):
         cancel(self._sync_timer)
 
     def stabilise(self, assignments: dict[str, bytes]) -> None:
-        """The leader's assignments are known: they are persisted, then handed out."""
+        """Persist the leader's assignments, and then send them to the members."""
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
         self.given = None
@@ -340,7 +344,7 @@ class RebalancingGroup(Group):
                 self.keep(member)
 
     def resync(self, assignments: dict[str, bytes]) -> None:
-        """The leader gives other assignments within the generation; all must ask for theirs."""
+        """Handle different assignments within the generation: all members must ask for theirs."""
         self.given = assignments
         self._to(GroupState.COMPLETING)
         self._await_syncs()
@@ -351,7 +355,7 @@ class RebalancingGroup(Group):
         return member.answer_sync(self.sync_answer(member))
 
     def sync_answer(self, member: ClassicMember) -> SyncGroupResponse:
-        """What a member is given."""
+        """Return the SyncGroup response for a member."""
         return SyncGroupResponse(
             protocol_type=self.type, protocol_name=self.protocol, assignment=member.assignment
         )

@@ -1,8 +1,8 @@
-"""Matching a topic's name by a pattern in linear time, as RE2 does.
+"""Matching of topic names with regular expressions in linear time, as in RE2.
 
-Python's own matching may take hours for a pattern such as `(a+)+b`, in one call that nothing can
-end. So the pattern is parsed by Python and becomes a small program, whose steps go through the name
-once, all alternatives side by side.
+Python's own matching may take hours for a pattern such as `(a+)+b`, in one call that cannot be
+interrupted. So Python only parses the pattern. It is compiled to a small program that reads the
+name once and follows all alternatives at the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["LONGEST", "check_pattern", "matches"]
 
 LONGEST = 2_000
-"""Number of steps of a program; RE2 has a limit as well."""
+"""The maximum number of steps of a program. RE2 has a limit as well."""
 
 Test = Callable[[str], bool]
 Place = Callable[[str, int], bool]
@@ -33,7 +33,7 @@ _CATEGORIES = {
 
 
 def check_pattern(regex: str) -> None:
-    """Raise re.error for a pattern that cannot be used."""
+    """Raise re.error for a pattern that is not supported."""
     _program(regex)
 
 
@@ -51,12 +51,12 @@ def matches(regex: str, name: str) -> bool:
 
 
 class _Program:
-    """Steps are characters to take (Test), places to be at, and jumps to other steps."""
+    """A program. Its steps are characters to match (Test), string positions, and jumps."""
 
     def __init__(self, folds: bool) -> None:
         self.steps: list[tuple[str, Any]] = []
         self._folds = folds
-        """Whether the case of letters does not matter here."""
+        """Whether matching ignores case at this step."""
 
     def takes(self, step: int, character: str) -> bool:
         if step == len(self.steps) or self.steps[step][0] != "take":
@@ -64,7 +64,7 @@ class _Program:
         return bool(self.steps[step][1](character))
 
     def reached(self, begun: Iterable[int], name: str, position: int) -> dict[int, None]:
-        """Return the steps that are reached from some without taking a character."""
+        """Return the steps that can be reached from `begun` without consuming a character."""
         found: dict[int, None] = {}
         open_steps = list(begun)
         while open_steps:
@@ -83,12 +83,12 @@ class _Program:
 
     def add(self, kind: str, what: Any) -> int:
         if len(self.steps) == LONGEST:
-            raise re.error("the pattern is too large")
+            raise re.error("The pattern is too large.")
         self.steps.append((kind, what))
         return len(self.steps) - 1
 
     def jump(self) -> tuple[int, list[int]]:
-        """Add a jump whose targets are to be filled in."""
+        """Add a jump whose targets are set later."""
         targets: list[int] = []
         return self.add("jump", targets), targets
 
@@ -124,7 +124,7 @@ class _Program:
 
     def repeat(self, least: int, most: Any, part: Any) -> None:
         for _ in range(least):
-            self.add("jump", [len(self.steps) + 1])  # So that repeating nothing has an end, too.
+            self.add("jump", [len(self.steps) + 1])  # Ends the repetition of an empty match.
             self.sequence(part)
         if most is kinds.MAXREPEAT:
             again, targets = self.jump()
@@ -150,12 +150,12 @@ def _program(regex: str) -> _Program:
         made = _Program(folds=bool(tree.state.flags & re.IGNORECASE))
         made.sequence(tree)
     except (RecursionError, OverflowError) as error:
-        raise re.error(f"the pattern is too large ({type(error).__name__})") from None
+        raise re.error(f"The pattern is too large ({type(error).__name__}).") from None
     return made
 
 
 def _test(kind: Any, what: Any, folds: bool) -> Test:
-    """Return a function that tells whether a node takes a character."""
+    """Return a function that tells whether a node matches a character."""
     if kind is kinds.NOT_LITERAL:
         return _none_of([_test(kinds.LITERAL, what, folds)])
     if kind is kinds.IN:

@@ -1,9 +1,10 @@
-"""The assignors that brokers run for groups of the new consumer protocol (KIP-848). Pure.
+"""The assignors that brokers run for groups of the consumer protocol (KIP-848), as pure functions.
 
-`uniform` balances all partitions over all members, `range` gives each member a run of each
-topic's partitions, the same numbers of topics of the same size. Both keep the results of Apache
-Kafka 4: uniform moves no more than balance asks for, and where members subscribe to different
-topics it goes on until no chain of moves makes two members more equal.
+`uniform` balances all partitions over all members. `range` assigns consecutive partitions of each
+topic to each member, and the same partition numbers of topics that have the same size. The results
+have the properties of Apache Kafka 4's: `uniform` moves no more partitions than balance requires,
+and if members subscribe to different topics, it continues until no chain of moves makes two members
+more equal.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from uuid import UUID
 
 
 class Place(NamedTuple):
-    """A partition by the id of its topic."""
+    """A partition, identified by its topic id and its index."""
 
     topic_id: UUID
     partition: int
@@ -25,7 +26,7 @@ Places: TypeAlias = frozenset[Place]
 
 
 class Subscriber(NamedTuple):
-    """What an assignor knows of a member: the topics it asks for, and what it was given last."""
+    """What an assignor knows about a member: its topics, and its previous assignment."""
 
     topics: frozenset[UUID]
     target: Places = frozenset()
@@ -34,11 +35,11 @@ class Subscriber(NamedTuple):
 
 Subscribers: TypeAlias = Mapping[str, Subscriber]
 Sizes: TypeAlias = Mapping[UUID, int]
-"""How many partitions each topic has; topics that are not in it do not exist."""
+"""The number of partitions of each topic. Topics that are missing do not exist."""
 
 
 def assign_range(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
-    """Runs of partitions for each topic; static members come first, by their instance ids."""
+    """Assign ranges of each topic. Static members come first, ordered by instance id."""
     order = sorted(members, key=lambda each: _rank(each, members[each]))
     given: dict[str, list[Place]] = {each: [] for each in members}
     for topic in sorted(sizes):
@@ -60,7 +61,7 @@ def _rank(member_id: str, member: Subscriber) -> tuple[bool, str]:
 
 
 def assign_uniform(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
-    """As equal numbers as subscriptions allow, then as few moves as that allows."""
+    """Assign as equal numbers as the subscriptions allow, with as few moves as that permits."""
     if not members:
         return {}
     if len({each.topics for each in members.values()}) == 1:
@@ -74,12 +75,15 @@ def _wanted(topics: Iterable[UUID], sizes: Sizes) -> list[Place]:
 
 
 def _alike(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
-    """All members ask for the same: everybody keeps up to a quota, the rest fills up."""
+    """Assign partitions if all members subscribe to the same topics.
+
+    Each member keeps partitions up to a quota, and the free ones fill up the rest.
+    """
     places = _wanted(next(iter(members.values())).topics, sizes)
     exists = frozenset(places)
     least, extra = divmod(len(places), len(members))
     kept = {member: sorted(each.target & exists) for member, each in members.items()}
-    # Who has more than the least already keeps it, as far as there is more for anybody.
+    # Members that have more than the minimum keep one more, while such extra partitions exist.
     by_size = sorted(members, key=lambda member: len(kept[member]) <= least)
     quota = {member: least + (index < extra) for index, member in enumerate(by_size)}
     given = {member: kept[member][: quota[member]] for member in members}
@@ -92,10 +96,10 @@ def _alike(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
 
 
 class _Mixed:
-    """The assignment where members subscribe to different topics.
+    """The assignment of members that subscribe to different topics.
 
-    Each free partition goes to the least loaded member that wants it, then chains of moves level
-    the loads.
+    Each free partition is assigned to the least loaded member that wants it. Then chains of moves
+    balance the loads.
     """
 
     def __init__(self, members: Subscribers, sizes: Sizes) -> None:
@@ -148,7 +152,7 @@ class _Mixed:
                     self._give(min(self.wanting[topic], key=self.load.__getitem__), topic, index)
 
     def _level(self, source: str) -> bool:
-        """Move one partition along a chain from `source` to who has at least two fewer."""
+        """Move one partition along a chain from `source` to a member with at least two fewer."""
         came: dict[str, tuple[str, UUID]] = {}
         seen: set[UUID] = set()
         queue = deque([source])

@@ -1,4 +1,4 @@
-"""The timers of a group's members, in the loop of the cluster."""
+"""The timers of a group's members, in the cluster's event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
 
 Key: TypeAlias = tuple[str, str]
-"""What it is for, and the member's id."""
+"""The purpose of the timer, and the member's id."""
 
 
 class Timers:
-    """Each key has one timer at most; starting it again puts it off."""
+    """Timers, one at most for each key. Starting one again replaces it."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -24,7 +24,7 @@ class Timers:
         return key in self._running
 
     def start(self, key: Key, ms: int, step: Callable[[], None]) -> None:
-        """Take a step in `ms` milliseconds, unless it is cancelled or started again."""
+        """Call `step` in `ms` milliseconds, unless the timer is cancelled or restarted."""
         self.cancel(key)
 
         def run() -> None:
