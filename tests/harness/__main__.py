@@ -1,4 +1,4 @@
-"""``python tests/harness fetch`` and ``python tests/harness start``: see kafka_harness.cli."""
+"""The commands ``python tests/harness fetch`` and ``start``: see kafka_harness.cli."""
 
 from kafka_harness.cli import main
 

@@ -1,4 +1,4 @@
-"""Connections of a broker of the embedded cluster that are fed without a socket."""
+"""Connections to a broker of the embedded cluster that receive data without a socket."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from aiokclient.testing.broker.connection import BrokerProtocol
 
 
 class FakeTransport(asyncio.Transport):
-    """A transport that keeps what is written."""
+    """A transport that stores what is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,14 +43,14 @@ def connection_of(cluster: EmbeddedCluster, node_id: int = 1) -> BrokerProtocol:
 
 
 def frame(request: Any, version: int | None = None, correlation_ids: int = 1) -> bytes:
-    """Return the frames of a request that is sent so many times."""
+    """Return the frames of a request that is sent `correlation_ids` times."""
     pipeline = ClientPipeline("bounds")
     version = request.max_version if version is None else version
     return b"".join(b"".join(pipeline.send(request, version)[1]) for _ in range(correlation_ids))
 
 
 def feed(protocol: BrokerProtocol, data: bytes) -> int:
-    """Deliver bytes as a transport does; return how many were taken before reading stopped."""
+    """Deliver bytes as a transport does; return how many were read before reading stopped."""
     transport: Any = protocol._transport
     start = 0
     while start < len(data) and transport.reading:

@@ -1,4 +1,4 @@
-"""Writers and readers that put all they do into a ledger; for real brokers and simulated ones."""
+"""Writers and readers that record everything in a ledger, for real and simulated brokers."""
 
 import asyncio
 import functools
@@ -13,7 +13,7 @@ from aiokclient.errors import KafkaError
 
 
 class Writer:
-    """Sends payloads to partitions by turns. `pause`: seconds between two sends."""
+    """A task that sends payloads to partitions in turn, `pause` seconds apart."""
 
     def __init__(
         self,
@@ -30,7 +30,10 @@ class Writer:
         self.stopped = False
 
     async def run(self, count: int | None = None) -> None:
-        """Send `count` payloads, or until `stopped` is set; does not wait for the last ones."""
+        """Send `count` payloads, or send until `stopped` is set.
+
+        Does not wait for the outcome of the last ones.
+        """
         turns = itertools.cycle(self.places)
         for sent in itertools.count():
             if self.stopped or sent == count:
@@ -42,7 +45,7 @@ class Writer:
                 await asyncio.sleep(self.pause)
 
     def send(self, topic: str, partition: int) -> None:
-        """Send the next payload; its outcome goes to the ledger by itself."""
+        """Send the next payload, whose outcome is recorded in the ledger later."""
         payload = self.ledger.payload(self.number, topic, partition)
         try:
             delivery = self.producer.send(topic, pack(payload, self.size), partition=partition)
@@ -60,14 +63,14 @@ class Writer:
 
 
 def places(topics: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The (topic, partition) pairs of topics with so many partitions."""
+    """Return the (topic, partition) pairs of topics, given their numbers of partitions."""
     return [(topic, index) for topic, count in topics.items() for index in range(count)]
 
 
 async def read_to_the_end(
     ledger: Ledger, bootstrap: str, wanted: Sequence[tuple[str, int]], **options: Any
 ) -> None:
-    """Read the partitions from their beginning to their present end into the ledger."""
+    """Read the partitions from the beginning to their current end into the ledger."""
     options.setdefault("auto_offset_reset", "earliest")
     async with Consumer(bootstrap_servers=bootstrap, **options) as consumer:
         consumer.assign([TopicPartition(*place) for place in wanted])

@@ -1,4 +1,4 @@
-"""Members of a group in a simulated world, each with a diary."""
+"""Members of a group in a simulation, each with a listener that records its calls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -18,7 +18,7 @@ QUICK = {
     "max_poll_interval_ms": 60_000,
 }
 
-# The coordinator decides the times of these members.
+# The coordinator determines the timeouts of these members.
 KIP848: dict[str, Any] = {
     "group_protocol": "consumer",
     "session_timeout_ms": 45_000,
@@ -36,7 +36,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 class Diary:
-    """A listener that writes down what it is told; `until` waits for it to be so."""
+    """A listener that records its calls; `until` waits for a condition about them."""
 
     def __init__(self) -> None:
         self.pages: list[tuple[str, list[int]]] = []
@@ -67,7 +67,7 @@ class Diary:
 
 
 async def until(right: Callable[[], object], timeout: float = 300.0) -> None:
-    """Waits until something is so that no one listener is told of."""
+    """Wait for a condition that no single listener is notified of."""
     for _ in range(int(timeout * 10)):
         if right():
             return
@@ -76,7 +76,7 @@ async def until(right: Callable[[], object], timeout: float = 300.0) -> None:
 
 
 def fill(world: World, count: int, partitions: int = 1, topic: str = "t") -> None:
-    """So many records in each partition."""
+    """Write `count` records to each partition."""
     for partition in range(partitions):
         world.cluster.produce(topic, [b"%d" % i for i in range(count)], partition)
 
@@ -84,24 +84,24 @@ def fill(world: World, count: int, partitions: int = 1, topic: str = "t") -> Non
 def member(
     world: World, diary: Diary | None = None, place: str = "client", **options: Any
 ) -> Consumer[Any, Any]:
-    """A member of group "g" that reads "t"; its times are short."""
+    """Return a member of group "g" that reads topic "t", with short timeouts."""
     connector = world.network.connector(place)
     return world.consumer("t", **{**QUICK, "listener": diary, "connector": connector, **options})
 
 
 def heartbeat_api(protocol: str) -> ApiKey:
-    """Return the API with which a member of such a protocol tells that it is alive."""
+    """Return the API of a heartbeat in this protocol."""
     return ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.HEARTBEAT
 
 
 def join_api(protocol: str) -> ApiKey:
-    """Return the API with which a member of such a protocol joins."""
+    """Return the API with which a member of this protocol joins."""
     return ApiKey.CONSUMER_GROUP_HEARTBEAT if protocol == "kip848" else ApiKey.JOIN_GROUP
 
 
 @asynccontextmanager
 async def reading(consumer: Consumer[Any, Any]) -> AsyncIterator[list[Any]]:
-    """Read in the background within the block; give the list that the records are added to."""
+    """Read in the background within the block, and yield the list to which records are added."""
     records: list[Any] = []
 
     async def read() -> None:
@@ -117,11 +117,11 @@ async def reading(consumer: Consumer[Any, Any]) -> AsyncIterator[list[Any]]:
 
 
 def committed(world: World, partition: int = 0, topic: str = "t") -> int | None:
-    """The offset that the group has committed."""
+    """Return the offset that the group has committed, or None."""
     stored = world.cluster.committed("g").get(TopicPartition(topic, partition))
     return None if stored is None else stored.offset
 
 
 def part(world: World, place: str) -> None:
-    """The member there reaches no broker until the network heals."""
+    """Separate the member with this name from all brokers until the network heals."""
     world.network.part([place], [world.place(broker) for broker in world.cluster.brokers])

@@ -1,4 +1,4 @@
-"""The imports between the modules of the package, those for types and inside functions included."""
+"""The imports between modules of the package, including those for types and in functions."""
 
 import ast
 import re

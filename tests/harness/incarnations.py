@@ -1,20 +1,20 @@
-"""A seeded workload in which logs do not last: topics are recreated and the cluster is wiped.
+"""A seeded workload in which logs do not last: topics are recreated and the cluster is replaced.
 
-Two producers, with or without idempotence, write while metadata goes stale, responses are lost,
-topics come back with fewer and more partitions, and the cluster is replaced by an empty one that
-gives the same producer ids to other producers. A log that goes away is read at that moment: a
-record that was in it counts as delivered there. The invariants, with the letters of `ledger`:
+Two producers, with or without idempotence, write while metadata is outdated, responses are lost,
+topics are recreated with fewer or more partitions, and the cluster is replaced by an empty one that
+assigns the same producer ids to other producers. A log is read at the moment when it is removed. A
+record that was in it counts as delivered. The invariants, with the letters of `ledger`:
 
     A  what was acknowledged is in a log, at the acknowledged offset; with idempotence, no record
        is in one log twice
     B  with idempotence, the records of one producer and partition are in order in each log;
        requests that name topics by their names (Produce before 13) cannot promise that, as a
-       recreated topic takes any sequence first
-    C  every record is whole, and in the topic and partition that it was meant for
+       recreated topic accepts any sequence first
+    C  every record is intact, and in the topic and partition that it was meant for
     D  no call lasts longer than its deadline
-    E  after the healing, everything gets its outcome, and what is sent then is acknowledged
+    E  after the faults end, every send gets its outcome, and what is sent then is acknowledged
 
-``python tests/harness/incarnations.py SEED`` runs one and prints what came of it.
+``python tests/harness/incarnations.py SEED`` runs one seed and prints the outcome.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ MOST_WIPES = 2
 
 
 def run(seed: int) -> Outcome:
-    """Run one seed; raise what broke, with the seed in a note."""
+    """Run one seed; raise its failure, with the seed in a note."""
     return seeded.run(seed, Workload)
 
 
 class Logs:
-    """The records that are and were in the logs of the topics."""
+    """The records that are or were in the logs of the topics."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -58,13 +58,13 @@ class Logs:
         self.in_order = True
 
     def keep(self, records: list[Any]) -> None:
-        """These records make up one topic, which goes away now."""
+        """Store the records of a topic that is about to be removed."""
         log = Ledger(exactly_once=self._ledger.exactly_once, sent=self._ledger.sent)
         log.consume_all(records)
         self._gone.append(log)
 
     def check(self) -> None:
-        """Raise BrokenInvariantError for what breaks A, B or C."""
+        """Raise BrokenInvariantError if A, B, or C does not hold."""
         where: dict[Payload, set[int]] = {}
         for log in self._gone:
             log.check(settled=False, in_order=self.in_order)
@@ -83,7 +83,7 @@ class Logs:
 
 
 class Workload(seeded.Workload):
-    """One run of two producers and a cluster that does not last."""
+    """One run of two producers on a cluster whose topics and logs are removed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Workload(seeded.Workload):
     async def write_once_more(self, producers: list[Producer[Any, Any]]) -> None:
         failed = len(self.ledger.failed)
         for number, producer in enumerate(producers):
-            # Partitions that came back are known after the next update.
+            # Partitions that exist again are known after the next metadata update.
             await producer._cluster.updater.refresh(list(TOPICS), timeout=RECOVERY_S, at_once=True)
             await self.writer(producer, number).run(2 * len(places(TOPICS)))
             await self.flush([producer])
@@ -183,7 +183,7 @@ class Workload(seeded.Workload):
         return ApiKey.PRODUCE
 
     async def stale_metadata(self) -> None:
-        """One broker, or all but one, do not learn of what changes."""
+        """Keep the metadata of one broker, or of all but one, unchanged during a change."""
         brokers = list(self.cluster.brokers)
         self.sim.rng.shuffle(brokers)
         count = self.sim.rng.choice([1, 1, max(1, len(brokers) - 1)])
@@ -201,7 +201,7 @@ class Workload(seeded.Workload):
     def is_new(self, request: Any) -> bool:
         """Return whether no batch of a produce request was written before.
 
-        Only then may the broker refuse it.
+        A broker may refuse only such a request.
         """
         state = self.cluster._state
         for data in request.topic_data:
@@ -239,7 +239,7 @@ class Workload(seeded.Workload):
         for topic, partitions in TOPICS.items():
             if topic not in self.cluster.topics:
                 self.cluster.create_topic(topic, partitions)
-        # The new cluster gives the first ids again.
+        # The new cluster assigns the first producer ids again.
         self.others += 2
         async with AsyncExitStack() as stack:
             for number in (8 + self.others, 9 + self.others):

@@ -1,4 +1,4 @@
-"""Cancels a call at its n-th suspension, or at a moment, in asyncio's way or in anyio's."""
+"""Cancellation of a call at its n-th suspension, or at a time, as asyncio or anyio does it."""
 
 import asyncio
 import types
@@ -9,7 +9,7 @@ import anyio
 
 
 class Interrupted(NamedTuple):
-    """How often the call was suspended, whether it was cancelled, else how it ended."""
+    """How often the call was suspended, whether it was cancelled, and otherwise how it ended."""
 
     suspensions: int
     cancelled: bool
@@ -20,7 +20,7 @@ class Interrupted(NamedTuple):
 def watched(
     call: Coroutine[Any, Any, Any], suspended: Callable[[], None]
 ) -> Generator[Any, Any, Any]:
-    """Run the call; ``suspended`` is called each time that it waits."""
+    """Run the call, and call ``suspended`` each time that it waits."""
     step: Callable[..., Any] = call.send
     value: Any = None
     while True:
@@ -43,10 +43,10 @@ async def interrupt(
     suspension: int | None = None,
     moment: float | None = None,
 ) -> Interrupted:
-    """Run the call and cancel it: at so many suspensions, or so many seconds after its begin.
+    """Run the call and cancel it after a number of suspensions, or of seconds from its start.
 
-    ``way``: "asyncio" cancels its task once, "anyio" its scope, which cancels again and again
-    whatever waits in it. Returns after the call has ended, in whatever way.
+    With ``way`` "asyncio" the call's task is cancelled once; with "anyio" its scope is, which
+    repeats the cancellation of whatever waits in it. Returns when the call has ended, in any way.
     """
     loop, count = asyncio.get_running_loop(), 0
     scope = anyio.CancelScope()

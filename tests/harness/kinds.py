@@ -1,4 +1,4 @@
-"""One of each kind of thing that is started and closed, on topic "t" and group "g"."""
+"""One object of each kind that is started and closed, on topic "t" and group "g"."""
 
 from typing import Any
 

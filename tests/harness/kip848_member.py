@@ -1,4 +1,4 @@
-"""A member of a consumer group under KIP-848, without a consumer around it."""
+"""A member of a consumer group under KIP-848, without a consumer."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
@@ -27,9 +27,10 @@ GROUP = 32
 
 
 class Owners:
-    """Who has which partition, over all members of a group.
+    """The owner of each partition, over all members of a group.
 
-    Nobody may take what another has, unless that one hands nothing out for want of an answer.
+    No member may take what another one owns, unless that one delivers nothing because it has no
+    response from the coordinator.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class Owners:
 
 
 class Reading:
-    """The reconciler's part: takes and gives up at once, unless `hold` is cleared."""
+    """A reconciler that takes and revokes partitions while `hold` is set."""
 
     def __init__(self, name: str, owners: Owners) -> None:
         self.name, self.owners = name, owners
@@ -70,7 +71,7 @@ class Reading:
         self._drop("revoke", tps)
 
     async def conclude(self) -> None:
-        """The listener of this one is not told of nothing."""
+        """Do nothing, as this listener is not called for an empty change."""
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
         self._drop("lose", tps)
@@ -94,7 +95,7 @@ class Reading:
 
 
 class Member:
-    """`async with Member(options, ...) as member`: a member; it leaves at the end unless killed."""
+    """A member for `async with Member(options, ...) as member`, which leaves at the end."""
 
     def __init__(self, options: dict[str, Any], owners: Owners, name: str, **more: Any) -> None:
         settings = {"group_id": "g", "group_protocol": "consumer", **options, **more}
@@ -133,7 +134,7 @@ class Member:
         await self.close()
 
     async def close(self) -> None:
-        """Gives up and leaves, as a consumer does that is closed."""
+        """Revoke all partitions and leave, as a consumer does that is closed."""
         has = list(self.reading.has)
         if has:
             self.reading.hold.set()
@@ -142,7 +143,7 @@ class Member:
         await self.cluster.close()
 
     async def kill(self) -> None:
-        """Ends without a word; what it had is nobody's, as its process is gone."""
+        """End without leaving. Nobody owns its partitions, as if its process had ended."""
         self.reading._drop("lose", list(self.reading.has))
         await self.cluster.close()
 
@@ -151,7 +152,7 @@ class Member:
         self.reading.changed.set()
 
     async def subscribe(self, *topics: Any) -> None:
-        """Names, or one pattern; nothing: unsubscribe."""
+        """Subscribe to topic names or one pattern; without arguments, unsubscribe."""
         wanted = topics[0] if topics and not isinstance(topics[0], str) else topics
         await self._topics.begin(Subscription(wanted))
         self.membership.subscribed()
@@ -169,12 +170,12 @@ class Member:
         return self.cluster.supervisor.failure
 
     async def until(self, check: Any, timeout: float = 60.0) -> None:
-        """Waits for something about this member."""
+        """Wait for a condition about this member."""
         await until(check, [self], timeout)
 
 
 async def until(check: Any, members: list[Member], timeout: float = 60.0) -> None:
-    """Waits for something about some members; it is looked at whenever one changes."""
+    """Wait for a condition about some members, which is checked whenever one of them changes."""
     async with asyncio.timeout(timeout):
         while not check():
             for each in members:
@@ -189,7 +190,7 @@ async def until(check: Any, members: list[Member], timeout: float = 60.0) -> Non
 
 
 async def shared_out(members: list[Member], count: int, timeout: float = 60.0) -> None:
-    """Waits until these members have all `count` partitions among them, none more than its part."""
+    """Wait until these members own all `count` partitions, evenly divided."""
     least, extra = divmod(count, len(members))
 
     def even() -> bool:
@@ -200,10 +201,11 @@ async def shared_out(members: list[Member], count: int, timeout: float = 60.0) -
 
 
 async def configure(bootstrap: str, group_id: str, **configs: int) -> None:
-    """Sets configs of a group, such as `session_timeout_ms`; targets are worked out at once.
+    """Set configs of a group, such as `session_timeout_ms`. Targets are computed immediately.
 
-    They are in force at all brokers then. The controller answers before that, and brokers tell of a
-    config before they go by it; but when they tell of the next one, they go by this one.
+    When the function returns, the configs are in force at all brokers. The controller responds
+    before that, and brokers report a config before they apply it. But when they report the next
+    config, they have applied this one.
     """
     client = ClusterClient(ClientConfig(bootstrap_servers=bootstrap))
     await client.start()
@@ -215,7 +217,7 @@ async def configure(bootstrap: str, group_id: str, **configs: int) -> None:
 
 
 async def change(client: ClusterClient, group_id: str, configs: dict[str, int]) -> None:
-    """Sets configs of a group, and waits until all brokers tell of them."""
+    """Set configs of a group, and wait until all brokers report them."""
     wanted = {f"consumer.{name.replace('_', '.')}": str(configs[name]) for name in configs}
     resource = AlterConfigsResource(
         resource_type=GROUP,
@@ -236,7 +238,7 @@ async def change(client: ClusterClient, group_id: str, configs: dict[str, int]) 
 async def told(
     client: ClusterClient, broker: Broker, group_id: str, names: list[str]
 ) -> dict[str, str | None]:
-    """What a broker says of configs of the group."""
+    """Return what a broker reports as configs of the group."""
     resource = DescribeConfigsResource(
         resource_type=GROUP, resource_name=group_id, configuration_keys=names
     )

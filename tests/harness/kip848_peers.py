@@ -1,4 +1,4 @@
-"""Consumers of librdkafka and ours in one group under KIP-848, driven side by side."""
+"""Consumers of librdkafka and of this library in one group under KIP-848."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 
 
 class Reader:
-    """A consumer of librdkafka: what it was told that it has, and what it has read."""
+    """A consumer of librdkafka, with its assignment and the records that it has read."""
 
     def __init__(self, servers, topic, *, group="g", protocol="consumer", **options):
         settings = {
@@ -59,7 +59,7 @@ class Reader:
 
 
 class Ours:
-    """Our consumer in a thread of its own; what it has it knows as its own listener."""
+    """A consumer of this library in a thread, with a listener that records its assignment."""
 
     def __init__(self, servers, topic, *, group="g", **options):
         self.has, self.values, self.failure = set(), [], None
@@ -102,7 +102,7 @@ class Ours:
 
 
 def drive(readers, check):
-    """Let all of them read until it is true."""
+    """Let all of them read until the check is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not check():
         assert time.monotonic() < deadline, [(each.has, len(each.values)) for each in readers]
@@ -111,7 +111,7 @@ def drive(readers, check):
 
 
 def even(readers, count):
-    """Whether each of them has its part, and nobody what another has."""
+    """Return whether each of them has its part, and no partition has two owners."""
     parts = [place for each in readers for place in each.has]
     sizes = [len(each.has) for each in readers]
     return len(parts) == len(set(parts)) == count and max(sizes) - min(sizes) <= 1

@@ -1,4 +1,4 @@
-"""A group of the new consumer protocol (KIP-848) by raw requests, on any broker."""
+"""A group of the consumer protocol (KIP-848) that uses raw requests, on any broker."""
 
 import time
 import uuid
@@ -30,7 +30,7 @@ class Beat(NamedTuple):
 
 
 class Group:
-    """A fresh group; its heartbeats in one line. `topics` are names with ids."""
+    """A new group with short methods for its heartbeats. `topics` maps names to ids."""
 
     def __init__(self, place, *sizes, group_id=None):
         self.place = place
@@ -43,12 +43,12 @@ class Group:
         find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.id])
         self.until(lambda: self.place.request(find).coordinators[0].error_code == 0)
         self._set("consumer.assignment.interval.ms", "0")
-        # A broker takes changes up one after the other, topics and configs alike: when it knows
-        # of the next one, all of this one is in force, for the group as well.
+        # A broker applies changes of topics and configs one after the other. When it knows the next
+        # one, it has applied all of this one, for the group as well.
         self._set("consumer.heartbeat.interval.ms", "5000")
 
     def _set(self, name, value):
-        """Change a config of the group; back when the broker knows of it."""
+        """Change a config of the group, and wait until the broker reports it."""
         config = alter.AlterableConfig(name=name, config_operation=0, value=value)
         resource = alter.AlterConfigsResource(
             resource_type=GROUP, resource_name=self.id, configs=[config]
@@ -153,7 +153,7 @@ def joined(group, member, metadata, *, version=9, **options):
 
 
 def subscription(*topics, owned=()):
-    """What a classic consumer joins with: version 1, with owned partitions as (topic, [index])."""
+    """Return a classic consumer's metadata in version 1. Owned partitions are (topic, [index])."""
     message = ConsumerProtocolSubscription(
         topics=list(topics),
         owned_partitions=[
@@ -164,7 +164,7 @@ def subscription(*topics, owned=()):
 
 
 def assignment(*given):
-    """What a leader gives: (topic, [index])."""
+    """Return an assignment as a leader encodes it: (topic, [index])."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             TopicPartition(topic=topic, partitions=indexes) for topic, indexes in given
@@ -174,7 +174,7 @@ def assignment(*given):
 
 
 def assigned(data):
-    """The partitions in an assignment."""
+    """Return the partitions in an assignment."""
     if not data:
         return None
     read, _ = ConsumerProtocolAssignment.decode_from(data, 2, 1)
@@ -182,14 +182,17 @@ def assigned(data):
 
 
 class Classic:
-    """A classic consumer in a `Group`: joins, syncs and sends heartbeats by raw requests."""
+    """A classic consumer in a `Group` that joins, syncs, and sends heartbeats by raw requests."""
 
     def __init__(self, group, *, instance_id=None):
         self.group, self.instance_id = group, instance_id
         self.member_id, self.generation = "", -1
 
     def join(self, metadata):
-        """Its code and generation, and whether it leads; asks twice for a new member's id."""
+        """Return the error code, the generation, and whether the member leads.
+
+        A new member sends the request twice, to get its id first.
+        """
         options = {"group_instance_id": self.instance_id}
         answer = joined(self.group, self.member_id, metadata, **options)
         if named(answer.error_code) == "MEMBER_ID_REQUIRED":

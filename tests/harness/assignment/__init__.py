@@ -1,4 +1,4 @@
-"""Groups to try assignors on, what is said of an outcome, and Kafka's assignors to compare with."""
+"""Groups for tests of assignors, the measures of an assignment, and Kafka's own assignors."""
 
 from assignment.groups import (
     LARGE,

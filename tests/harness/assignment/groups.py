@@ -1,4 +1,4 @@
-"""Random groups and what becomes of them: members come and go, topics grow, minds change."""
+"""Random groups and their changes: members join and leave, topics grow, subscriptions change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ RACKS = ("a", "b", "c")
 
 @dataclass(frozen=True)
 class Group:
-    """A cluster, and the members that want its partitions."""
+    """The topics of a cluster, and the members that subscribe to them."""
 
     cluster: AssignmentCluster
     members: Mapping[str, MemberSubscription]
@@ -20,7 +20,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Size:
-    """The least and the most of each."""
+    """The minimum and maximum of each property of a random group."""
 
     topics: tuple[int, int] = (1, 6)
     partitions: tuple[int, int] = (0, 8)
@@ -33,7 +33,7 @@ LARGE = Size(topics=(15, 25), partitions=(5, 30), members=(20, 30))
 
 @dataclass(frozen=True)
 class Regrouping:
-    """A group as it was, and as it is now; the members do not hold anything yet."""
+    """A group before and after a change. The members do not own anything yet."""
 
     before: Group
     after: Group
@@ -42,7 +42,7 @@ class Regrouping:
 def random_group(
     rng: Random, *, racks: bool = False, equal: bool | None = None, size: Size = SMALL
 ) -> Group:
-    """A group; with `equal` all members subscribe to the same topics."""
+    """Return a random group. With `equal`, all members subscribe to the same topics."""
     count = rng.randint(*size.topics)
     topics = {f"topic-{index}": rng.randint(*size.partitions) for index in range(count)}
     cluster = AssignmentCluster({name: _partitions(rng, n, racks) for name, n in topics.items()})
@@ -73,7 +73,7 @@ def _some(rng: Random, names: list[str]) -> tuple[str, ...]:
 def random_regrouping(
     rng: Random, *, racks: bool = False, equal: bool | None = None, size: Size = SMALL
 ) -> Regrouping:
-    """A group of which members leave, join or subscribe anew, or whose topics change."""
+    """Return a group whose members leave, join, or subscribe again, or whose topics change."""
     before = random_group(rng, racks=racks, equal=equal, size=size)
     other = random_group(rng, racks=racks, equal=equal, size=size)
     after = before
@@ -104,7 +104,7 @@ def _subscribe(rng: Random, group: Group, other: Group, equal: bool) -> Group:
 
 
 def _grow(rng: Random, group: Group, other: Group, equal: bool) -> Group:
-    """More partitions of some topics, and some topics gone."""
+    """Add partitions to some topics, and remove some topics."""
     grown = {}
     for topic in group.cluster.topics:
         racks = [group.cluster.racks(one) for one in group.cluster.partitions(topic)]
@@ -117,7 +117,7 @@ def _grow(rng: Random, group: Group, other: Group, equal: bool) -> Group:
 def carried(
     group: Group, given: Mapping[str, MemberAssignment], generation: int, *, eager: bool
 ) -> Group:
-    """The group whose members hold what they were given, or tell of it under the eager protocol."""
+    """Return the group with what its members own, or under the eager protocol report."""
 
     def holding(name: str, member: MemberSubscription) -> MemberSubscription:
         if name not in given:

@@ -1,4 +1,4 @@
-"""Kafka's own assignors, in a Java program that stays up."""
+"""Kafka's own assignors, in a Java program that keeps running."""
 
 import json
 import subprocess
@@ -23,11 +23,11 @@ Partitions = tuple[TopicPartition, ...]
 
 
 class JavaError(Exception):
-    """What Java answered instead."""
+    """An error that the Java program returned."""
 
 
 class AssignorOracle:
-    """Asks the Java program, which stays up for the session."""
+    """A client of the Java program, which keeps running for the session."""
 
     def __init__(self, java: str, jars: Sequence[Path]) -> None:
         pipe = subprocess.PIPE
@@ -108,7 +108,7 @@ def _assignment(answer: dict[str, Any]) -> MemberAssignment:
 
 
 def _compiled(jars: Sequence[Path]) -> str:
-    """The class path with the compiled program, which is compiled once and kept."""
+    """Return the class path with the program, which is compiled once and cached."""
     path = ":".join(map(str, jars))
 
     def compile_into(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is said of an assignment: how balanced, how far from its racks, how much was moved."""
+"""Measures of an assignment: its imbalance, its distance from racks, and the moved partitions."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -12,7 +12,10 @@ Assign = Callable[[AssignmentCluster, Mapping[str, MemberSubscription]], Given]
 
 
 class Judgement(NamedTuple):
-    """Less is better. `imbalance` is the sum of the differences of all pairs of members."""
+    """The measures of an assignment; lower is better.
+
+    `imbalance` is the sum of the differences between all pairs of members.
+    """
 
     imbalance: int
     far: int
@@ -20,7 +23,7 @@ class Judgement(NamedTuple):
 
 
 def judged(group: Group, given: Given, before: Given) -> Judgement:
-    """What is said of an assignment that follows on another one."""
+    """Return the measures of an assignment that follows another one."""
     loads = [len(assignment.partitions) for assignment in given.values()]
     at = {one: name for name, assignment in given.items() for one in assignment.partitions}
     was = {
@@ -45,9 +48,10 @@ def _far(group: Group, at: Mapping[TopicPartition, str]) -> int:
 
 
 def settled(assign: Assign, group: Group, before: Given, rebalances: int = 2) -> Given | None:
-    """Where a group under the cooperative protocol ends; None if it has not after so many.
+    """Return the final assignment of a group under the cooperative protocol.
 
-    The one that finds nothing to change is not counted.
+    Returns None if it is not final after `rebalances` rebalances, not counting the last one, which
+    changes nothing.
     """
     given = before
     for generation in range(1, rebalances + 2):

@@ -1,8 +1,8 @@
-"""Groups whose members come and go: processes that are killed and suspended, on any cluster.
+"""Groups whose members join and leave: processes that are killed and suspended, on any cluster.
 
-`Crowd` is a group under test. Its members, ours, librdkafka's and Java's, are processes of their
-own (some of ours tasks of the test), and tell what happens to them as `Event`s. `audit` goes
-through what they told and finds what must not be.
+`Crowd` is a group under test. Its members use this library, librdkafka, or Java. They are separate
+processes (some that use this library are tasks of the test) and report `Event`s. `audit` checks
+these reports for errors.
 """
 
 from .audit import Audit

@@ -1,4 +1,4 @@
-"""The process that members are forked from; see `nursery`."""
+"""The process from which members are forked: see `nursery`."""
 
 import socket
 import sys

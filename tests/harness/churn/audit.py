@@ -1,9 +1,9 @@
-"""Goes through what the members of a group told, in the order of time, and finds what is wrong.
+"""Checks of the events that the members of a group reported, in the order of time.
 
-Beside F and G, which `Ownership` holds: a partition has two owners only while one of them does
-not know yet that it was removed, and that one is handed nothing more; a member is handed a
-partition without a gap, from what was committed; what is committed never goes back; and nobody's
-commit is taken for what is another's.
+In addition to invariants F and G, which `Ownership` checks: a partition has two owners only while
+one of them does not know yet that it was removed, and no more records are delivered to that one. A
+partition is delivered to a member without a gap, from the committed offset on. Committed offsets
+never decrease. No commit of one member is taken for that of another.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ REMOVED = ("lost", "killed")
 
 
 class Place(NamedTuple):
-    """A record, as far as it matters."""
+    """The topic, partition, and offset of a record."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 class Audit:
-    """`Audit(log, topic).check()` raises BrokenOwnershipError with all that was found."""
+    """A check of all events. `check()` raises BrokenOwnershipError with everything it found."""
 
     def __init__(self, log: Log, topic: str) -> None:
         self.topic = topic
@@ -63,7 +63,7 @@ class Audit:
             self._breach(f"{event.who} has left, and tells: {event.what} {event.data}")
         step = getattr(self, f"_{event.what}", None)
         if step is not None:
-            with contextlib.suppress(BrokenOwnershipError):  # It is in the books.
+            with contextlib.suppress(BrokenOwnershipError):  # The error has been recorded.
                 step(self.members[event.who], *event.data)
 
     def _breach(self, text: str) -> None:
@@ -108,7 +108,7 @@ class Audit:
             owner = self.books.owner.get(place.tp)
             self._in_order(member, place)
             if interval is not None and owner is not interval and owner is not None:
-                # It was suspended between the hand-out and the writing down.
+                # The member was suspended between the delivery and its report.
                 late = asked - self.start < owner.begin
                 if late and interval.end is None:
                     member.at_work.setdefault(place.tp, {})[offset] = place
@@ -128,7 +128,7 @@ class Audit:
         self.next[key] = place.offset + 1
 
     def _committed_before(self, member: Member, place: Place) -> int:
-        """What was seen committed before the member got the partition."""
+        """Return the offset that was committed before the member got the partition."""
         interval = member.owned.get(place.tp)
         begin = self.now if interval is None else self.start + interval.begin
         least = 0

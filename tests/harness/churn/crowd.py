@@ -1,4 +1,4 @@
-"""A group under test: who is in it, what is written, what is committed."""
+"""A group under test: its members, its records, and its committed offsets."""
 
 import asyncio
 import contextlib
@@ -30,9 +30,9 @@ WRITE_S = 0.02
 
 @dataclass
 class Settings:
-    """What the members of a group have in common.
+    """The common settings of the members of a group.
 
-    `options` are for all of them, `foreign` for those of one kind.
+    `options` are for all members, `foreign` for those of one other client.
     """
 
     bootstrap: str
@@ -46,7 +46,7 @@ class Settings:
     work_s: float = 0.001
 
     def of(self, kind: str) -> dict[str, Any]:
-        """The options of a member; other clients have the same, with dots."""
+        """Return the options of a member. Other clients have the same names, with dots."""
         given = {
             "bootstrap_servers": self.bootstrap,
             "group_id": self.group_id,
@@ -59,7 +59,7 @@ class Settings:
             **self.foreign.get(kind, {}),
         }
         if given.get("group_protocol") == "consumer":
-            # These are the broker's, or the group's config.
+            # These options belong to the broker, or to the group's config.
             del given["session_timeout_ms"], given["heartbeat_interval_ms"]
         if kind in OURS:
             return given
@@ -88,9 +88,9 @@ class Process:
 
 
 class Crowd:
-    """`async with Crowd(...) as crowd`: members come and go; all of them are gone at the end.
+    """A group whose members join and leave within `async with Crowd(...) as crowd`.
 
-    What happened is printed then, under the title.
+    All members have ended at the end of the block. Then the events are printed under the title.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Crowd:
         if kind is None and broken:
             raise broken[0]
 
-    # -- who is there
+    # -- joining and leaving
 
     def join(
         self,
@@ -146,7 +146,7 @@ class Crowd:
         make: Callable[..., OurMember] = OurMember,
         **options: Any,
     ) -> str:
-        """A member comes: ours in a process or a "task", of `librdkafka`, or of "java"."""
+        """Add a member: of this library in a process or a "task", of `librdkafka`, or of "java"."""
         self._made += 1
         name = f"m{self._made}"
         spec: dict[str, Any] = {
@@ -182,7 +182,7 @@ class Crowd:
         return process, self._listen(name, process)
 
     async def _listen(self, name: str, process: Process) -> None:
-        """Writes down what it tells, until it is dead."""
+        """Record the events of a member until its process ends."""
         reader, writer = await asyncio.open_connection(sock=process.channel.dup())
         with contextlib.suppress(ConnectionError):
             async for text in reader:
@@ -195,7 +195,7 @@ class Crowd:
         self.live[name].order(what)
 
     async def leave(self, name: str) -> None:
-        """It leaves as it should."""
+        """Let a member leave in the normal way."""
         await self.until(lambda: self.log.of(name, "started"))
         self.log.tell("", "leaves", name)
         self.order(name, "leave")
@@ -204,7 +204,7 @@ class Crowd:
         self.expect(self.log.of(name, "left"), f"{name} has not left")
 
     async def kill(self, name: str) -> None:
-        """It is dead, without a word; a task is cancelled."""
+        """Kill a member, which cannot leave; cancel it if it is a task."""
         member, life = self.live.pop(name), self._lives.pop(name)
         self.suspended.discard(name)
         if not isinstance(member, Process):
@@ -231,14 +231,14 @@ class Crowd:
         self.suspended.discard(name)
         member.signal(signal.SIGCONT)
 
-    # -- how it is
+    # -- waiting
 
     def expect(self, right: object, text: str) -> None:
         if not right:
             raise AssertionError(text)
 
     async def until(self, right: Callable[[], object]) -> None:
-        """Waits for it; nobody may have failed, and nothing may stall."""
+        """Wait for a condition. Raises if a member failed or nothing changes for too long."""
 
         def looked() -> bool:
             for event in self.log.failures:
@@ -248,7 +248,7 @@ class Crowd:
         await self.log.until(looked, PATIENCE_S)
 
     async def progress(self, count: int) -> None:
-        """So many records more are processed."""
+        """Wait until `count` more records are processed."""
         least = self.log.count + count
         await self.until(lambda: self.log.count >= least)
 
@@ -256,7 +256,7 @@ class Crowd:
         return sorted(each for name in names for each in self.log.owned.get(name, ()))
 
     async def settled(self) -> None:
-        """All partitions are with the members that live, as evenly as can be."""
+        """Wait until all partitions are assigned to running members, as evenly as possible."""
         await self.until(self.is_settled)
 
     def is_settled(self) -> bool:
@@ -266,7 +266,7 @@ class Crowd:
         return self.owned(names) == list(range(partitions)) and max(sizes) - min(sizes) <= 1
 
     async def drained(self) -> None:
-        """Nothing is written any more; what was is processed and committed."""
+        """Stop writing, and wait until all records are processed and committed."""
         self._work[1].cancel()
         await asyncio.wait([self._work[1]])
         await self._producer.flush()
@@ -274,11 +274,11 @@ class Crowd:
         ends = {tp.partition: end for tp, end in (await self._eye.end_offsets(tps)).items()}
         wanted = {partition: end for partition, end in ends.items() if end}
         await self.until(lambda: self.log.committed == wanted)
-        # What a member told before it committed may still be on its way.
+        # What a member reported before the commit may still be in transit.
         await self.until(lambda: {p: len(found) for p, found in self.log.done.items()} == wanted)
 
     async def end(self) -> Audit:
-        """All is read, all leave; what was found."""
+        """Read all records, let all members leave, and return the result of the checks."""
         await self.drained()
         await asyncio.gather(*(self.leave(name) for name in list(self.live)))
         await self.look()
@@ -287,14 +287,14 @@ class Crowd:
     def audit(self) -> Audit:
         return Audit(self.log, self.settings.topic)
 
-    # -- what goes on besides
+    # -- background tasks
 
     @property
     def tps(self) -> list[TopicPartition]:
         return [TopicPartition(self.settings.topic, n) for n in range(self.settings.partitions)]
 
     async def look(self) -> None:
-        """Notes what is committed."""
+        """Record the committed offsets."""
         stored = await self._eye.committed(self.tps)
         offsets = {tp.partition: at.offset for tp, at in stored.items() if at is not None}
         self.log.tell("", "sample", offsets)
@@ -303,7 +303,7 @@ class Crowd:
         await self._now_and_then(self.look, SAMPLE_S)
 
     async def _write(self) -> None:
-        """Writes as fast as it is told to; not much more than is read."""
+        """Write records at the configured rate, not far ahead of the readers."""
         await self._now_and_then(self._write_some, WRITE_S)
 
     async def _write_some(self) -> None:

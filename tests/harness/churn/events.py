@@ -1,16 +1,17 @@
-"""What members tell, and the log in which the test writes it down.
+"""The events that members report, and the log in which the test records them.
 
-A line of JSON each, `[seconds, what, ...]`, by the clock that all processes of a machine share:
+Each event is one line of JSON, `[seconds, what, ...]`, with the time of the clock that all
+processes of a machine share:
 
     assigned PARTITIONS GENERATION      revoked PARTITIONS      lost PARTITIONS
-    handed ASKED [[PARTITION, OFFSET]]  asked for at that time, and come out of the consumer
-    done PARTITION OFFSET               processed
-    dropped                             nothing in hand is worked on any more
-    commit ASKED PARTITION OFFSET ERROR an explicit one; no error: null
+    handed ASKED [[PARTITION, OFFSET]]  records that the consumer delivered; requested at ASKED
+    done PARTITION OFFSET               a record that was processed
+    dropped                             no delivered record is being processed any more
+    commit ASKED PARTITION OFFSET ERROR an explicit commit; ERROR is null if it succeeded
     started    holding    left    failed TEXT    warning TEXT
 
-The test adds `sample OFFSETS` (what is committed, by partition) and `killed` to them, and for
-people to read what else it does.
+The test adds `sample OFFSETS` (the committed offsets by partition), `killed`, and descriptions of
+its other actions for human readers.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ now = time.monotonic
 
 
 class Event(NamedTuple):
-    """One of them."""
+    """One event."""
 
     time: float
     who: str
@@ -32,7 +33,7 @@ class Event(NamedTuple):
 
 
 def line(what: str, *data: object) -> bytes:
-    """What a member's process writes."""
+    """Return the line that a member's process writes for an event."""
     return json.dumps([now(), what, *data]).encode() + b"\n"
 
 
@@ -42,7 +43,7 @@ def parsed(who: str, text: bytes) -> Event:
 
 
 class Log:
-    """All events as they arrive, and how things are by them."""
+    """All events as they arrive, and the state that follows from them."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -54,7 +55,7 @@ class Log:
         self._written = asyncio.Event()
 
     def tell(self, who: str, what: str, *data: Any) -> None:
-        """Of this process."""
+        """Record an event of this process."""
         self.add(Event(now(), who, what, data))
 
     def add(self, event: Event) -> None:
@@ -77,11 +78,11 @@ class Log:
         self._written.set()
 
     def of(self, who: str, what: str) -> list[Event]:
-        """What one of them told of this kind."""
+        """Return the events of one kind that one member reported."""
         return [event for event in self.events if (event.who, event.what) == (who, what)]
 
     async def until(self, right: Callable[[], object], timeout: float) -> None:
-        """Waits until something is so; it is looked at whenever something was written down."""
+        """Wait for a condition, which is checked after each event."""
         async with asyncio.timeout(timeout):
             while not right():
                 self._written.clear()

@@ -1,4 +1,4 @@
-"""A member that is Java's consumer, in a process of its own; see tests/java/GroupMember.java."""
+"""A member that uses Java's consumer, in a separate process: see tests/java/GroupMember.java."""
 
 import shutil
 import socket
@@ -17,12 +17,12 @@ SILENCE = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
 def start(spec: Mapping[str, Any]) -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    """Its process, and the socket that takes orders and brings what it tells."""
+    """Return its process, and the socket for commands to it and for its events."""
     settings = [f"{name}={value}" for name, value in spec["options"].items()]
     arguments = ["GroupMember", spec["topic"], *settings]
     shared = f"-XX:SharedArchiveFile={KAFKA.archive()}"
     command = [find("java"), *OPTIONS, shared, SILENCE, "-cp", class_path(), *arguments]
-    # Where the system can do it, it dies with the tests even if they are killed.
+    # Where the system supports it, the process ends with the tests even if they are killed.
     if setpriv := shutil.which("setpriv"):
         command = [setpriv, "--pdeathsig", "KILL", *command]
     ours, theirs = socket.socketpair()
@@ -31,7 +31,7 @@ def start(spec: Mapping[str, Any]) -> tuple["subprocess.Popen[bytes]", socket.so
 
 
 def class_path() -> str:
-    """With the program, which is compiled once and kept."""
+    """Return the class path with the program, which is compiled once and cached."""
     jars = KAFKA.class_path()
 
     def compile_into(folder: Path) -> None:
@@ -40,5 +40,5 @@ def class_path() -> str:
         subprocess.run(command, check=True)
 
     classes = prepared(CACHE / f"group-member-{SOURCE.stat().st_mtime_ns}", compile_into)
-    # The archive holds for class paths that begin as its own.
+    # The archive is valid for class paths that begin like its own.
     return f"{jars}:{classes}"

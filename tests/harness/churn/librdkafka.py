@@ -1,4 +1,4 @@
-"""A member that is a consumer of librdkafka, in a process of its own."""
+"""A member that uses librdkafka's consumer, in a separate process."""
 
 import select
 import socket
@@ -9,7 +9,7 @@ from .events import now
 
 
 def live(spec: Mapping[str, Any], channel: socket.socket, tell: Callable[..., None]) -> None:
-    """Reads until it is told to leave; commits what it has processed."""
+    """Read until the command to leave arrives, and commit what was processed."""
     from confluent_kafka import Consumer
 
     def numbers(tps: Any) -> list[int]:
@@ -31,7 +31,7 @@ def live(spec: Mapping[str, Any], channel: socket.socket, tell: Callable[..., No
         on_lost=lambda _, tps: tell("lost", numbers(tps)),
     )
     tell("started")
-    # There is one order that it knows: to leave.
+    # The only command that this member knows is to leave.
     while not select.select([channel], [], [], 0)[0]:
         asked = now()
         message = consumer.poll(0.05)

@@ -1,7 +1,7 @@
-"""Processes for members: forked from one that has imported all, so that each is there at once.
+"""Processes for members, forked from one that has imported everything, so that they start quickly.
 
-`python -m churn` is that process (`serve`): it is sent a description and a socket for each
-member. When it ends, or the test does, all of them are killed, suspended or not.
+`python -m churn` is that process (`serve`). It receives a description and a socket for each member.
+When it or the test ends, all of them are killed, suspended or not.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Nursery:
-    """A context in which `fork` makes processes."""
+    """A context in which `fork` creates processes."""
 
     def __enter__(self) -> Self:
         self._control, theirs = socket.socketpair()
@@ -51,7 +51,7 @@ class Nursery:
         self._process.wait(10)
 
     def fork(self, spec: Mapping[str, Any]) -> tuple[int, socket.socket]:
-        """A process with this member: its id, and the socket to it."""
+        """Start a process with this member, and return its id and the socket to it."""
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [json.dumps(spec).encode()], [theirs.fileno()])
@@ -60,7 +60,7 @@ class Nursery:
 
 
 def serve(control: socket.socket) -> None:
-    """Forks a process for each member that is asked for."""
+    """Fork a process for each member that is requested."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
@@ -86,7 +86,7 @@ def die_with_parent() -> None:
 
 
 def live(spec: Mapping[str, Any], channel: socket.socket) -> None:
-    """The life of one member's process."""
+    """Run a member in this process."""
 
     def tell(what: str, *data: object) -> None:
         channel.sendall(line(what, *data))
@@ -115,6 +115,6 @@ async def live_ours(spec: Mapping[str, Any], channel: socket.socket, tell: Any) 
         for order in found.decode().split():
             member.order(order)
 
-    # Writing blocks, so that what was told is told before anything else happens.
+    # Writing blocks, so that an event has been reported before anything else happens.
     asyncio.get_running_loop().add_reader(channel, orders)
     await member.run()

@@ -1,4 +1,4 @@
-"""A member that is a consumer of this library, in this process or in one of its own."""
+"""A member that uses this library's consumer, in this process or in a separate one."""
 
 import asyncio
 import random
@@ -12,13 +12,14 @@ from aiokclient.errors import KafkaError
 from .events import now
 
 WAYS = ("iterate", "batches", "poll", "tracked")
-"""How it reads."""
+"""The ways to read."""
 
 
 class OurMember:
-    """Reads until it is told to leave, and tells what happens to it.
+    """A member that reads until the command to leave arrives, and reports its events.
 
-    `hold` has it keep the next record in hand until `go`; then it commits that one by itself.
+    After `hold`, it keeps the next record in progress until `go`, and then commits only that
+    record.
     """
 
     def __init__(self, spec: Mapping[str, Any], tell: Callable[..., None]) -> None:
@@ -31,7 +32,7 @@ class OurMember:
         self.consumer: Consumer[Any, Any] = Consumer(self.topic, listener=self, **spec["options"])
 
     async def run(self) -> None:
-        """Its life."""
+        """Run the member from start to end."""
         try:
             async with self.consumer:
                 self.tell("started")
@@ -52,7 +53,7 @@ class OurMember:
             raise
 
     def order(self, what: str) -> None:
-        """What the test wants: leave, hold or go."""
+        """Execute a command of the test: leave, hold, or go."""
         if what == "leave":
             self.leaving = True
             self.consumer.stop()
@@ -103,7 +104,7 @@ class OurMember:
                 handlers.create_task(handle(record))
                 asked = now()
 
-    # -- what it does with records
+    # -- processing of records
 
     def hand(self, asked: float, records: Sequence[Any]) -> None:
         self.tell("handed", asked, [(record.partition, record.offset) for record in records])

@@ -1,4 +1,4 @@
-"""What happened to a group, for people to read."""
+"""Reports about a group for human readers."""
 
 import itertools
 from collections import Counter
@@ -12,7 +12,7 @@ TOLD = {"joins", "leaves", "suspends", "resumes", "cancels", "killed", "left", "
 
 
 def summary(title: str, audit: Audit) -> str:
-    """One line of figures."""
+    """Return one line with the main numbers."""
     books = audit.books
     told = [how for member in audit.members.values() for how, _ in member.told]
     counts = Counter(told)
@@ -35,7 +35,7 @@ def summary(title: str, audit: Audit) -> str:
 
 
 def silence(audit: Audit) -> str:
-    """The longest time in which nothing was processed."""
+    """Return the longest time in which no record was processed."""
     times = [event.time for event in audit.events if event.what == "done"]
     gaps = [(later - at, at) for at, later in itertools.pairwise(times)]
     longest, at = max(gaps, default=(0.0, audit.start))
@@ -43,7 +43,7 @@ def silence(audit: Audit) -> str:
 
 
 def details(audit: Audit) -> str:
-    """What was done to the group, its generations, and who owned what, when."""
+    """Return the actions of the test, the generations, and the owners of partitions over time."""
     lines = ["done to the group:"]
     lines += [f"  {happened(event, audit.start)}" for event in audit.events if shown(event)]
     lines.append("generations, and who was assigned something in them:")

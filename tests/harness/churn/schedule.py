@@ -1,4 +1,4 @@
-"""What happens to a group, by a seed: members come, leave, are killed, hang and return."""
+"""Random schedules for a group: members join, leave, are killed, hang, and return."""
 
 from collections.abc import Awaitable, Callable
 
@@ -15,11 +15,11 @@ ACTIONS = {
     "flood": 1,
     "ebb": 1,
 }
-"""How often each of them is in a schedule."""
+"""How often each action occurs in a schedule."""
 
 
 async def churn(crowd: Crowd) -> None:
-    """One schedule; at its end some members are there, and have all partitions."""
+    """Run one schedule, after which some members are running and own all partitions."""
     chosen = [action for action, count in ACTIONS.items() for _ in range(count)]
     crowd.rng.shuffle(chosen)
     crowd.join("process")
@@ -33,7 +33,7 @@ async def churn(crowd: Crowd) -> None:
 
 
 async def one_more(crowd: Crowd) -> str:
-    """A member, every third one of them in the process of the test."""
+    """Add a member, every third one in the process of the test."""
     return crowd.join("task" if crowd.rng.random() < 0.3 else "process")
 
 
@@ -43,13 +43,13 @@ async def join(crowd: Crowd) -> None:
 
 
 async def flood(crowd: Crowd) -> None:
-    """As many come at once as may be there."""
+    """Add as many members at once as the group may have."""
     while len(crowd.live) < MOST:
         await one_more(crowd)
 
 
 async def ebb(crowd: Crowd) -> None:
-    """All but one end, this way or that."""
+    """End all members but one, in different ways."""
     names = list(crowd.live)
     crowd.rng.shuffle(names)
     for name in names[1:]:
@@ -57,7 +57,7 @@ async def ebb(crowd: Crowd) -> None:
 
 
 async def with_another(crowd: Crowd) -> str:
-    """The name of a process of ours that somebody else can stand in for, and that has started."""
+    """Return a started member of this library whose partitions another member can take over."""
     while True:
         names = [name for name, each in crowd.live.items() if isinstance(each, Process)]
         if names and len(crowd.live) > 1:
@@ -79,7 +79,7 @@ async def kill(crowd: Crowd) -> None:
 
 
 async def stutter(crowd: Crowd) -> None:
-    """It hangs for a moment, and remains a member, or nearly."""
+    """Suspend a member for a moment, after which it is still a member or almost removed."""
     name = await with_another(crowd)
     crowd.suspend(name)
     await crowd.progress(20)
@@ -87,7 +87,10 @@ async def stutter(crowd: Crowd) -> None:
 
 
 async def hang(crowd: Crowd) -> None:
-    """It hangs with a record in hand until others have what it had; its commit is refused."""
+    """Suspend a member with a record in progress until others own its partitions.
+
+    Then its commit is refused.
+    """
     name = await with_another(crowd)
     await crowd.settled()
     crowd.order(name, "hold")
@@ -104,7 +107,7 @@ async def hang(crowd: Crowd) -> None:
 
 
 async def replace(crowd: Crowd) -> None:
-    """A static member ends and is there again under its instance id, in a new process."""
+    """End a static member, and start it again with the same instance id in a new process."""
     instance = f"i{len(crowd.instances)}"
     name = crowd.join("process", instance=instance)
     await crowd.settled()

@@ -1,7 +1,7 @@
-"""A real Apache Kafka for tests and benchmarks: fetched by Maven, started in seconds.
+"""A real Apache Kafka for tests and benchmarks, which Maven downloads and which starts in seconds.
 
-``KafkaCluster`` is what most callers want; ``python tests/harness --help`` is the same from
-a shell. Nothing here uses the library under test, so that a fault there cannot hide here.
+Most callers use ``KafkaCluster``; ``python tests/harness --help`` offers the same in a shell. This
+package does not use the library under test, so that the library's errors cannot hide here.
 """
 
 from .cluster import ExternalKafka, KafkaCluster

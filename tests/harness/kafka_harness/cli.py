@@ -1,4 +1,4 @@
-"""``fetch``: prepare all that the tests need. ``start``: a Kafka to play with."""
+"""``fetch`` prepares everything that the tests need; ``start`` starts a Kafka cluster."""
 
 import argparse
 import signal

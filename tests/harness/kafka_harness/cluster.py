@@ -1,4 +1,4 @@
-"""A cluster of real brokers, and the same face for a cluster that somebody else runs."""
+"""A cluster of real brokers, and the same interface for a cluster that is already running."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ CONTROLLER = 100
 
 
 class ExternalKafka:
-    """A cluster reached by its bootstrap servers alone: no control over its processes."""
+    """A cluster known by its bootstrap servers only, without control over its processes."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -28,7 +28,7 @@ class ExternalKafka:
         return [(host, int(port)) for host, port in pairs]
 
     def metadata(self, topics: list[str] | None = None) -> Picture:
-        """What the first broker that answers says; ``topics=None``: of all topics."""
+        """Return the metadata of the first broker that answers; ``topics=None`` means all."""
         found: list[Picture] = []
 
         def asked() -> bool:
@@ -56,7 +56,7 @@ class ExternalKafka:
         return name
 
     def await_partitions(self, topic: str, count: int) -> None:
-        """Wait until all brokers know so many partitions of the topic, and their leaders."""
+        """Wait until all brokers know this number of partitions of the topic, and their leaders."""
         wait_until(f"{count} partitions of {topic}", lambda: self._knows(topic, count), 30)
 
     def _controller(self) -> tuple[str, int]:
@@ -71,8 +71,8 @@ class ExternalKafka:
             len(ps) != partitions or any(p.leader < 0 for p in ps.values()) for ps in found
         ):
             return False
-        # A broker tells of itself as the leader a moment before it is one, and what comes without
-        # acknowledgement in between is lost.
+        # A broker announces that it is the leader a moment before it is one, and records that it
+        # receives without acknowledgement in between are lost.
         led: dict[int, list[int]] = {}
         for index, partition in found[0].items():
             led.setdefault(partition.leader, []).append(index)
@@ -86,7 +86,7 @@ class ExternalKafka:
         return found.get(partition) or Partition(-1, -1, [], [])
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The leader's node id, -1 while there is none."""
+        """Return the leader's node id, or -1 if there is none."""
         return self.partition(topic, partition).leader
 
 
@@ -149,38 +149,38 @@ class KafkaCluster(ExternalKafka):
             port.release()
 
     def listener(self, name: str) -> str:
-        """The bootstrap servers at a further listener."""
+        """Return the bootstrap servers of an additional listener."""
         return ",".join(f"127.0.0.1:{port.port}" for port in self._further[name].values())
 
     def start(self, node: int, timeout: float = 60) -> None:
-        """Start a stopped or killed node again and wait until it serves."""
+        """Start a stopped or killed node again, and wait until it serves requests."""
         self.nodes[node].start()
         self._await_brokers(timeout)
 
     def kill(self, node: int) -> None:
-        """SIGKILL."""
+        """Kill a node with SIGKILL."""
         self.nodes[node].kill()
 
     def stop(self, node: int, timeout: float = 30) -> None:
-        """SIGTERM, and wait: the broker hands its leaderships over first."""
+        """Stop a node with SIGTERM and wait; the broker first transfers its leaderships."""
         self.nodes[node].signal(signal.SIGTERM)
         self.nodes[node].wait(timeout)
 
     def change_version(self, node: int, distribution: Distribution) -> None:
-        """Stop the node in good order and start it as another version, on the same data."""
+        """Stop a node cleanly, and start it with another version on the same data."""
         self.stop(node)
         self.nodes[node].use(distribution, (f"-XX:SharedArchiveFile={distribution.archive()}",))
         self.start(node)
 
     def pause(self, node: int) -> None:
-        """SIGSTOP: the process hangs, its sockets stay open."""
+        """Suspend a node with SIGSTOP. Its sockets stay open."""
         self.nodes[node].signal(signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
         self.nodes[node].signal(signal.SIGCONT)
 
     def heal(self, timeout: float = 60) -> None:
-        """Bring back whatever was suspended, stopped or killed, and wait for it."""
+        """Resume or restart all nodes that were suspended, stopped, or killed, and await them."""
         for node in self.nodes.values():
             node.signal(signal.SIGCONT)
             if not node.alive:
@@ -188,7 +188,7 @@ class KafkaCluster(ExternalKafka):
         self._await_brokers(timeout)
 
     def await_leader(self, topic: str, partition: int = 0, *, other_than: int = -1) -> int:
-        """Wait until the partition has a leader (another one), and return it."""
+        """Wait until the partition has a leader, other than ``other_than``, and return it."""
         wait_until(
             f"a leader of {topic}-{partition}",
             lambda: self.leader(topic, partition) not in (-1, other_than),
@@ -206,7 +206,7 @@ class KafkaCluster(ExternalKafka):
         wait_until(f"the replicas of {topic}-{partition}", whole, 60)
 
     def addresses(self) -> list[tuple[str, int]]:
-        """Those of the nodes that run."""
+        """The addresses of the running nodes."""
         return [("127.0.0.1", self._ports[i].port) for i in self._ports if self._serves(i)]
 
     def _serves(self, node: int) -> bool:
@@ -244,7 +244,7 @@ class KafkaCluster(ExternalKafka):
         self.nodes[node_id] = node
 
     def _await_brokers(self, timeout: float) -> None:
-        """Wait until each broker that runs answers, and names all that run."""
+        """Wait until each running broker answers, and its response names all running brokers."""
         deadline = time.monotonic() + timeout
         expected = {i for i in self._ports if self._serves(i)}
         for i in expected:
@@ -261,7 +261,7 @@ class KafkaCluster(ExternalKafka):
         return expected <= set(picture.brokers)
 
     def _warm_up(self) -> None:
-        """Make the internal topics exist: their first use costs seconds."""
+        """Create the internal topics, because their first use takes seconds."""
         kinds = (0, 1, 2) if self._template.major >= 4 else (0, 1)
         for kind in kinds:
             wait_until("the coordinators", functools.partial(self._coordinates, kind), 60)

@@ -42,13 +42,13 @@ LOG_OPTIONS = (
 
 
 def random_id() -> str:
-    """An id as Kafka writes them: 16 random bytes in base64url, 22 characters."""
+    """Return an id in Kafka's form: 16 random bytes in base64url, 22 characters."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """A version of Kafka. ``tools``: with the command line tools, for versions that have them."""
+    """A version of Kafka. ``tools`` adds the command line tools, for versions that have them."""
 
     version: str
     tools: bool = False
@@ -62,15 +62,15 @@ class Distribution:
         return int(self.version.split(".")[0])
 
     def jars(self) -> Path:
-        """The folder of the jars, fetched through Maven at first use."""
+        """The folder of the jars, which Maven downloads at the first use."""
         return prepared(self.folder / "jars", self._fetch)
 
     def class_path(self) -> str:
-        """All jars by name in a fixed order: an AppCDS archive holds for one order only."""
+        """All jars in a fixed order, because an AppCDS archive is valid for one order only."""
         return ":".join(str(jar) for jar in sorted(self.jars().glob("*.jar")))
 
     def template(self) -> Path:
-        """A formatted folder for log.dirs; to be copied for each node."""
+        """A formatted folder for log.dirs, to be copied for each node."""
         return prepared(self.folder / "template", self._format)
 
     def archive(self) -> Path:
@@ -79,7 +79,7 @@ class Distribution:
         return prepared(self.folder / f"kafka-{key}.jsa", self._archive)
 
     def prepare(self) -> None:
-        """Make whatever a start needs, ahead of it."""
+        """Create everything that a start needs."""
         self.jars()
         if not self.tools:
             self.template()
@@ -92,7 +92,7 @@ class Distribution:
     def _fetch(self, target: Path) -> None:
         pom = target.parent / "pom.xml"
         tools = TOOLS_DEPENDENCY.format(version=self.version) if self.tools else ""
-        # The tools of some versions are not published; nothing that runs a broker needs them.
+        # The tools of some versions are not published. Brokers do not need them.
         exclusions = "" if self.tools or self.major < 4 else NO_TOOLS
         pom.write_text(POM.format(version=self.version, exclusions=exclusions, tools=tools))
         command = [find("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
@@ -122,7 +122,7 @@ class Distribution:
             raise RuntimeError(f"the JVM wrote no class archive for Kafka {self.version}")
 
     def node_folder(self, node_id: int, cluster_id: str) -> Path:
-        """A fresh formatted folder for a node; the caller deletes it."""
+        """Return a new formatted folder for a node; the caller deletes it."""
         folder = Path(tempfile.mkdtemp(prefix=f"kafka-{self.version}-node{node_id}-"))
         data = folder / "data"
         shutil.copytree(self.template(), data)

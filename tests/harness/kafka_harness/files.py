@@ -1,4 +1,4 @@
-"""Folders that several test runs may prepare at once: one does the work, all see it whole."""
+"""Folders that several test runs may prepare at the same time; only one does the work."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ CACHE = REPOSITORY / ".kafka"
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file, which the system drops when the process dies."""
+    """Hold an exclusive lock on a file. The system releases it when the process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -21,7 +21,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def prepared(target: Path, make: Callable[[Path], None]) -> Path:
-    """The path ``target``, made once by ``make(temporary)`` and moved into place when whole."""
+    """Return ``target``, created once by ``make(temporary)`` and renamed when complete."""
     if target.exists():
         return target
     with locked(target.parent / f".{target.name}.lock"):

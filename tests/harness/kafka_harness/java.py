@@ -1,4 +1,4 @@
-"""Java and Maven: where they are, and what to type where they are not."""
+"""The paths of Java and Maven, or the commands that install them."""
 
 import functools
 import os
@@ -10,7 +10,7 @@ PACKAGES = {"java": "openjdk-17-jre-headless", "javac": "openjdk-17-jdk-headless
 
 
 class MissingToolError(RuntimeError):
-    """A program that the tests need is not installed; the message says how to install it."""
+    """A program that the tests need is not installed. The message says how to install it."""
 
 
 def install_command(*programs: str) -> list[str]:
@@ -19,7 +19,7 @@ def install_command(*programs: str) -> list[str]:
 
 
 def find(program: str) -> str:
-    """The path of the program; JAVA_HOME is looked at first for Java's own."""
+    """Return the path of a program. For Java's own programs, JAVA_HOME takes precedence."""
     home = os.environ.get("JAVA_HOME")
     if home and program != "mvn" and (candidate := Path(home, "bin", program)).is_file():
         return str(candidate)
@@ -40,6 +40,6 @@ def find_java() -> str:
 
 @functools.cache
 def java_identity() -> str:
-    """What tells one JVM from another: an AppCDS archive holds only for the JVM that made it."""
+    """Return what identifies a JVM, because an AppCDS archive is valid for one JVM only."""
     done = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True)
     return done.stderr or done.stdout

@@ -1,4 +1,4 @@
-"""One Kafka process on loopback: started, suspended, stopped, killed; its log in a file."""
+"""One Kafka process on loopback, which writes its log to a file."""
 
 import atexit
 import contextlib
@@ -17,15 +17,18 @@ from .distribution import JVM_OPTIONS, Distribution
 from .properties import text
 
 spawner = ThreadPoolExecutor(1, "kafka-spawner")
-"""Its thread lives as long as the tests: a node dies with the thread that started it."""
+"""The executor that starts nodes, for as long as the tests run.
+
+A node ends with the thread that started it.
+"""
 
 
 class ReservedPort:
-    """A loopback port that nobody else is given while this object lives.
+    """A loopback port that no other process gets while this object exists.
 
-    The socket is bound and never listens. Linux lets the broker, which sets SO_REUSEADDR as
-    every Java server socket does, bind and listen beside it, and gives the port to nobody who
-    asks for just any port; so it also stays free for the broker between a kill and a start.
+    The socket is bound and never listens. On Linux, the broker, which sets SO_REUSEADDR as every
+    Java server socket does, can bind and listen on the same port. The system does not choose the
+    port for others, so it stays free for the broker between a kill and a start.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -33,7 +36,7 @@ class ReservedPort:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
-        if sys.platform != "linux":  # elsewhere the broker could not bind beside it
+        if sys.platform != "linux":  # elsewhere the broker could not bind the same port
             self.release()
 
     def release(self) -> None:
@@ -41,7 +44,7 @@ class ReservedPort:
 
 
 class KafkaNode:
-    """A node with its folder. ``start`` does not wait for readiness; the cluster does."""
+    """A node with its folder. ``start`` does not wait until it is ready; the cluster does."""
 
     def __init__(
         self,
@@ -57,10 +60,10 @@ class KafkaNode:
         running.add(self)
 
     def use(self, distribution: Distribution, jvm: tuple[str, ...] = ()) -> None:
-        """From the next start on, run this version."""
+        """Use this version from the next start on."""
         file = self.folder / "node.properties"
         self._command = distribution.command("kafka.Kafka", str(file), jvm=(*JVM_OPTIONS, *jvm))
-        # Where the system can do it, the node dies with the tests even if they are killed.
+        # Where the system supports it, the node ends with the tests even if they are killed.
         if setpriv := shutil.which("setpriv"):
             self._command = [setpriv, "--pdeathsig", "KILL", *self._command]
 
@@ -92,7 +95,7 @@ class KafkaNode:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone; works on a suspended node too."""
+        """Send SIGKILL and wait until the process has ended, even if it is suspended."""
         self.signal(signal.SIGKILL)
         self.wait(10)
 
@@ -106,7 +109,7 @@ class KafkaNode:
         running.discard(self)
 
     def tail(self, start: int = 0, limit: int = 4000) -> str:
-        """The end of the log, from byte ``start`` on."""
+        """Return the end of the log, from byte ``start`` on."""
         if not self.log.exists():
             return ""
         return self.log.read_bytes()[start:][-limit:].decode(errors="replace")

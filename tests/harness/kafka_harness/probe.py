@@ -1,7 +1,7 @@
-"""The five requests that a test rig needs, written by hand over a blocking socket.
+"""The five requests that the test harness needs, implemented over a blocking socket.
 
-Not our protocol package, on purpose: the rig must work while that is broken, and a mistake
-in it must not be shared.
+They do not use this library's protocol package, so that the harness works while that is broken and
+does not share its mistakes.
 
     Metadata v7, CreateTopics v4, ListOffsets v1, FindCoordinator v1 and v6, InitProducerId v1
 """
@@ -17,7 +17,7 @@ CREATE_TOPICS, METADATA, LIST_OFFSETS, FIND_COORDINATOR, INIT_PRODUCER_ID = 19, 
 
 
 class KafkaProbeError(RuntimeError):
-    """A request that the rig made was refused, or nobody answered it."""
+    """A request of the harness was refused or not answered."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Partition:
 
 @dataclass
 class Picture:
-    """What one broker says of the cluster."""
+    """The cluster as one broker describes it."""
 
     brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     cluster_id: str | None = None
@@ -62,7 +62,7 @@ class Reader:
         return [self.number("i") for _ in self.times()]
 
     def compact(self) -> bytes | None:
-        length = self.number("B")  # what the rig reads is short: one byte of varint
+        length = self.number("B")  # the responses are short, so one byte of varint is enough
         return None if length == 0 else self.take(length - 1)
 
 
@@ -73,7 +73,7 @@ def string(value: str | None) -> bytes:
 
 
 class Probe:
-    """Asks one address. Each call opens a connection of its own; raises OSError if it cannot."""
+    """A client of one address, which opens a connection for each call. Raises OSError."""
 
     def __init__(self, host: str, port: int, timeout: float = 5.0) -> None:
         self.address, self.timeout = (host, port), timeout
@@ -141,7 +141,7 @@ class Probe:
                 raise KafkaProbeError(f"creating topic {name}: error {error}: {message}")
 
     def leads(self, topic: str, partitions: Sequence[int]) -> bool:
-        """Whether the broker takes up its part as the leader of these partitions."""
+        """Return whether the broker already acts as the leader of these partitions."""
         body = struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">i", len(partitions))
         body += b"".join(struct.pack(">iq", index, -1) for index in partitions)
         reader = self.ask(LIST_OFFSETS, 1, body)
@@ -155,7 +155,7 @@ class Probe:
         return not any(errors)
 
     def coordinator_error(self, kind: int) -> int:
-        """The error code of asking for a coordinator: 0 group, 1 transaction, 2 share group."""
+        """Return the error code of FindCoordinator: 0 group, 1 transaction, 2 share group."""
         if kind < 2:
             reader = self.ask(FIND_COORDINATOR, 1, string("warm-up") + struct.pack(">b", kind))
             reader.number("i")
@@ -174,7 +174,7 @@ class Probe:
 
 
 def wait_until(what: str, check: Callable[[], bool], timeout: float, pause: float = 0.03) -> None:
-    """Ask again and again until the answer is yes; nobody answering counts as no."""
+    """Repeat a check until it returns true. An OSError counts as false."""
     deadline = time.monotonic() + timeout
     while True:
         with contextlib.suppress(OSError):

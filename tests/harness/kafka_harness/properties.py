@@ -1,9 +1,9 @@
-"""The properties of a test node: small, quick to elect, quick to notice."""
+"""The properties of a test node, for low memory, fast elections, and fast failure detection."""
 
 from collections.abc import Mapping
 
 FAST = {
-    "log.cleaner.dedupe.buffer.size": 2097152,  # 128 MiB of heap otherwise
+    "log.cleaner.dedupe.buffer.size": 2097152,  # the default takes 128 MiB of heap
     "auto.create.topics.enable": "false",
     "num.partitions": 3,
     "offsets.topic.num.partitions": 3,
@@ -11,8 +11,8 @@ FAST = {
     "log.segment.delete.delay.ms": 100,
     "log.retention.check.interval.ms": 86400000,  # tests write records of 1970, which must stay
     "log.initial.task.delay.ms": 86400000,
-    "offsets.retention.check.interval.ms": 86400000,  # of groups that are empty for a moment
-    "auto.leader.rebalance.enable": "false",  # every five minutes, whatever a test is about
+    "offsets.retention.check.interval.ms": 86400000,  # for groups that are briefly empty
+    "auto.leader.rebalance.enable": "false",  # otherwise every five minutes, during any test
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1000,
@@ -49,10 +49,10 @@ def node_properties(
     controllers: Mapping[int, int],
     listeners: Mapping[str, tuple[str, int]],
 ) -> dict[str, object]:
-    """The properties of one node.
+    """Return the properties of one node.
 
-    ``controllers``: the quorum's node ids and ports. ``listeners``: further ones of a broker, by
-    name with security protocol and port.
+    ``controllers``: The quorum's node ids and ports. ``listeners``: Additional listeners of a
+    broker, by name, with security protocol and port.
     """
     replication, in_sync = min(3, brokers), min(2, brokers)
     places = {name: place for name, (_, place) in listeners.items()}

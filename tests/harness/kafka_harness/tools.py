@@ -1,4 +1,4 @@
-"""Kafka's command line tools, run as a process each: a foreign client for the tests."""
+"""Kafka's command line tools, each run as a process: independent clients for the tests."""
 
 import subprocess
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class JavaTool:
         self.command = distribution.command(MAIN.get(name, name), *arguments, jvm=JVM)
 
     def run(self, stdin: bytes = b"", timeout: float = 60) -> bytes:
-        """Run it to its end and return what it printed; raises with its errors if it failed."""
+        """Run the tool and return its output. Raises with its errors if it failed."""
         done = subprocess.run(
             self.command, input=stdin, capture_output=True, timeout=timeout, check=False
         )
@@ -37,13 +37,13 @@ class JavaTool:
 
 
 def console_consume(bootstrap: str, topic: str, count: int, *options: str) -> list[bytes]:
-    """Read ``count`` records from the beginning with Kafka's own consumer; a line each."""
+    """Read ``count`` records from the beginning with Kafka's own consumer, one in each line."""
     arguments: Sequence[str] = ("--bootstrap-server", bootstrap, "--topic", topic)
     limits = ("--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000")
     return JavaTool("console-consumer", *arguments, *limits, *options).run().splitlines()
 
 
 def console_produce(bootstrap: str, topic: str, lines: Sequence[bytes], *options: str) -> None:
-    """Write a record a line with Kafka's own producer."""
+    """Write a record for each line with Kafka's own producer."""
     arguments = ("--bootstrap-server", bootstrap, "--topic", topic, *options)
     JavaTool("console-producer", *arguments).run(b"".join(line + b"\n" for line in lines))

@@ -83,7 +83,7 @@ class _Program:
 
     def add(self, kind: str, what: Any) -> int:
         if len(self.steps) == LONGEST:
-            raise re.error("The pattern is too large.")
+            raise re.error("the pattern is too large")
         self.steps.append((kind, what))
         return len(self.steps) - 1
 
@@ -150,7 +150,7 @@ def _program(regex: str) -> _Program:
         made = _Program(folds=bool(tree.state.flags & re.IGNORECASE))
         made.sequence(tree)
     except (RecursionError, OverflowError) as error:
-        raise re.error(f"The pattern is too large ({type(error).__name__}).") from None
+        raise re.error(f"the pattern is too large ({type(error).__name__})") from None
     return made
 
 
