@@ -67,7 +67,7 @@ class Group:
     def until(self, check):
         deadline = time.monotonic() + PATIENCE_S
         while not check():
-            assert time.monotonic() < deadline, "it did not come about"
+            assert time.monotonic() < deadline, "the condition did not become true in time"
 
     def beat(self, member, epoch, *, owned=None, version=1, **options):
         if owned is not None:

@@ -1,12 +1,12 @@
-"""Keeps account of every payload, so that losses, doubles and mix-ups show from the records.
+"""A ledger of all payloads, which detects lost, duplicate, and misplaced records.
 
-A payload says who made it, for which topic and partition, as the how-manieth, and carries a
-checksum over all of it. `check` holds the invariants:
+A payload names its producer, topic, and partition, has a number, and ends with a checksum of all of
+it. `check` verifies the invariants:
 
     A  what was acknowledged is there, at the offset that was acknowledged, and exactly once;
        what failed is there at most once
     B  of one producer and partition, the order of the records is the order of the sends
-    C  every record is whole, and in the topic and partition that it was meant for
+    C  every record is intact, and in the topic and partition that it was meant for
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MAGIC = b"LEDG"
 
 
 class Payload(NamedTuple):
-    """What a payload says of itself."""
+    """The contents of a payload."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class Payload(NamedTuple):
 
 
 class Record(Protocol):
-    """What is asked of a consumed record, of whatever client it comes from."""
+    """The attributes that a consumed record needs, whichever client it comes from."""
 
     @property
     def topic(self) -> str: ...
@@ -45,11 +45,11 @@ class Record(Protocol):
 
 
 class BrokenInvariantError(AssertionError):
-    """A record was lost, doubled, reordered, changed or misplaced."""
+    """A record was lost, duplicated, reordered, changed, or misplaced."""
 
 
 def pack(payload: Payload, size: int = 0) -> bytes:
-    """The payload as bytes, filled up to ``size``."""
+    """Return the payload as bytes, padded to ``size``."""
     topic = payload.topic.encode()
     head = HEAD.pack(MAGIC, payload.producer, payload.partition, payload.sequence, len(topic))
     body = head + topic
@@ -58,7 +58,7 @@ def pack(payload: Payload, size: int = 0) -> bytes:
 
 
 def unpack(data: bytes) -> Payload:
-    """What the bytes say; raises BrokenInvariantError if they are not whole (C)."""
+    """Return the payload in the bytes. Raises BrokenInvariantError if they are corrupt (C)."""
     if len(data) < HEAD.size + 4 or zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
         raise BrokenInvariantError(f"C: a corrupt payload of {len(data)} bytes: {data[:60]!r}")
     magic, producer, partition, sequence, length = HEAD.unpack_from(data)
@@ -69,7 +69,10 @@ def unpack(data: bytes) -> Payload:
 
 @dataclass
 class Ledger:
-    """The account of one test. ``exactly_once``: False allows doubles, as without idempotence."""
+    """The ledger of one test.
+
+    With ``exactly_once`` False, duplicates are allowed, as without idempotence.
+    """
 
     exactly_once: bool = True
     sent: dict[Payload, None] = field(default_factory=dict)
@@ -82,24 +85,24 @@ class Ledger:
         self._sequences: dict[tuple[str, int, int], itertools.count[int]] = {}
 
     def payload(self, producer: int, topic: str, partition: int) -> Payload:
-        """The next payload of a producer for a partition; pack() makes it bytes."""
+        """Return the next payload of a producer for a partition; pack() encodes it."""
         numbers = self._sequences.setdefault((topic, partition, producer), itertools.count())
         payload = Payload(topic, partition, producer, next(numbers))
         self.sent[payload] = None
         return payload
 
     def acknowledge(self, payload: Payload, offset: int) -> None:
-        """The send was acknowledged at this offset (-1: the broker did not say)."""
+        """Record that a send was acknowledged at this offset (-1: the broker did not say)."""
         self.acknowledged[payload] = offset
         self._changed()
 
     def fail(self, payload: Payload, error: BaseException) -> None:
-        """The send failed: the record may be there, or not."""
+        """Record that a send failed. The record may or may not be in the log."""
         self.failed[payload] = repr(error)
         self._changed()
 
     def consume(self, record: Record) -> None:
-        """A record was read. Reading the same one again is fine if it is still the same."""
+        """Record that a record was read. It may be read again if it has not changed."""
         payload = unpack(bytes(record.value or b""))
         place = (record.topic, record.partition)
         if place != (payload.topic, payload.partition):
@@ -113,7 +116,7 @@ class Ledger:
             self.consume(record)
 
     async def until(self, count: int, of: str = "acknowledged") -> None:
-        """Wait until so many payloads are acknowledged, or `of="sent"`, "failed"."""
+        """Wait until `count` payloads are acknowledged, or with `of`, "sent" or "failed"."""
         while len(getattr(self, of)) < count:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
@@ -127,12 +130,12 @@ class Ledger:
 
     @property
     def settled(self) -> bool:
-        """Every send has its outcome."""
+        """Whether every send has its outcome."""
         return len(self.acknowledged) + len(self.failed) >= len(self.sent)
 
     @property
     def missing(self) -> list[Payload]:
-        """Acknowledged and not read, yet."""
+        """Return the payloads that are acknowledged and were not read yet."""
         seen = {p for records in self.read.values() for p in records.values()}
         return [payload for payload in self.acknowledged if payload not in seen]
 

@@ -1,4 +1,4 @@
-"""How long the callbacks of a loop hold it, in CPU time of its thread: no load disturbs that."""
+"""The CPU time for which callbacks block a loop, measured for its thread, whatever the load is."""
 
 import asyncio
 import gc
@@ -13,15 +13,15 @@ import pytest
 from loops import VARIABLE
 
 LIMIT_S = 0.050
-"""The longest that the library may hold a loop."""
+"""The longest time for which the library may block a loop."""
 
 
 @contextmanager
 def held_times(collecting: bool = True) -> Iterator[list[float]]:
-    """A list that grows by the CPU seconds of each callback that runs in this thread.
+    """Yield a list that grows by the CPU seconds of each callback that runs in this thread.
 
-    Without `collecting` the garbage collector rests meanwhile: it goes through all objects of the
-    process, in whichever thread makes the next one, and a large process has many.
+    Without `collecting`, the garbage collector is disabled meanwhile. It examines all objects of
+    the process, in whichever thread allocates the next one, and a large process has many.
     """
     if os.environ.get(VARIABLE) in ("uvloop", "debug"):
         pytest.skip("uvloop has no handles to measure, and the debug mode takes time of its own")
@@ -30,14 +30,14 @@ def held_times(collecting: bool = True) -> Iterator[list[float]]:
 
     def measured(handle: Any) -> None:
         if threading.get_ident() != here:
-            return run(handle)  # The embedded cluster has a loop and a thread of its own.
+            return run(handle)  # The embedded cluster has its own loop in its own thread.
         began = time.thread_time()
         try:
             run(handle)
         finally:
             times.append(time.thread_time() - began)
 
-    # What other tests have left behind is not to be looked through while this one is measured.
+    # The collector must not examine the objects of earlier tests while this one is measured.
     gc.collect()
     gc.freeze()
     enabled = gc.isenabled()

@@ -1,12 +1,12 @@
-"""The event loops that tests run in: ``AIOKCLIENT_TEST_LOOP`` in the environment chooses.
+"""The event loop of the tests, which the environment variable ``AIOKCLIENT_TEST_LOOP`` selects.
 
 - ``eager``: asyncio's loop, and the simulation's, with ``asyncio.eager_task_factory``
-- ``debug``: both in asyncio's debug mode; with ``PYTHONDEVMODE=1`` all else is checked as well
+- ``debug``: both in asyncio's debug mode; ``PYTHONDEVMODE=1`` adds Python's other checks
 - ``uvloop``: uvloop's loop; the simulation has its own
 - unset: asyncio's loop
 
 ``install`` replaces ``asyncio.new_event_loop``, so that ``asyncio.run``, ``asyncio.Runner``,
-pytest-asyncio and the threads of embedded clusters follow. Tests that name a loop keep it.
+pytest-asyncio, and the threads of embedded clusters use it. Tests that name a loop keep that loop.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Loop = asyncio.AbstractEventLoop
 def eager(loop: Loop) -> None:
     """Let tasks start eagerly; skip the test in uvloop.
 
-    It gives task factories an option that the one of Python 3.13.0 does not have.
+    uvloop passes an option to task factories that the one of Python 3.13.0 does not have.
     """
     if os.environ.get(VARIABLE) == "uvloop":
         pytest.skip("uvloop cannot use asyncio.eager_task_factory of every Python")
@@ -38,7 +38,7 @@ def debug(loop: Loop) -> None:
 
 
 def install() -> None:
-    """Make loops as the environment asks for; raise ValueError for what there is not."""
+    """Create loops as the environment says. Raises ValueError for an unknown kind."""
     chosen = os.environ.get(VARIABLE, "")
     make: Callable[[], Loop] = asyncio.new_event_loop
     match chosen:
@@ -73,9 +73,9 @@ def install() -> None:
 
 
 def close_whole(loop: Loop) -> None:
-    """Let a loop of uvloop warn of what is left open only after it is closed.
+    """Let a loop of uvloop warn about open transports only after it is closed.
 
-    A warning that is an error keeps uvloop from closing the transport, and then it waits forever.
+    If the warning is an error, uvloop does not close the transport, and then waits for it forever.
     """
     if isinstance(loop, VirtualLoop):
         return

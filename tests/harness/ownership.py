@@ -1,13 +1,13 @@
-"""Keeps account of who owns which partition of a group, and of what is done with its records.
+"""A record of who owns which partition of a group, and of the processing of its records.
 
-Each member of a group under test has a `Member` here as its listener, which it also tells what it
-was handed out and what it is done with. `Ownership` holds, at every step:
+Each member of a group under test has a `Member` here as its listener. The test also reports to it
+which records were delivered and processed. `Ownership` checks, at every step:
 
-    F  what is committed of a partition was processed before, without a gap from its start
-    G  no record is handed out to a member that does not own the partition, or no longer; when
-       on_revoked is called none is being worked on
+    F  committed records were processed before, without a gap from the initial offset
+    G  no record is delivered to a member that does not own the partition, or no longer does; when
+       on_revoked is called, none is being processed
 
-and keeps the intervals of ownership for people to read. The clock is the test's.
+It records the intervals of ownership for human readers. The test provides the clock.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from aiokclient import TopicPartition
 
 
 class BrokenOwnershipError(AssertionError):
-    """Two owners of one partition, a record for a stranger, or a commit ahead of the work."""
+    """Two members owned a partition, or a record was delivered or committed against the rules."""
 
 
 @dataclass
 class Interval:
-    """A time for which a partition was a member's; `how` it ended, "" while it has not."""
+    """A time in which a member owned a partition. `how` says how it ended, or is ""."""
 
     tp: TopicPartition
     member: str
@@ -39,7 +39,7 @@ class Interval:
 
 @dataclass
 class Ownership:
-    """The books of one group."""
+    """The ownership of one group's partitions over time."""
 
     clock: Callable[[], float]
     intervals: list[Interval] = field(default_factory=list)
@@ -54,16 +54,16 @@ class Ownership:
         return Member(name, self)
 
     def breach(self, text: str) -> None:
-        """Notes what must not be; listeners and handlers may swallow what they raise."""
+        """Record a violation, because listeners and handlers may suppress exceptions."""
         self.breaches.append(f"{self.clock():.3f} {text}")
         raise BrokenOwnershipError(text)
 
     def count(self) -> int:
-        """How many records were processed, each counted once."""
+        """The number of records that were processed, each counted once."""
         return sum(map(len, self.processed.values()))
 
     def check_committed(self, committed: Mapping[TopicPartition, Any]) -> None:
-        """F, as things are now."""
+        """Check F for the current state."""
         for tp, stored in committed.items():
             done = self.processed.get(tp, set())
             missing = next((o for o in range(stored.offset) if o not in done), None)
@@ -71,13 +71,13 @@ class Ownership:
                 self.breach(f"{tp}: {stored.offset} is committed, {missing} not processed")
 
     def check(self) -> None:
-        """Raises what was noted, with the intervals."""
+        """Raise all recorded violations, with the intervals."""
         if self.breaches:
             lines = [*self.breaches, *map(str, self.intervals)]
             raise BrokenOwnershipError("\n".join(lines))
 
     async def until(self, right: Callable[[], object], timeout: float = 600.0) -> None:
-        """Waits until something is so; it is looked at whenever something was written down."""
+        """Wait for a condition, which is checked after each report."""
         async with asyncio.timeout(timeout):
             while not right():
                 self.written.clear()
@@ -85,7 +85,7 @@ class Ownership:
 
 
 class Member:
-    """The listener of one member, and where its handlers report."""
+    """The listener of one member, to which its handlers report as well."""
 
     def __init__(self, name: str, books: Ownership) -> None:
         self.name, self.books = name, books
@@ -128,16 +128,16 @@ class Member:
         self._tell(how, tps)
 
     def kill(self) -> None:
-        """It is dead: what it had is nobody's, and nothing of it counts any more."""
+        """Record that the member was killed: it owns nothing, and its reports are ignored."""
         self.dead = True
         for interval in self.owned.values():
             interval.end, interval.how = self.books.clock(), "killed"
         self.owned.clear()
 
-    # -- what is done with records
+    # -- processing of records
 
     def handed(self, record: Any) -> None:
-        """A record has come out of the consumer."""
+        """Record that the consumer delivered a record."""
         tp = TopicPartition(record.topic, record.partition)
         self.books.handed += 1
         if tp not in self.owned:
@@ -148,7 +148,7 @@ class Member:
         self.at_work.setdefault(tp, {})[record.offset] = record
 
     def ended(self, record: Any) -> None:
-        """It is processed."""
+        """Record that a record was processed."""
         tp = TopicPartition(record.topic, record.partition)
         self.at_work.get(tp, {}).pop(record.offset, None)
         done = self.books.processed.setdefault(tp, set())
@@ -157,6 +157,6 @@ class Member:
         self.books.written.set()
 
     def dropped(self, record: Any) -> None:
-        """Nobody works on it any more, and it is not processed."""
+        """Record that a record is not being processed any more, although it was not finished."""
         tp = TopicPartition(record.topic, record.partition)
         self.at_work.get(tp, {}).pop(record.offset, None)

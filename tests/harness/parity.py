@@ -1,4 +1,4 @@
-"""What the tests share that ask the embedded cluster and a real Kafka the same."""
+"""Common parts of the tests that compare the embedded cluster with a real Kafka."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +9,14 @@ Scenario = Callable[..., Any]
 
 
 class Scenarios(dict[str, Scenario]):
-    """Scenarios by their names."""
+    """Scenarios by name."""
 
     def add(self, function: Scenario) -> Scenario:
-        """As a decorator."""
+        """Add a scenario. Used as a decorator."""
         self[function.__name__] = function
         return function
 
 
 def named(code: int) -> str:
-    """What Kafka calls an error code; "ok" for none."""
+    """Return Kafka's name of an error code, or "ok" for none."""
     return str(ERRORS_BY_CODE[code].name) if code else "ok"

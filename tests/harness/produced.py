@@ -1,4 +1,4 @@
-"""The log of the topic `t` in a simulated cluster, as a producer wrote it."""
+"""The log of topic `t` in a simulated cluster, as a producer wrote it."""
 
 from __future__ import annotations
 

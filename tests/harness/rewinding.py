@@ -1,10 +1,11 @@
-"""A group that is rewound while its members fail, and books of what is read again.
+"""A group that is rewound while its members fail, and a record of what is read again.
 
-Each order names an offset of its own, so that a member that goes back says by which order. Beside
-F and G (see `ownership`) the books hold, for each partition:
+Each rewind request has a different offset, so that a member that goes back shows which request it
+follows. In addition to F and G (see `ownership`), these rules hold for each partition:
 
-    a member begins where the group has committed, and goes on without a gap;
-    it jumps only to where it was ordered to, by each order once, whichever members come and go.
+    a member begins at the committed offset, and continues without a gap;
+    it jumps only to the offset of a rewind request, and once for each, whichever members come and
+    go.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ class Order:
 
 @dataclass
 class Books(Ownership):
-    """Of a group whose consumers read in one loop each."""
+    """A record of a group whose consumers each read in one loop."""
 
     world: World = field(kw_only=True)
     calls: list[Order] = field(default_factory=list)
@@ -53,7 +54,7 @@ class Books(Ownership):
     ids: rewind_requests.RewindRequests = field(default_factory=dict)
 
     def start(self, tp: TopicPartition) -> int:
-        """Where whoever gets the partition now has to begin; what is noted is done."""
+        """Return the offset at which the next owner of the partition must begin."""
         stored = self.world.cluster.committed("g").get(tp)
         if stored is None:
             return 0
@@ -72,7 +73,10 @@ class Books(Ownership):
         self.jumps.append((tp, offset))
 
     def check_calls(self) -> None:
-        """What returned was read again, unless another order was there at the same time."""
+        """Check that what a completed request rewound was read again.
+
+        Requests that overlapped with another one are not checked.
+        """
         for call in self.calls:
             for tp, target in call.offsets.items():
                 if not call.returned or self._disputed(call, tp):
@@ -80,10 +84,13 @@ class Books(Ownership):
                 for offset in range(target, COUNT):
                     at = self.last.get((tp, offset), -1.0)
                     if at < call.called:
-                        self.breach(f"{tp}@{offset} is not read after the order of {call.called}")
+                        self.breach(f"{tp}@{offset} was not read after request {call.called}")
 
     def check_times(self, *all_of: Mapping[TopicPartition, int]) -> None:
-        """If no member died: each record was read once, and once more for each request."""
+        """Check that each record was read once, and once more for each request.
+
+        This holds only if no member was killed.
+        """
         for tp in TPS:
             for offset in range(COUNT):
                 due = 1 + sum(tp in each and offset >= each[tp] for each in all_of)
@@ -94,7 +101,7 @@ class Books(Ownership):
         return any(
             other is not call
             and tp in other.offsets
-            # One that failed may be carried out still.
+            # A request that failed may still take effect.
             and (not other.returned or (other.ended or 0.0) >= call.called)
             for other in self.calls
             if other.called <= (call.ended or 0.0)
@@ -102,7 +109,7 @@ class Books(Ownership):
 
 
 class Reader(Member):
-    """The listener of a member, which also knows how far it is."""
+    """The listener of a member, which also records the member's progress."""
 
     books: Books
 
@@ -125,7 +132,7 @@ class Reader(Member):
 
 
 class Herd:
-    """The members of group "g" in a world; each reads topic "t" in a loop, with pauses."""
+    """The members of group "g". Each one reads topic "t" in a loop, with pauses."""
 
     def __init__(self, world: World, strategy: str, seed: int = 1, **options: Any) -> None:
         self.world, self.rng = world, random.Random(seed)
@@ -178,7 +185,10 @@ class Herd:
         await task
 
     def kill(self, name: str) -> None:
-        """The process dies: nothing comes from it any more, nor what was on its way. Plain."""
+        """End the member's process: nothing comes from it any more, not even data in transit.
+
+        Synchronous.
+        """
         _, task, reader = self.members.pop(name)
         reader.kill()
         self.world.network.part([name], self.places)
@@ -197,19 +207,19 @@ class Herd:
         return self.members[name][0].group_metadata().member_id
 
     def at_work(self) -> int:
-        """How many members have a record in hand."""
+        """The number of members that have a record in progress."""
         return sum(any(reader.at_work.values()) for _, _, reader in self.members.values())
 
     def leader(self) -> str:
         leader = self.world.cluster.groups["g"].leader
         return next(name for name in self.members if self.id_of(name) == leader)
 
-    # -- orders
+    # -- rewind requests
 
     def order(
         self, name: str, offsets: Mapping[TopicPartition, int], timeout: float = 60.0
     ) -> asyncio.Task[Order]:
-        """Has a member order it; the task ends when the call does."""
+        """Let a member request a rewind. The task ends when the call does."""
         call = Order(dict(offsets), self.world.now)
         self.books.calls.append(call)
         self.books.due.update(offsets.items())
@@ -228,10 +238,10 @@ class Herd:
     async def group_is(self, state: str) -> None:
         await self.world.cluster.until(lambda: self.world.cluster.groups["g"].state == state)
 
-    # -- what comes of it
+    # -- results
 
     async def whole(self) -> None:
-        """Until all partitions are owned, read to their ends, and committed."""
+        """Wait until all partitions are owned, read to the end, and committed."""
         complete = dict.fromkeys(TPS, COUNT)
         async with asyncio.timeout(600):
             while True:
@@ -243,7 +253,7 @@ class Herd:
                 await asyncio.sleep(0.25)
 
     async def end(self) -> None:
-        """All is read in the end, the orders were obeyed, and everybody leaves."""
+        """Check that everything was read and all requests were followed; then all members leave."""
         await self.whole()
         assert self.books.count() == COUNT * PARTITIONS
         self.books.check_calls()
@@ -263,7 +273,10 @@ class Herd:
 async def herd(
     world: World, strategy: str, count: int = 3, *, says: str = "", **options: Any
 ) -> Herd:
-    """A group of so many that has read everything; it commits each record by hand if it `says`."""
+    """Return a group of `count` members that has read everything.
+
+    With `says`, the members commit each record explicitly, with that text as metadata.
+    """
     group = Herd(world, strategy, **options)
     group.says = says
     for _ in range(count):
@@ -273,14 +286,14 @@ async def herd(
 
 
 def fail_over(world: World) -> None:
-    """The coordinator dies with its connections; another takes over what was persisted."""
+    """Stop the coordinator; another broker takes over what was persisted."""
     coordinator = world.cluster.coordinator("g")
     world.cluster.move_coordinator("g")
     world.cluster.disconnect(coordinator)
 
 
 def rewinds(request: Any) -> bool:
-    """Whether the OffsetCommit is one of an owner that has gone back."""
+    """Return whether an OffsetCommit is from an owner that has gone back."""
     return any(
         each.committed_offset < COUNT
         and (each.committed_metadata or "").startswith(rewind_requests.NOTE)
@@ -290,7 +303,7 @@ def rewinds(request: Any) -> bool:
 
 
 def noted(request: Any) -> bool:
-    """Whether the OffsetCommit says that something was rewound."""
+    """Return whether an OffsetCommit reports that something was rewound."""
     return any(
         rewind_requests.note_in(each.committed_metadata or "")
         for topic in request.topics
@@ -299,7 +312,7 @@ def noted(request: Any) -> bool:
 
 
 def orders_in(request: Any) -> bool:
-    """Whether the JoinGroup, or the leader's SyncGroup, has orders with it."""
+    """Return whether a JoinGroup, or the leader's SyncGroup, contains rewind requests."""
     parts = [p.metadata for p in getattr(request, "protocols", ())]
     parts += [a.assignment for a in getattr(request, "assignments", ())]
     return any(rewind_requests.read(bytes(part)) for part in parts)
@@ -312,7 +325,7 @@ def at(
     which: Callable[[Any], bool],
     then: Callable[[], object],
 ) -> None:
-    """Does something at the first such request, which loses its connection, "before" or "after"."""
+    """Do something at the first such request, which loses its connection, "before" or "after"."""
 
     def where(request: Any) -> bool:
         if not which(request):

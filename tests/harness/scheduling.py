@@ -2,8 +2,8 @@
 
 The tests are sorted by what they need: three brokers, an old broker, one broker, Java, nothing.
 Workers with an even number take files from the start of this order, the others from its end, until
-they meet. So both end at the same time, and as a rule only the first worker starts real brokers.
-A file stays together, except that its tests with different needs are units of their own.
+they meet. So all end at the same time, and normally only the first worker starts real brokers. A
+file stays together, except that its tests with different needs are separate units.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def need(item: pytest.Item) -> int:
 
 
 def sort_for_workers(items: list[pytest.Item]) -> None:
-    """Sort the tests of a worker by need. Each worker must come to the same order."""
+    """Sort the tests of a worker by need. Each worker must arrive at the same order."""
     items.sort(key=need)
 
 
@@ -33,7 +33,7 @@ class TwoEndsScheduling(LoadScopeScheduling):
 
     def __init__(self, config: pytest.Config, log: object = None) -> None:
         super().__init__(config, log)
-        # The order is the one in which the tests were sorted, not that of the sizes of files.
+        # The order is that of the sorted tests, not that of the sizes of files.
         config.option.loadscopereorder = False
         self._units: dict[str, str] = {}
 

@@ -1,16 +1,16 @@
-"""A workload under seeded faults, in a simulation: two producers, two consumers, three brokers.
+"""A workload with seeded faults in a simulation: two producers, two consumers, three brokers.
 
-A seed chooses the options of the clients, the faults, and when they come. They come for twelve
-virtual seconds; then all is healed, what was sent must get its outcome and what was acknowledged
-must be read. The invariants, by their letters in tests/faults.md:
+A seed determines the options of the clients, the faults, and their times. Faults occur for twelve
+virtual seconds. Then they end, each send must get its outcome, and what was acknowledged must be
+read. The invariants, with their letters in tests/faults.md:
 
-    A B C   kept by the ledger, from the records themselves
+    A B C   checked by the ledger, from the records themselves
     D       no call lasts longer than its deadline
-    E       after the healing all is delivered and read within RECOVERY_S
-    H       closing takes its bounded time and leaves no task and no connection
-    I       no client holds more bytes than it was allowed
+    E       after the faults, everything is delivered and read within RECOVERY_S
+    H       closing takes a limited time and leaves no task and no connection
+    I       no client holds more bytes than its limit
 
-``python tests/harness/seeded.py SEED`` runs one and prints what came of it.
+``python tests/harness/seeded.py SEED`` runs one seed and prints the outcome.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
-    """What came of a run; equal for equal seeds."""
+    """The outcome of a run, which is equal for equal seeds."""
 
     seed: int
     trace: str
@@ -58,13 +58,13 @@ class Outcome(NamedTuple):
 
 
 def run(seed: int, workload: type["Workload"] | None = None) -> Outcome:
-    """Run one seed; raise what broke, with the seed in a note."""
+    """Run one seed; raise its failure, with the seed in a note."""
     chosen = Workload if workload is None else workload
     return Simulation(seed, limit_s=3600).run(chosen().main)
 
 
 class Workload:
-    """One run. Attributes are set as it goes."""
+    """One run. Its attributes are set as it proceeds."""
 
     sim: Simulation
     cluster: EmbeddedCluster
@@ -89,13 +89,13 @@ class Workload:
         return Outcome(sim.seed, sim.trace, self.summary(), round(now, 6), made, self.faults)
 
     def choose(self) -> None:
-        """Choose what differs from seed to seed, before the cluster starts."""
+        """Choose what varies between seeds, before the cluster starts."""
 
     def read_logs(self) -> None:
-        """Look at the logs of the cluster, before it ends."""
+        """Read the logs of the cluster, before it ends."""
 
     def check(self) -> None:
-        """A, B and C: raise BrokenInvariantError for what breaks one of them."""
+        """Raise BrokenInvariantError if A, B, or C does not hold."""
         self.ledger.check()
 
     def summary(self) -> str:
@@ -128,7 +128,7 @@ class Workload:
         return Writer(producer, self.ledger, places(TOPICS), number=number, pause=pause, size=80)
 
     async def flush(self, producers: Sequence[Producer[Any, Any]]) -> None:
-        """E: everything that was sent gets its outcome within a time after the healing."""
+        """E: wait until each send has its outcome, within a time after the faults."""
         for producer in producers:
             await self.bounded("flush", RECOVERY_S, producer.flush())
 
@@ -161,7 +161,8 @@ class Workload:
             **options, client_id=client_id, delivery_timeout_ms=DELIVERY_TIMEOUT_MS
         )
         await self.bounded("start", 60, producer.start())
-        # What is held by partitions that cannot be sent any more is in nobody's way: up to half.
+        # Records of partitions that cannot be sent any more may exceed the buffer by up to half of
+        # it, so that they do not block others.
         most = options["buffer_memory"] * 3 // 2
         self.limits.append((producer, "producer.buffer.bytes", most))
         self.limits.append((producer, "producer.overflow.bytes", most))
@@ -184,7 +185,7 @@ class Workload:
         )
         consumer.assign([TopicPartition(*place) for place in places(TOPICS)[number::2]])
         await self.bounded("start", 60, consumer.start())
-        # Two answers of each broker, each with a whole first batch even if that is larger.
+        # Two responses of each broker, each with a whole first batch even if that is larger.
         limit = 2 * len(self.cluster.brokers) * (fetch_max_bytes + LARGEST_BATCH)
         self.limits.append((consumer, "consumer.buffer.bytes", limit))
         try:
@@ -193,7 +194,7 @@ class Workload:
             await self.bounded("close", 5, consumer.close(5))
 
     async def read(self, consumer: Consumer[Any, Any]) -> None:
-        """Poll until all that was acknowledged has been read, after the healing."""
+        """Poll until everything that was acknowledged has been read, after the faults."""
         while not (self.healed and self.ledger.settled and not self.ledger.missing):
             self.check_memory()
             self.ledger.consume_all(await self.bounded("poll", 1, consumer.poll(timeout=1.0)))
@@ -201,7 +202,7 @@ class Workload:
     # The invariants.
 
     async def bounded(self, what: str, limit_s: float, call: Awaitable[T]) -> T:
-        """D: the call ends by its deadline."""
+        """D: check that the call ends by its deadline, and return its result."""
         began = self.sim.loop.time()
         result = await call
         took = self.sim.loop.time() - began
@@ -210,13 +211,13 @@ class Workload:
         return result
 
     def check_memory(self) -> None:
-        """I: what the clients hold is within their limits."""
+        """I: check that what the clients hold is within their limits."""
         for client, name, limit in self.limits:
             if (held := client.metrics()[name]) > limit:
                 raise BrokenInvariantError(f"I: {name} is {held}, the limit {limit}")
 
     async def recovered(self) -> None:
-        """E: all is read within a time. The readers end by themselves; this is their limit."""
+        """E: wait until everything is read, within a time. The readers end by themselves."""
         deadline = self.sim.loop.time() + RECOVERY_S
         while self.ledger.missing or not self.ledger.settled:
             if self.sim.loop.time() > deadline:
@@ -228,16 +229,16 @@ class Workload:
         return f"{self.ledger.summary()}; {len(missing)} not read yet: {missing[:5]}"
 
     def check_leaks(self) -> None:
-        """H: after all clients are closed nothing of them is left."""
+        """H: check that nothing is left of the clients after they are closed."""
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         if tasks or self.sim.network.connections:
             open_ = [f"{c.client}->{c.server}" for c in self.sim.network.connections.values()]
-            raise BrokenInvariantError(f"H: left behind: {tasks} {open_}")
+            raise BrokenInvariantError(f"H: still open: {tasks} {open_}")
 
     # The faults.
 
     async def break_things(self) -> None:
-        """Let faults come one after the other, several at a time."""
+        """Start random faults one after the other, several of which overlap."""
         rng = self.sim.rng
         kinds = self.kinds()
         end = self.sim.loop.time() + FAULTS_S
@@ -249,7 +250,7 @@ class Workload:
                 await asyncio.sleep(rng.uniform(0.05, 2))
 
     def kinds(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        """The faults to choose from."""
+        """Return the faults to choose from."""
         return [
             self.cut_connections,
             self.bad_weather,
@@ -314,9 +315,9 @@ class Workload:
         self.cluster.resume(broker)
 
     async def move_leaders(self) -> None:
-        """To replicas in sync only: what an unclean election loses is lost."""
+        """Move leaders to in-sync replicas only, because an unclean election loses records."""
         for topic, partition in places(self.cluster.topics):
-            # The topic may be gone, or the broker may be down without being noticed yet.
+            # The topic may not exist, or a stopped broker may not have been noticed yet.
             with contextlib.suppress(ValueError):
                 in_sync = self.cluster.isr(topic, partition)
                 leader = self.cluster.leader(topic, partition)
@@ -351,7 +352,7 @@ class Workload:
         self.sim.network.refuse(place, False)
 
     async def jump_clock(self) -> None:
-        # Not far ahead: brokers refuse records from the future.
+        # Not far ahead, because brokers refuse records from the future.
         self.sim.clock.jump(self.sim.rng.choice([-86_400, -1_000, 1_000]))
 
     async def evict_sessions(self) -> None:

@@ -1,4 +1,4 @@
-"""Members of a group for tests: a protocol that keeps books, and a task that lives through it."""
+"""Group members for tests: a protocol that records its calls, and a task for each member."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -12,12 +12,12 @@ Assign = Callable[[Mapping[str, bytes]], Mapping[str, bytes] | Awaitable[Mapping
 
 
 def names(members: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Each gets its own metadata back, and how many there are."""
+    """Assign to each member its own metadata and the number of members."""
     return {member: b"%s of %d" % (metadata, len(members)) for member, metadata in members.items()}
 
 
 class Sharing(GroupProtocol):
-    """Says `metadata`, assigns by `how`, and keeps what it was asked in `asked`."""
+    """A protocol with the given `metadata` that assigns with `how` and records calls in `asked`."""
 
     def __init__(self, says: str, name: str = "sharing", how: Assign = names) -> None:
         self.name, self.says, self.how = name, says, how
@@ -34,10 +34,10 @@ class Sharing(GroupProtocol):
 
 
 class Life:
-    """One member that enters each generation, and what it went through.
+    """One member that enters each generation, and a log of that.
 
-    `log` has (generation id, assignment) of each generation entered, `errors` what iterating
-    raised. `now` is the generation that it is in.
+    `log` has the (generation id, assignment) of each generation entered, `errors` what iterating
+    raised. `now` is the current generation.
     """
 
     def __init__(self, member: GroupMember, *protocols: Sharing) -> None:
@@ -75,7 +75,7 @@ class Life:
                 self.changed.set()
 
     async def until(self, predicate: Callable[["Life"], Any]) -> Any:
-        """What the predicate says once it says something."""
+        """Wait until the predicate returns a true value, and return that value."""
         async with asyncio.timeout(60):
             while not (said := predicate(self)):
                 self.changed.clear()
@@ -84,7 +84,7 @@ class Life:
 
     @property
     def generation(self) -> int:
-        """The id of the generation that it is in, else -1."""
+        """The id of the current generation, or -1."""
         return -1 if self.now is None else self.now.generation_id
 
     @property
@@ -94,7 +94,7 @@ class Life:
 
 @asynccontextmanager
 async def living(*lives: Life) -> AsyncIterator[None]:
-    """Starts the members, lives their lives meanwhile, and closes them."""
+    """Start the members, run their tasks within the block, and close them."""
     tasks = [asyncio.create_task(begin(life)) for life in lives]
     for life, task in zip(lives, tasks, strict=True):
         life.task = task
@@ -117,7 +117,10 @@ async def begin(life: Life) -> None:
 
 
 async def together(*lives: Life, after: int = -1) -> int:
-    """Until all are in one generation later than `after` and each has something; its id."""
+    """Wait until all are in one generation later than `after` and each has an assignment.
+
+    Returns the generation's id.
+    """
     async with asyncio.timeout(60):
         while True:
             ids = {life.generation for life in lives}
@@ -134,7 +137,7 @@ async def together(*lives: Life, after: int = -1) -> int:
 
 
 def count_agrees(lives: tuple[Life, ...]) -> bool:
-    """Those that share by `names` know that they are so many."""
+    """Return whether members that use `names` agree on how many they are."""
     return all(
         life.protocols[0].how is not names
         or (life.assignment or b"").endswith(b" of %d" % len(lives))

@@ -1,7 +1,7 @@
-"""The tests that `make quick` leaves out because they take long, by the start of their names.
+"""The slow tests, which `make quick` omits, by prefixes of their names.
 
-They are a small part of the tests and take most of the time. `make test` runs them, and prints the
-slowest 20: what is new there and needs neither Kafka nor Java may belong in this list.
+They are few but take most of the time. `make test` runs them, and prints the slowest 20 tests. A
+new one among those that needs neither Kafka nor Java may belong in this list.
 """
 
 SLOW = tuple(

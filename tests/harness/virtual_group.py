@@ -1,4 +1,4 @@
-"""Members of a classic group on a simulated network: raw requests in virtual time."""
+"""Members of a classic group on a simulated network, with raw requests and virtual time."""
 
 import asyncio
 from collections import deque
@@ -16,7 +16,7 @@ from aiokclient.testing import Simulation
 
 
 class Line(asyncio.BufferedProtocol):
-    """A connection of a simulated network; answers come in order."""
+    """A connection of a simulated network, on which responses come in order."""
 
     def __init__(self):
         self.pipeline, self.frames = ClientPipeline("line"), FrameReader(1 << 20)
@@ -51,9 +51,9 @@ class Line(asyncio.BufferedProtocol):
 
 
 class Member:
-    """A member in virtual time, with a session of 10 s and a rebalance timeout of 5 s.
+    """A member with a session timeout of 10 s and a rebalance timeout of 5 s, in virtual time.
 
-    What it asks gives error codes.
+    Its requests return error codes.
     """
 
     def __init__(self, sim, cluster, instance, timeouts):
@@ -114,11 +114,11 @@ class Member:
         }
 
     async def sync(self, *members):
-        """With those to whom this leader gives their numbers."""
+        """Send the assignments as the leader: each of these members gets its number."""
         return await self.give({each.member_id: b"%d" % n for n, each in enumerate(members)})
 
     async def give(self, assignments):
-        """SyncGroup, with assignments by member ids."""
+        """Send a SyncGroup request with assignments by member id."""
         given = [
             SyncGroupRequestAssignment(member_id=member_id, assignment=data)
             for member_id, data in assignments.items()
@@ -171,11 +171,11 @@ class World:
         return await Member(self.sim, self.cluster, instance, timeouts).start()
 
     def meet(self, instance=None):
-        """A member that has not connected yet."""
+        """Return a member that is not connected yet."""
         return Member(self.sim, self.cluster, instance, {})
 
     async def settled(self, *members, sync=True):
-        """All of them in one generation; the leader, then the others."""
+        """Bring all members into one generation: the leader first, then the others."""
         assert await asyncio.gather(*(each.join() for each in members)) == [0] * len(members)
         if sync:
             await asyncio.gather(*(each.sync(*members if each.leads else ()) for each in members))
@@ -187,7 +187,7 @@ class World:
 
 
 def in_virtual_time(scenario, delay_ms=1000, *, seed=5, brokers=2, **options):
-    """Runs `scenario(world)`; the first rebalance waits for `delay_ms`."""
+    """Run `scenario(world)`; the first rebalance waits for `delay_ms`."""
     options["configs"] = {"group.initial.rebalance.delay.ms": delay_ms}
     options["brokers"] = brokers
 

@@ -1,4 +1,4 @@
-"""A small world for one scenario: a simulation, a cluster in it, a ledger, clients on demand."""
+"""A simulation for one scenario, with a cluster, a ledger, and clients on request."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class World:
-    """What a scenario works with; clients it makes are on the simulated network and clock."""
+    """The objects of a scenario. Its clients use the simulated network and clock."""
 
     def __init__(self, sim: Simulation, cluster: EmbeddedCluster) -> None:
         self.sim, self.cluster = sim, cluster
@@ -48,18 +48,18 @@ class World:
         return Consumer(*topics, **self.options(**more))
 
     def check(self) -> None:
-        """Hold A, B and C, from the brokers' logs themselves."""
+        """Check A, B, and C against the brokers' logs."""
         for topic in self.cluster.topics:
             self.ledger.consume_all(self.cluster.records(topic))
         self.ledger.check()
 
     def place(self, broker: int) -> str:
-        """The name of a broker's place on the network."""
+        """Return the name of a broker on the network."""
         host, port = self.cluster.address(broker)
         return f"{host}:{port}"
 
     def requests(self, api: ApiKey, since: float = 0.0) -> list[Any]:
-        """The requests of an API that the brokers received since a virtual time."""
+        """Return the requests of an API that the brokers received since a virtual time."""
         return [r for r in self.cluster.requests if r.api == api and r.at >= since]
 
 
@@ -72,9 +72,9 @@ def simulate(
     weather: Weather | None = None,
     **options: Any,
 ) -> T:
-    """Run a scenario in a world with topic "t" of one partition; nothing may be left behind.
+    """Run a scenario with a topic "t" of one partition, and check that nothing is left open.
 
-    ``options`` are the cluster's.
+    ``options`` are those of the cluster.
     """
 
     async def main(sim: Simulation) -> T:
@@ -84,8 +84,8 @@ def simulate(
             sim.network.heal()
             await asyncio.sleep(1)
             left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left, f"tasks left behind: {left}"
-            assert not sim.network.connections, "connections left behind"
+            assert not left, f"tasks still running: {left}"
+            assert not sim.network.connections, "connections still open"
         return result
 
     return Simulation(seed, weather=weather, limit_s=10_000).run(main)

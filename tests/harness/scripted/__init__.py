@@ -1,4 +1,4 @@
-"""A broker on loopback that says what a test tells it to, and servers that are no broker at all."""
+"""Brokers on loopback with scripted responses, and servers that are not brokers."""
 
 from .broker import Answer, ScriptedBroker
 from .server import Server, raw_server

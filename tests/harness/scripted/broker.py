@@ -1,4 +1,4 @@
-"""A broker that answers by a table of functions, which a test may change at any time."""
+"""A broker that answers with functions from a table, which a test may change at any time."""
 
 import asyncio
 import struct
@@ -18,7 +18,7 @@ from aiokclient.protocol.messages.metadata import (
 from .server import Server
 
 Answer: TypeAlias = Any
-"""A response; bytes to be sent as they are; None for no answer; an exception class to hang up."""
+"""A response, bytes to send as they are, None for no response, or an exception class to hang up."""
 
 SPOKEN = {
     ApiKey.API_VERSIONS: (0, 4),
@@ -34,9 +34,9 @@ MAX_FRAME = 100 * 1024 * 1024
 
 
 class ScriptedBroker(Server):
-    """One broker, the node `node_id` of a cluster of `brokers` (id to port); topics name leaders.
+    """Broker `node_id` of a cluster of `brokers` (id to port). Topics name their leaders.
 
-    `handlers[api](request, version)` gives the answer to a request; `seen` has all requests.
+    `handlers[api](request, version)` returns the response to a request. `seen` has all requests.
     """
 
     def __init__(self, node_id: int = 1) -> None:
@@ -63,11 +63,11 @@ class ScriptedBroker(Server):
         await self.stop()
 
     def count(self, api: ApiKey) -> int:
-        """How many requests of an API came."""
+        """Return the number of requests of an API."""
         return sum(received.header.request_api_key == api for received in self.seen)
 
     async def until(self, predicate: Callable[[], bool]) -> None:
-        """Waits for requests until `predicate` holds."""
+        """Wait until `predicate` is true, which is checked after each request."""
         while not predicate():
             self._arrived.clear()
             await self._arrived.wait()

@@ -9,7 +9,7 @@ Session = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class Server:
-    """Runs `session` for each connection; `opened` counts them."""
+    """A server that runs `session` for each connection. `opened` counts the connections."""
 
     def __init__(self, session: Session) -> None:
         self.opened = 0
@@ -43,13 +43,13 @@ class Server:
             writer.transport.abort()
 
     def cut(self) -> None:
-        """Resets all connections; the server listens on."""
+        """Reset all connections. The server still listens."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
 
     async def stop(self) -> None:
-        """Closes the port and all connections."""
+        """Close the port and all connections."""
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -57,7 +57,7 @@ class Server:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         self.cut()
-        # The transports close in the next turns of the loop.
+        # The transports close in the next iterations of the loop.
         for _ in range(3):
             await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Bytes of answers, and a transport without a network."""
+"""The bytes of responses, and a transport without a network."""
 
 import asyncio
 import struct
@@ -13,7 +13,7 @@ def frame(body: bytes) -> bytes:
 
 
 def response_frame(correlation_id: int, response: Any, version: int) -> bytes:
-    """The bytes of a response, length and header included."""
+    """Return the bytes of a response, including its length and header."""
     header = RequestHeader(
         request_api_key=response.api_key,
         request_api_version=version,
@@ -25,7 +25,7 @@ def response_frame(correlation_id: int, response: Any, version: int) -> bytes:
 
 
 class MemoryTransport(asyncio.Transport):
-    """Keeps what is written; the test feeds what is read."""
+    """A transport that stores what is written. The test supplies what is read."""
 
     def __init__(self, protocol: asyncio.BufferedProtocol) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class MemoryTransport(asyncio.Transport):
             self.write(data)
 
     def feed(self, data: bytes, piece: int | None = None) -> None:
-        """Gives bytes to the protocol, as many at a time as it takes, or `piece`."""
+        """Pass bytes to the protocol, in pieces of `piece` bytes or as it accepts them."""
         while data and not self.closing:
             buffer = self.protocol.get_buffer(-1)
             assert len(buffer) > 0

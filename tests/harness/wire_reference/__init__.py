@@ -1,4 +1,4 @@
-"""Kafka's own message definitions and its Java implementation, to compare ours with."""
+"""Kafka's message definitions and its Java implementation, for comparison with this library."""
 
 from wire_reference.definitions import Definition, load
 from wire_reference.interpreter import Interpreter

@@ -1,4 +1,4 @@
-"""Reads the definitions in a kafka-clients jar and picks those that a client needs."""
+"""A parser for the definitions in a kafka-clients jar that selects those that clients need."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Sent by brokers to brokers although the listener "broker" takes them.
+# Brokers send these to brokers, although the listener "broker" accepts them.
 BETWEEN_BROKERS = {27, 83, 84, 85, 86, 87}
 DATA = (
     "RequestHeader",
@@ -29,7 +29,7 @@ Json = Mapping[str, Any]
 
 
 def span(text: str | None) -> range:
-    """The versions that "3+", "0-12", "7" or "none" stand for."""
+    """Return the range of versions for "3+", "0-12", "7", or "none"."""
     if text is None or text == "none":
         return range(0)
     if text.endswith("+"):
@@ -63,7 +63,7 @@ class Definition:
         return version in span(self.json["flexibleVersions"])
 
     def inner(self, field: Json) -> list[Json] | None:
-        """The fields of the struct that a field is or holds; None for a scalar."""
+        """Return the fields of the struct that a field is or contains; None for a scalar."""
         if "fields" in field:
             fields: list[Json] = field["fields"]
             return fields
@@ -74,7 +74,7 @@ class Definition:
 
 
 def load(jars: list[Path]) -> dict[str, Definition]:
-    """The definitions of the 73 APIs that clients use, and of what is in DATA, by name."""
+    """Return by name the definitions of the 73 client APIs and of what is in DATA."""
     [jar] = [path for path in jars if path.name.startswith("kafka-clients-")]
     with zipfile.ZipFile(jar) as archive:
         texts = [

@@ -1,4 +1,4 @@
-"""A codec that reads Kafka's definitions while it works: slow, short, and no kin of ours."""
+"""A codec that interprets Kafka's definitions. It is slow and shares no code with the library."""
 
 import struct
 from typing import Any
@@ -26,7 +26,7 @@ def uvarint(value: int) -> bytes:
 
 
 def _element(field: Json) -> Json:
-    """A field as its elements are: never null."""
+    """Return the field for an array's elements, which are never null."""
     return {key: value for key, value in field.items() if key != "nullableVersions"}
 
 

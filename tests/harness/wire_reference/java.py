@@ -22,11 +22,11 @@ OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:a
 
 
 class OracleError(Exception):
-    """Java could not encode what it was given; its stack trace."""
+    """An encoding failed in Java. The message is the stack trace."""
 
 
 def compiled(jars: Sequence[Path]) -> str:
-    """The class path with the compiled program, which is compiled once and kept."""
+    """Return the class path with the program, which is compiled once and cached."""
     path = ":".join(map(str, jars))
     digest = hashlib.sha256(SOURCE.read_bytes() + path.encode()).hexdigest()[:16]
     target = CACHE / "classes" / digest
@@ -39,9 +39,9 @@ def compiled(jars: Sequence[Path]) -> str:
 
 
 class WireOracle:
-    """Kafka's encoder in a process that stays up; questions are answered in their order.
+    """Kafka's encoder in a process that keeps running and answers in order.
 
-    Questions may be asked before earlier ones are answered, so that both sides work.
+    Requests may be sent before earlier ones are answered, so that both processes work.
     """
 
     def __init__(self, java: str, jars: Sequence[Path]) -> None:
@@ -70,12 +70,12 @@ class WireOracle:
         self._out.close()
 
     def from_json(self, name: str, version: int, samples: list[Any]) -> Future[list[bytes]]:
-        """The bytes of samples, as Kafka's JSON converter and encoder make them."""
+        """Encode samples with Kafka's JSON converter and encoder."""
         text = json.dumps(samples, default=_as_json).encode()
         return self._ask(name, version, b"J", pack(">i", len(text)) + text)
 
     def again(self, name: str, version: int, encoded: list[bytes]) -> Future[list[bytes]]:
-        """Encoded messages, read and written again."""
+        """Decode messages and encode them again."""
         parts = [pack(">i", len(encoded))]
         for one in encoded:
             parts += [pack(">i", len(one)), one]

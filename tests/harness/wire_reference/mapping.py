@@ -1,4 +1,4 @@
-"""From a field's name in Kafka to its name in Python, and from values to messages."""
+"""The mapping of Kafka's field names to Python names, and of values to messages."""
 
 import re
 from functools import cache
@@ -11,19 +11,19 @@ from aiokclient.protocol.schema import Message, Struct
 
 @cache
 def snake(name: str) -> str:
-    """``TimeoutMs`` and ``timeoutMs`` are ``timeout_ms``."""
+    """Convert ``TimeoutMs`` or ``timeoutMs`` to ``timeout_ms``."""
     whole = name.replace("KRaft", "Kraft").replace("kRaft", "kraft")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", whole).lower()
 
 
 @cache
 def camel(name: str) -> str:
-    """As Kafka's JSON converters write a name."""
+    """Return a name as Kafka's JSON converters write it."""
     return name[0].lower() + name[1:]
 
 
 def message_class(name: str) -> type[Message]:
-    """The class of a message by Kafka's name for it."""
+    """Return the class of a message by Kafka's name for it."""
     module = import_module(f"aiokclient.protocol.messages.{messages.module_of(name)}")
     cls: type[Message] = getattr(module, name)
     return cls
@@ -39,7 +39,7 @@ def _keys(cls: type[Struct]) -> dict[str, tuple[str, type[Struct] | None, bool]]
 
 
 def to_object(cls: type[Struct], values: dict[str, Any]) -> Any:
-    """A message with the values of a sample; names in it as in Kafka's JSON."""
+    """Return a message with the values of a sample, whose names are those of Kafka's JSON."""
     made = cls()
     keys = _keys(cls)
     for name, value in values.items():

@@ -1,7 +1,7 @@
-"""Random messages, made from Kafka's definitions.
+"""Random messages that follow Kafka's definitions.
 
-A sample is a dict with the names of Kafka's JSON; bytes are bytes, UUIDs are
-UUIDs. What a version does not have is left out.
+A sample is a dict with the names of Kafka's JSON. Its values are Python objects, such as bytes and
+UUIDs. Fields that a version does not have are omitted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIRST = (Mode.DEFAULT, Mode.FULL, Mode.NULL_LEAVES, Mode.NULL_ARRAYS, Mode.NULL)
 
 
 def default_of(field: Json) -> Any:
-    """What a field holds if nothing was set; for a struct that is not null, {}."""
+    """Return the default of a field; {} for a struct that cannot be null."""
     kind, default = field["type"], field.get("default")
     if default == "null" or kind == "records":
         return None
@@ -55,7 +55,7 @@ def default_of(field: Json) -> Any:
 
 
 class Row(NamedTuple):
-    """What has to be known of a field to make a value for it."""
+    """What is needed to create a value for a field."""
 
     name: str
     kind: str
@@ -67,7 +67,7 @@ class Row(NamedTuple):
 
 
 class Sampler:
-    """Makes samples of one message in one version."""
+    """A generator of samples of one message in one version."""
 
     def __init__(self, definition: Definition, version: int) -> None:
         self._definition = definition
@@ -92,7 +92,7 @@ class Sampler:
         )
 
     def samples(self, count: int, rng: Random, *, tags: bool = False) -> list[dict[str, Any]]:
-        """Of each mode one, then random ones; with unknown tagged fields where asked for."""
+        """Return a sample of each mode, then random ones, with unknown tagged fields if `tags`."""
         modes = (*FIRST, *([Mode.RANDOM] * (count - len(FIRST))))
         return [self._struct(self._plan, rng, mode, tags) for mode in modes]
 
