@@ -1,7 +1,7 @@
-"""Fixtures that all tests share: real Kafka clusters, and one face for real and embedded ones.
+"""Fixtures for all tests: real Kafka clusters, and one interface to real and embedded ones.
 
-Each cluster starts once a session, when the first test asks for it. ``KAFKA_BOOTSTRAP`` in
-the environment runs the tests of ``kafka`` against a cluster of your own.
+Each cluster starts once in a session, when the first test requests it. The environment variable
+``KAFKA_BOOTSTRAP`` runs the tests of ``kafka`` against another cluster.
 """
 
 import asyncio
@@ -27,15 +27,16 @@ from kafka_harness import (
 from kafka_harness.node import running
 from slow import SLOW
 
-# A machine that is busy with other things makes no test fail, and each run tries the same examples;
-# `make test-all` and `make fuzz` look for others.
+# High load must not make a test fail, and each run must use the same examples. `make test-all` and
+# `make fuzz` look for others.
 explores = any(map(os.environ.get, ("AIOKCLIENT_EXPLORE", "AIOKCLIENT_FUZZ")))
 settings.register_profile("any time", deadline=None, derandomize=not explores)
 settings.load_profile("any time")
 
 loops.install()
 
-# Where the tests themselves run in the background, what they start would ignore interrupts as well.
+# If the tests themselves run in the background, the processes that they start would ignore
+# interrupts as well.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -45,7 +46,10 @@ JAVA = {"kafka_jars", "kafka_tools_jars"}
 
 
 def or_fail(find: Callable[[], T]) -> T:
-    """What ``find`` finds; a missing program fails the test with the command that installs it."""
+    """Return the result of ``find``.
+
+    If a program is missing, the test fails with the command that installs it.
+    """
     try:
         return find()
     except MissingToolError as error:
@@ -55,7 +59,7 @@ def or_fail(find: Callable[[], T]) -> T:
 
 @pytest.fixture(scope="session")
 def java() -> str:
-    """The path of Java; fails with the command that installs it where there is none."""
+    """The path of Java. If it is missing, the test fails with the command that installs it."""
     return or_fail(find_java)
 
 
@@ -65,7 +69,7 @@ def jars(distribution: Distribution) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def kafka_jars(java: str) -> list[Path]:
-    """The jars of Kafka 4.4.0, kafka-clients with its message definitions among them."""
+    """The jars of Kafka 4.4.0, including kafka-clients with its message definitions."""
     return jars(KAFKA)
 
 
@@ -95,7 +99,7 @@ def kafka_old(java: str) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="session")
 def kafka3_session(java: str) -> Iterator[KafkaCluster]:
-    # A killed broker is missed soon, one that waits for the processor for a while is not.
+    # A killed broker is noticed soon, but one that waits for the processor for a moment is not.
     properties = {"broker.session.timeout.ms": 3000}
     with KafkaCluster(KAFKA, brokers=3, properties=properties) as cluster:
         yield cluster
@@ -103,14 +107,14 @@ def kafka3_session(java: str) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def kafka3(kafka3_session: KafkaCluster) -> Iterator[KafkaCluster]:
-    """Three brokers and a controller, to be killed and suspended; whole again after each test."""
+    """Three brokers and a controller, which run again after a test that kills or suspends them."""
     kafka3_session.heal()
     yield kafka3_session
     kafka3_session.heal()
 
 
 class Servers:
-    """A cluster for conformance tests: embedded or real, which only the test's name tells."""
+    """A cluster for behavior tests: embedded or real, as only the test's name tells."""
 
     def __init__(self, kind: str, kafka: ExternalKafka) -> None:
         self.kind, self.kafka, self.bootstrap = kind, kafka, kafka.bootstrap
@@ -118,9 +122,9 @@ class Servers:
     async def new_topic(
         self, partitions: int = 1, replication: int = 1, configs: Mapping[str, object] | None = None
     ) -> str:
-        """A topic of a fresh name, known to every broker.
+        """Create a topic with a new name, which every broker knows when this returns.
 
-        ``replication`` is lowered to the number of brokers.
+        ``replication`` is reduced to the number of brokers if necessary.
         """
         brokers = len(self.kafka.metadata([]).brokers)
         create = self.kafka.create_topic
@@ -131,7 +135,7 @@ class Servers:
 def embedded_servers() -> Iterator[Servers]:
     from aiokclient.testing import EmbeddedCluster
 
-    # As short as the real ones of the tests allow it.
+    # As short as the real brokers of the tests allow.
     configs = {"group.min.session.timeout.ms": 1000}
     with EmbeddedCluster(brokers=3, configs=configs) as cluster:
         yield Servers("embedded", ExternalKafka(cluster.bootstrap_servers))
@@ -139,7 +143,7 @@ def embedded_servers() -> Iterator[Servers]:
 
 @pytest.fixture(params=["embedded", "kafka"])
 def cluster_servers(request: pytest.FixtureRequest) -> Servers:
-    """Each test runs twice: on the embedded cluster and on a real Kafka."""
+    """A cluster for a test that runs twice: on the embedded cluster and on a real Kafka."""
     if request.param == "embedded":
         servers: Servers = request.getfixturevalue("embedded_servers")
         return servers
@@ -157,7 +161,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a real Kafka or Java, and what is slow, so that ``-m`` can leave it out."""
+    """Mark tests that need a real Kafka or Java, and slow ones, so that ``-m`` can omit them."""
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -184,7 +188,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Show what the brokers logged during a test that failed."""
+    """Add the logs of the brokers to the report of a failed test."""
     report = yield
     if report.failed and item.get_closest_marker("kafka"):
         starts = item.stash.get(LOG_STARTS, {})

@@ -1,7 +1,7 @@
-"""The changes that come most often, made in a copy of the package as a newcomer would make them.
+"""The most frequent changes, made in a copy of the package as a newcomer would make them.
 
-Each test says which files the change takes. When one takes more files than before, ask first what
-the new file has to know of the thing that was added.
+Each test states which files the change needs. If a change needs more files than before, first ask
+what the additional file must know about the thing that was added.
 """
 
 import filecmp
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Checkout:
-    """A copy of the package without native modules, to be changed and tried out."""
+    """A copy of the package without native modules, in which changes can be tried."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -32,7 +32,7 @@ class Checkout:
         file.write_text(text)
 
     def insert(self, path: str, text: str, *, before: str = "", after: str = "") -> None:
-        """Add text before or after the first occurrence of another one."""
+        """Insert text before or after the first occurrence of another text."""
         file = self._folder / "aiokclient" / path
         head, found, tail = file.read_text().partition(before or after)
         assert found, f"{path} has no {before or after!r}"
@@ -44,7 +44,7 @@ class Checkout:
             file.write(text)
 
     def run(self, *arguments: str) -> str:
-        """Run Python with the copy, and return what it prints."""
+        """Run Python with the copy, and return its output."""
         environment = {**os.environ, "PYTHONPATH": str(self._folder), "AIOKCLIENT_PURE": "1"}
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -211,7 +211,7 @@ class Null:
         "from aiokclient.network.sasl.null import Null\n",
         before='\n__all__ = ["MECHANISMS"',
     )
-    # Its counterpart in the embedded cluster.
+    # The counterpart in the embedded cluster.
     rows = "MECHANISMS: dict[str, Callable[[], ServerMechanism]] = {"
     server = """
 class ServerNull:

@@ -1,4 +1,4 @@
-"""The documents are true: their programs run, and the paths, links and commands they name exist."""
+"""Checks of the documents: their programs run, and the paths, links, and commands in them exist."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def programs(page: Path) -> list[Block]:
 
 
 def compiled(block: Block, page: Path, servers: str) -> CodeType:
-    """Return the code of a block, in which `await` is allowed as in a notebook."""
+    """Return the compiled code of a block, in which `await` is allowed as in a notebook."""
     code = "\n" * (block.line - 1) + block.code.replace(ADDRESS, servers)
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     result: CodeType = compile(code, str(page), "exec", flags=flags, dont_inherit=True)
@@ -78,7 +78,7 @@ def compiled(block: Block, page: Path, servers: str) -> CodeType:
 
 
 async def run(page: Path, servers: str) -> None:
-    """Run the blocks of a page one after the other, each with the names of those before it."""
+    """Run the blocks of a page in order, each with the names that earlier ones defined."""
     names: dict[str, Any] = {"__name__": "__docs__"}
     for block in programs(page):
         async with asyncio.timeout(PROGRAM_S):
@@ -87,7 +87,7 @@ async def run(page: Path, servers: str) -> None:
                 await found
 
 
-# tests/test_readme.py runs those of README, each in a process of its own.
+# tests/test_readme.py runs the blocks of the README, each in a separate process.
 @pytest.mark.parametrize(
     "page", [page for page in PAGES[1:] if programs(page)], ids=lambda page: name_of(page)
 )
@@ -106,7 +106,7 @@ def test_each_block_says_its_language(page: Path) -> None:
         for block in blocks(page)
         if block.language not in known and not block.language.startswith("{")
     ]
-    # The README writes its commands without a language.
+    # The commands in the README are in blocks without a language.
     assert [each for each in wrong if not each.endswith(": ''") or page != PAGES[0]] == []
 
 
@@ -162,7 +162,7 @@ def test_the_modules_that_pages_run_exist() -> None:
 def test_the_reference_lists_every_public_name() -> None:
     text = text_of(ROOT / "docs" / "reference" / "api.md")
     listed = set(re.findall(r"auto\w+:: (?:[\w.]+\.)?(\w+)", text))
-    # Types and constants, modules, and what another section lists.
+    # Types, constants, modules, and names that are listed in another section.
     others = {"Headers", "SKIP", "native", "errors", "protocol", "ApiKey", "messages"}
     for name in ("aiokclient", "aiokclient.admin", "aiokclient.patterns", "aiokclient.testing"):
         module = importlib.import_module(name)
@@ -180,7 +180,7 @@ def test_the_catalog_has_a_section_for_every_category() -> None:
 def test_pages_use_no_retired_phrase(page: Path) -> None:
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| all \|$", text_of(GLOSSARY), re.M)
     terms = [term for row in rows for term in row.split(", ")]
-    # Single words, such as "place", have meanings of their own in a sentence.
+    # Single words, such as "place", have other meanings in a sentence.
     phrases = [term for term in terms if " " in term] + ["behind", "whoever", "somebody"]
     text = "" if page == GLOSSARY else prose(page).lower()
     assert [phrase for phrase in phrases if re.search(rf"\b{phrase}\b", text)] == []

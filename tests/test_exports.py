@@ -1,4 +1,4 @@
-"""The public names, and what importing them costs."""
+"""The public names, and the cost of importing them."""
 
 import json
 import os
@@ -17,7 +17,7 @@ HEAVY = ["asyncio", "anyio", "ssl", "pyarrow", "cramjam", "zstandard", "lz4", "o
 
 
 def modules_after(code: str) -> set[str]:
-    """The modules that a fresh interpreter has imported after running the code."""
+    """Return the modules that a new interpreter has imported after running the code."""
     script = f"{code}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))

@@ -1,4 +1,4 @@
-"""tests/faults.md says which faults are tested where; this holds it to the tests that there are."""
+"""Agreement of tests/faults.md, which says where each fault is tested, with the tests."""
 
 import ast
 import re
@@ -15,13 +15,13 @@ PLACES = {
 
 
 def promised() -> dict[int, str]:
-    """The letters of each row of the table."""
+    """Return the letters in each row of the table."""
     rows = re.findall(r"^\| (\d+) \|.*\| ([SPKF ]+|-) \|$", (TESTS / "faults.md").read_text(), re.M)
     return {int(number): letters.replace(" ", "").strip("-") for number, letters in rows}
 
 
 def marked(path: Path) -> Iterator[int]:
-    """The numbers in the fault markers of a file."""
+    """Yield the numbers in the fault markers of a file."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.fault":
             yield from (ast.literal_eval(argument) for argument in node.args)

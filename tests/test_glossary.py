@@ -1,4 +1,4 @@
-"""The glossary is complete and kept: its names exist, and no identifier uses a retired word."""
+"""Checks of the glossary: its names exist, and no identifier uses a retired word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDERS = ("aiokclient", "tests")
 SUFFIXES = {".py", ".pyx", ".pxd"}
 
 LEGITIMATE: dict[str, str] = {}
-"""Identifiers that contain a retired word in a meaning of its own, with the reason."""
+"""Identifiers that contain a retired word with another meaning, and the reason."""
 
 REMAINING = frozenset(
     {
@@ -112,7 +112,7 @@ CAMEL = "|".join("".join(map(str.title, term.words)) for term in RETIRED)
 ANY_RETIRED = re.compile(
     rf"(?<![A-Za-z])(?:{SNAKE}|{SNAKE.upper()})(?![A-Za-z])|(?:{CAMEL})(?![a-z])"
 )
-"""Finds the files that are worth parsing: reading a file is much cheaper than parsing it."""
+"""Finds the files that need parsing, because a search is much faster than parsing."""
 
 
 def words(name: str) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def words(name: str) -> tuple[str, ...]:
 
 
 def defined(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the names that a file defines, with their lines; none if no word in it is retired."""
+    """Yield the names that a file defines, with their lines, unless it has no retired word."""
     yield path.stem, 1
     text = path.read_text()
     if not ANY_RETIRED.search(text):
@@ -149,7 +149,7 @@ def identifiers() -> list[tuple[Identifier, tuple[str, ...]]]:
 
 
 def contains(outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:
-    """Return whether the words of `inner` stand side by side in `outer`."""
+    """Return whether the words of `inner` are consecutive words of `outer`."""
     return any(outer[i : i + len(inner)] == inner for i in range(len(outer) - len(inner) + 1))
 
 

@@ -1,4 +1,4 @@
-"""Rules for every file of the project: sizes, names, imports, and what is public."""
+"""Rules for every file of the project: sizes, names, imports, and public packages."""
 
 import ast
 import io
@@ -18,7 +18,7 @@ FILE_LINES = 500
 FUNCTION_LINES = 70
 FOLDERS = ("aiokclient", "pyspark_aiokclient", "tests", "examples", "benchmarks", ".ci")
 SUFFIXES = ("*.py", "*.pyx", "*.pxi")
-# Tables of pure data: nothing but declarations, one row a thing.
+# Tables of data, which have only declarations, one for each row.
 TABLES = ("aiokclient/protocol/messages/",)
 VAGUE = {"utils", "util", "helpers", "helper", "common", "compat", "misc"}
 PUBLIC = (
@@ -31,7 +31,7 @@ PUBLIC = (
 )
 """The packages whose `__all__` is the public API. Everything else is internal."""
 LOW_LEVEL = ("aiokclient.protocol.messages",)
-"""What belongs to a public name: each message has a module here."""
+"""Low-level public packages, in which each message has a module."""
 CYCLES: dict[str, tuple[str, set[str]]] = {
     "aiokclient.protocol.": (
         "A message class registers itself with its API, which lists message classes.",
@@ -42,7 +42,7 @@ CYCLES: dict[str, tuple[str, set[str]]] = {
         {"consumer_classic", "consumer_group", "consumer_heartbeat", "migration"},
     ),
 }
-"""Modules of a package that import each other, with the reason for it."""
+"""Modules of a package that import each other, with the reason."""
 NOT_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -65,7 +65,7 @@ def name_of(path: Path) -> str:
 
 
 def docstrings(tree: ast.AST) -> set[int]:
-    """Return the lines of all strings that are statements: docstrings, and those of attributes."""
+    """Return the lines of all strings that are statements: docstrings, also of attributes."""
     return {
         line
         for node in ast.walk(tree)
@@ -77,7 +77,7 @@ def docstrings(tree: ast.AST) -> set[int]:
 
 
 def code_lines(text: str, tree: ast.AST) -> set[int]:
-    """Return the lines with code: no docstrings, no comments, no blank lines."""
+    """Return the lines with code, which are neither docstrings nor comments nor blank."""
     lines = {
         line
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
@@ -88,7 +88,7 @@ def code_lines(text: str, tree: ast.AST) -> set[int]:
 
 
 def native_lines(text: str) -> int:
-    """Return how many lines of a Cython file are neither blank nor a comment nor a docstring."""
+    """Return the number of lines of a Cython file that are not blank, comments, or docstrings."""
     quoted = text.split('"""')
     outside = "".join(quoted[::2])
     return sum(bool(line.strip()) and line.strip()[0] != "#" for line in outside.splitlines())
@@ -130,7 +130,7 @@ def test_public_packages_are_those_listed() -> None:
         names = list(package.__all__)
         assert names == sorted(set(names)), name
         assert [each for each in names if not hasattr(package, each)] == [], name
-    # A package whose name is public is public itself.
+    # A package with a public name is public itself.
     packages = {n for n in aiokclient.__all__ if isinstance(getattr(aiokclient, n), type(sys))}
     assert {f"aiokclient.{name}" for name in packages} <= set(PUBLIC)
 

@@ -1,8 +1,8 @@
-"""No module decides by the class or the code of a broker's error: the policy does.
+"""No module decides by the class or the code of a broker's error: only the policy does.
 
-Tables keyed by an error class or a code are data and allowed. What is not allowed: catching one of
-these classes or a category above them, asking `isinstance`, `issubclass` or `type(e) is` for one,
-and comparing a code with a number. `policy.classify` returns the category in a scope.
+Tables keyed by an error class or a code are data, which is allowed. It is not allowed to catch one
+of these classes or a category above them, to test for one with `isinstance`, `issubclass`, or
+`type(e) is`, or to compare a code with a number. `policy.classify` returns the category in a scope.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ BROKER_ERRORS = {
     for kind in error.__mro__
     if issubclass(kind, KafkaError) and kind is not KafkaError
 }
-"""The classes of the codes, and the categories that they derive from."""
+"""The classes of the error codes, and the categories from which they derive."""
 CODE_NAMES = {"code", "error_code", "errorcode"}
 FREE = {PACKAGE / "errors", PACKAGE / "testing", PACKAGE / "policy.py"}
-"""The classes themselves, the embedded cluster, which responds with errors, and the policy."""
+"""The error classes themselves, the embedded cluster, which returns errors, and the policy."""
 
 RAISED_HERE = {"CorruptRecordError", "UnsupportedVersionError"}
-"""Raised by the decoder of records and by the negotiation of versions: an `except` around those
-meets no broker's answer."""
+"""Errors that the decoder of records and the negotiation of versions raise.
+
+An `except` for them does not handle a broker's response.
+"""
 
 
 def named(node: ast.AST | None) -> set[str]:
-    """The broker errors named in an expression: a class, a tuple or a union of classes."""
+    """Return the broker errors in an expression: a class, a tuple, or a union of classes."""
     if node is None:
         return set()
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
@@ -48,7 +50,7 @@ def is_code(node: ast.AST) -> bool:
 
 
 def is_number(node: ast.AST) -> bool:
-    """A literal number but 0, which is success; or the code of a named class."""
+    """Return whether a node is a literal number other than 0 (success), or the code of a class."""
     if isinstance(node, ast.UnaryOp):
         node = node.operand
     if isinstance(node, ast.Tuple | ast.Set | ast.List):

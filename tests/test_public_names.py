@@ -1,4 +1,4 @@
-"""Public names: all of the promised ones are there, plain or coroutine, and say what they are."""
+"""The public names: all promised ones exist, are synchronous or coroutines, and have docstrings."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_coroutines(owner: type, name: str) -> None:
 
 @pytest.mark.parametrize(("owner", "name"), pairs(ATTRIBUTES))
 def test_attributes(owner: type, name: str) -> None:
-    # A property, or what stands for one in a native class.
+    # A property, or its counterpart in a native class.
     assert inspect.isdatadescriptor(inspect.getattr_static(owner, name))
 
 
@@ -212,7 +212,7 @@ def test_errors_have_the_bases_that_they_should(error: type) -> None:
     assert all(issubclass(error, base) for base in TOGETHER[error])
 
 
-# -- what they say of themselves -----------------------------------------------------------------
+# -- docstrings -------------------------------------------------------------------------------
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, object]]:
@@ -224,7 +224,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
 
 
 def members(owner: type) -> Iterator[tuple[str, object]]:
-    """The public functions and properties that a class, or a base of it here, defines."""
+    """Yield the public functions and properties that a class or its bases in the package define."""
     for base in owner.__mro__:
         if base.__module__.startswith("aiokclient"):
             for name, value in vars(base).items():

@@ -1,4 +1,4 @@
-"""README stays true: its programs run as they stand, and what it names is there."""
+"""Checks of the README: its programs run unchanged, and the names in it exist."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PYTHON = {block.heading: block.code for block in blocks() if block.language == "
 
 
 def command(heading: str, servers: str = "") -> list[str]:
-    """The block as a program of its own, with nothing but the address changed."""
+    """Return a command that runs the block, in which only the address is changed."""
     code = PYTHON[heading]
     assert not servers or ADDRESS in code
     return [sys.executable, "-u", "-W", "error", "-c", code.replace(ADDRESS, servers or ADDRESS)]
@@ -71,7 +71,7 @@ def test_ten_lines_are_enough(heading: str) -> None:
 
 @pytest.fixture
 def orders(cluster_servers: Any) -> str:
-    """The address of a cluster that has the topic which the README writes to."""
+    """The address of a cluster with the topic that the README writes to."""
     kafka = cluster_servers.kafka
     if not kafka.metadata(["orders"]).topics.get("orders"):
         kafka.create_topic("orders", 6)
@@ -89,7 +89,7 @@ def test_produce_then_consume(orders: str, heading: str) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        # It reads for ever; a test that waits for ever is ended by its timeout.
+        # The block reads forever, and the timeout of a test that waits ends it.
         try:
             for line in process.stdout:
                 wanted.discard(line.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""docs/spec-map.md: every term of the specifications is there, every name in it exists."""
+"""Checks of docs/spec-map.md: it has every term of the specifications, and its names exist."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What a type checker sees of the public API: mypy, strict, over code as users write it."""
+"""The types of the public API: strict mypy checks code that is written as users write it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Finding = tuple[int, str]
 
 @pytest.fixture(scope="module")
 def findings() -> dict[str, set[Finding]]:
-    """The lines that mypy complains of, with its codes, by file."""
+    """Return the lines that mypy reports, with its error codes, by file."""
     options = ["--strict", "--no-error-summary", "--show-error-codes", "--hide-error-context"]
     # As modules of their own, to which nothing applies that the project allows its tests.
     options.append("--no-explicit-package-bases")
@@ -51,7 +51,7 @@ def test_mistakes_are_found_before_the_program_runs(findings: dict[str, set[Find
         for number, line in enumerate(lines, 1)
         if (match := re.search(r"# refused: ([\w-]+)$", line)) is not None
     }
-    # Awaiting what is plain is "misc" besides.
+    # Awaiting a result that is not awaitable is also reported as "misc".
     assert {finding for finding in findings["refused.py"] if finding[1] != "misc"} == marked
 
 
