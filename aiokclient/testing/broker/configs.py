@@ -206,7 +206,7 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     "auto.create.topics.enable": _fixed(_boolean(False)),
     "background.threads": _int(10, 1),
     "default.replication.factor": _fixed(_int(1, 1)),
-    # Kafka waits for up to 1000 ms.
+    # The default in Kafka is 1000.
     "group.consumer.assignment.interval.ms": _int(0, 0),
     "group.consumer.assignors": _fixed(
         Option("uniform,range", ConfigType.LIST, _list_of("uniform", "range"))
@@ -289,7 +289,7 @@ class Configs:
             return option
         if self.source in _RUNNING:
             return _FOREIGN
-        raise ConfigError(f"unknown config {name!r}")
+        raise ConfigError(f"There is no config {name!r}.")
 
     def names(self) -> list[str]:
         """Return the names of all options, and of unknown ones that were set."""
@@ -346,7 +346,7 @@ class Configs:
         option = self.option(name)
         if value is not None and not option.valid(value):
             error = ConfigRequestError if self.source in _RUNNING else ConfigError
-            raise error(f"{value!r} is not allowed for the config {name!r}")
+            raise error(f"{value!r} is not allowed for the config {name!r}.")
 
     def change(self, changes: Mapping[str, str | None]) -> None:
         """Set values, after checking all of them. None restores the inherited value."""
@@ -363,15 +363,15 @@ class Configs:
         result: dict[str, str | None] = {}
         for name, operation, value in changes:
             if name in result:
-                raise ConfigRequestError(f"the config {name!r} is changed twice")
+                raise ConfigRequestError(f"The config {name!r} is changed twice.")
             if operation == ConfigOperation.DELETE and name not in self.names():
                 continue
             self.check(name, None)
             if operation not in ConfigOperation.__members__.values():
-                raise ConfigError(f"unknown operation {operation} for the config {name!r}")
+                raise ConfigError(f"There is no operation {operation} for the config {name!r}.")
             is_list = self.option(name).type is ConfigType.LIST
             if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT) and not is_list:
-                raise ConfigError(f"the config {name!r} is not a list")
+                raise ConfigError(f"The config {name!r} is not a list.")
             result[name] = self._operate(self[name], ConfigOperation(operation), value)
         return result
 
@@ -380,7 +380,7 @@ class Configs:
         if operation is ConfigOperation.DELETE:
             return None
         if value is None:
-            raise ConfigRequestError("a value is needed")
+            raise ConfigRequestError("A value is required.")
         if operation is ConfigOperation.SET:
             return value
         old, given = [each for each in now.split(",") if each], value.split(",")

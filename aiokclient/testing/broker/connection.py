@@ -183,7 +183,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             transport.abort()
 
     def authenticated(self) -> None:
-        """Take frames of any size from now on."""
+        """Accept frames of any size from now on, after the client's authentication."""
         self._frames.max_frame = _MAX_FRAME
 
     def close_after_response(self) -> None:

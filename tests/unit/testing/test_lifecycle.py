@@ -184,7 +184,7 @@ def test_faults_may_outlive_it():
 def test_bad_options(options):
     with pytest.raises(ValueError, match="broker"):
         EmbeddedCluster(**options)
-    with pytest.raises(ValueError, match="unknown config"):
+    with pytest.raises(ValueError, match="There is no config"):
         EmbeddedCluster(configs={"nonsense": 1})
 
 

@@ -30,7 +30,7 @@ def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResp
         values: dict[str, str | None] = dict.fromkeys(configs.values)
         for each in wanted.configs:
             if each.value is None:
-                raise ConfigRequestError("a value is needed")
+                raise ConfigRequestError("A value is required.")
             values[each.name] = each.value
         return values
 
