@@ -135,7 +135,7 @@ class Ledger:
 
     @property
     def missing(self) -> list[Payload]:
-        """Return the payloads that are acknowledged and were not read yet."""
+        """The payloads that were acknowledged and were not read yet."""
         seen = {p for records in self.read.values() for p in records.values()}
         return [payload for payload in self.acknowledged if payload not in seen]
 

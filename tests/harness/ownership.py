@@ -59,7 +59,7 @@ class Ownership:
         raise BrokenOwnershipError(text)
 
     def count(self) -> int:
-        """The number of records that were processed, each counted once."""
+        """Return the number of records that were processed, each counted once."""
         return sum(map(len, self.processed.values()))
 
     def check_committed(self, committed: Mapping[TopicPartition, Any]) -> None:
@@ -68,7 +68,7 @@ class Ownership:
             done = self.processed.get(tp, set())
             missing = next((o for o in range(stored.offset) if o not in done), None)
             if missing is not None:
-                self.breach(f"{tp}: {stored.offset} is committed, {missing} not processed")
+                self.breach(f"{tp}: {stored.offset} is committed, but {missing} was not processed")
 
     def check(self) -> None:
         """Raise all recorded violations, with the intervals."""
@@ -101,7 +101,7 @@ class Member:
     def on_assigned(self, tps: Sequence[TopicPartition]) -> None:
         for tp in tps:
             if tp in self.owned:
-                self.books.breach(f"{self.name} gets {tp}, which it has")
+                self.books.breach(f"{self.name} was assigned {tp}, which it already owns")
             interval = Interval(tp, self.name, self.books.clock())
             self.owned[tp] = self.books.owner[tp] = interval
             self.books.intervals.append(interval)
@@ -110,7 +110,7 @@ class Member:
     def on_revoked(self, tps: Sequence[TopicPartition]) -> None:
         for tp in tps:
             if self.at_work.get(tp) and not self.dead:
-                self.books.breach(f"{self.name} still works on {tp}, which is revoked")
+                self.books.breach(f"{self.name} is still processing {tp}, which was revoked")
         self._end(tps, "revoked")
 
     def on_lost(self, tps: Sequence[TopicPartition]) -> None:
@@ -122,7 +122,7 @@ class Member:
             if self.dead:
                 continue
             if interval is None:
-                self.books.breach(f"{tp} is {how} by {self.name}, which does not have it")
+                self.books.breach(f"{tp} is {how} for {self.name}, which does not own it")
             else:
                 interval.end, interval.how = self.books.clock(), how
         self._tell(how, tps)
@@ -141,10 +141,10 @@ class Member:
         tp = TopicPartition(record.topic, record.partition)
         self.books.handed += 1
         if tp not in self.owned:
-            self.books.breach(f"{self.name} is handed {tp}@{record.offset}, which it has not")
+            self.books.breach(f"{self.name} received {tp}@{record.offset}, which it does not own")
         if self.books.owner[tp] is not self.owned[tp]:
             now = self.books.owner[tp]
-            self.books.breach(f"{self.name} is handed {tp}@{record.offset}; by now: {now}")
+            self.books.breach(f"{self.name} received {tp}@{record.offset}; new owner: {now}")
         self.at_work.setdefault(tp, {})[record.offset] = record
 
     def ended(self, record: Any) -> None:

@@ -207,7 +207,7 @@ class Herd:
         return self.members[name][0].group_metadata().member_id
 
     def at_work(self) -> int:
-        """The number of members that have a record in progress."""
+        """Return the number of members that have a record in progress."""
         return sum(any(reader.at_work.values()) for _, _, reader in self.members.values())
 
     def leader(self) -> str:

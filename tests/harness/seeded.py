@@ -221,7 +221,7 @@ class Workload:
         deadline = self.sim.loop.time() + RECOVERY_S
         while self.ledger.missing or not self.ledger.settled:
             if self.sim.loop.time() > deadline:
-                raise BrokenInvariantError(f"E: {RECOVERY_S} s after the healing: {self.account()}")
+                raise BrokenInvariantError(f"E: {RECOVERY_S} s after the faults: {self.account()}")
             await asyncio.sleep(0.5)
 
     def account(self) -> str:

@@ -76,14 +76,14 @@ def found(crowd: Crowd, what: str) -> None:
 async def test_a_commit_ahead_of_the_work(crowd: Crowd) -> None:
     await join(crowd, Ahead, "holding")
     await crowd.look()
-    found(crowd, r"5 is committed, 0 not processed")
+    found(crowd, r"5 is committed, but 0 was not processed")
 
 
 async def test_a_record_delivered_after_the_revocation(crowd: Crowd) -> None:
     name = await join(crowd, Hoarder, "holding")
     await join(crowd, OurMember, "assigned")
     await crowd.until(lambda: crowd.log.of(name, "handed"))
-    found(crowd, rf"{name} is handed .*, which it has not")
+    found(crowd, rf"{name} received .*, which it does not own")
 
 
 async def test_a_partition_of_another(crowd: Crowd) -> None:
@@ -93,4 +93,4 @@ async def test_a_partition_of_another(crowd: Crowd) -> None:
     crowd.audit().check()
     crowd.order(name, "go")
     await crowd.until(lambda: len(crowd.log.of(name, "assigned")) == 2)
-    found(crowd, rf"two owners: .* of {honest}: .*; .* of {name}: ")
+    found(crowd, rf"two members own a partition: .* of {honest}: .*; .* of {name}: ")

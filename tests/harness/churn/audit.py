@@ -50,7 +50,7 @@ class Audit:
             self._replay(event)
         for old, new in self.overlaps:
             if old.how not in REMOVED:
-                self._breach(f"two owners: {old}; {new}")
+                self._breach(f"two members own a partition: {old}; {new}")
 
     def check(self) -> None:
         self.books.check()
@@ -60,7 +60,7 @@ class Audit:
         if event.who not in self.members:
             self.members[event.who] = self.books.member(event.who)
         if event.who in self.gone and event.what != "warning":
-            self._breach(f"{event.who} has left, and tells: {event.what} {event.data}")
+            self._breach(f"{event.who} has left, but reports {event.what} {event.data}")
         step = getattr(self, f"_{event.what}", None)
         if step is not None:
             with contextlib.suppress(BrokenOwnershipError):  # The error has been recorded.
@@ -99,7 +99,7 @@ class Audit:
     def _left(self, member: Member) -> None:
         self.gone.add(member.name)
         for tp in member.owned:
-            self._breach(f"{member.name} has left with {tp}")
+            self._breach(f"{member.name} has left, but still owns {tp}")
 
     def _handed(self, member: Member, asked: float, places: list[tuple[int, int]]) -> None:
         for partition, offset in places:
@@ -122,9 +122,9 @@ class Audit:
         if expected is None:
             least = self._committed_before(member, place)
             if place.offset < least:
-                self._breach(f"{member.name} begins at {place}; {least} had been committed")
+                self._breach(f"{member.name} begins at {place}, but {least} was committed")
         elif place.offset != expected:
-            self._breach(f"{member.name} is handed {place} instead of {expected}")
+            self._breach(f"{member.name} received {place} instead of {expected}")
         self.next[key] = place.offset + 1
 
     def _committed_before(self, member: Member, place: Place) -> int:
@@ -155,12 +155,12 @@ class Audit:
         owner = self.books.owner.get(tp)
         foreign = owner is not None and owner is not member.owned.get(tp)
         if foreign and owner is not None and self.start + owner.begin < asked:
-            self._breach(f"a commit of {member.name} for {tp}@{offset} is taken, of {owner}")
+            self._breach(f"{member.name} committed {tp}@{offset}, but the owner is {owner}")
 
     def _sample(self, _: Any, offsets: dict[int, int]) -> None:
         for partition, offset in offsets.items():
             if offset < self.committed.get(partition, 0):
-                self._breach(f"{partition}: {offset} is committed after {self.committed}")
+                self._breach(f"{partition}: {offset} is committed, after {self.committed}")
         self.committed = offsets
         self.books.check_committed(
             {tp: OffsetAndMetadata(offsets[tp.partition]) for tp in self._tps(list(offsets))}

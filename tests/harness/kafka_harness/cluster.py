@@ -206,7 +206,7 @@ class KafkaCluster(ExternalKafka):
         wait_until(f"the replicas of {topic}-{partition}", whole, 60)
 
     def addresses(self) -> list[tuple[str, int]]:
-        """The addresses of the running nodes."""
+        """Return the addresses of the running nodes."""
         return [("127.0.0.1", self._ports[i].port) for i in self._ports if self._serves(i)]
 
     def _serves(self, node: int) -> bool:
@@ -256,7 +256,7 @@ class KafkaCluster(ExternalKafka):
 
     def _sees(self, node: int, expected: set[int]) -> bool:
         if not self.nodes[node].alive:
-            raise KafkaProbeError(f"node {node} ended by itself{self._logs()}")
+            raise KafkaProbeError(f"Node {node} ended unexpectedly.{self._logs()}")
         picture = Probe("127.0.0.1", self._ports[node].port).metadata([])
         return expected <= set(picture.brokers)
 

@@ -62,19 +62,19 @@ class Distribution:
         return int(self.version.split(".")[0])
 
     def jars(self) -> Path:
-        """The folder of the jars, which Maven downloads at the first use."""
+        """Return the folder of the jars, which Maven downloads at the first use."""
         return prepared(self.folder / "jars", self._fetch)
 
     def class_path(self) -> str:
-        """All jars in a fixed order, because an AppCDS archive is valid for one order only."""
+        """Return all jars in a fixed order, as an AppCDS archive is valid for one order only."""
         return ":".join(str(jar) for jar in sorted(self.jars().glob("*.jar")))
 
     def template(self) -> Path:
-        """A formatted folder for log.dirs, to be copied for each node."""
+        """Return a formatted folder for log.dirs, to be copied for each node."""
         return prepared(self.folder / "template", self._format)
 
     def archive(self) -> Path:
-        """The AppCDS archive for this JVM and these jars."""
+        """Return the AppCDS archive for this JVM and these jars."""
         key = hashlib.sha256((java_identity() + self.class_path()).encode()).hexdigest()[:12]
         return prepared(self.folder / f"kafka-{key}.jsa", self._archive)
 
@@ -119,7 +119,7 @@ class Distribution:
         with KafkaCluster(self, jvm=(option,), archive=False) as cluster:
             cluster.stop(1, timeout=60)
         if not target.exists():
-            raise RuntimeError(f"the JVM wrote no class archive for Kafka {self.version}")
+            raise RuntimeError(f"The JVM wrote no class archive for Kafka {self.version}.")
 
     def node_folder(self, node_id: int, cluster_id: str) -> Path:
         """Return a new formatted folder for a node; the caller deletes it."""

@@ -138,7 +138,7 @@ class Probe:
             reader.string()
             error, message = reader.number("h"), reader.string()
             if error:
-                raise KafkaProbeError(f"creating topic {name}: error {error}: {message}")
+                raise KafkaProbeError(f"Topic {name} was not created: error {error}: {message}")
 
     def leads(self, topic: str, partitions: Sequence[int]) -> bool:
         """Return whether the broker already acts as the leader of these partitions."""
@@ -181,5 +181,5 @@ def wait_until(what: str, check: Callable[[], bool], timeout: float, pause: floa
             if check():
                 return
         if time.monotonic() > deadline:
-            raise KafkaProbeError(f"after {timeout:.0f} s still waiting for {what}")
+            raise KafkaProbeError(f"After {timeout:.0f} s, still waiting for {what}.")
         time.sleep(pause)

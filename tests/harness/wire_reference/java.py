@@ -97,7 +97,7 @@ class WireOracle:
             else:
                 answer.set_exception(OracleError(self._read_bytes().decode()))
         while self._waiting:
-            self._waiting.popleft().set_exception(OracleError("the program has ended"))
+            self._waiting.popleft().set_exception(OracleError("The Java program has ended."))
 
     def _read_int(self) -> int:
         value: int = unpack(">i", self._out.read(4))[0]

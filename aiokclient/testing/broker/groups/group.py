@@ -98,7 +98,7 @@ class Group:
 
     @property
     def protocol_type(self) -> str:
-        """Return the protocol type with which its members joined, or "" if it had none."""
+        """The protocol type with which its members joined, or "" if it had none."""
         raise NotImplementedError
 
     def view(self) -> GroupView:

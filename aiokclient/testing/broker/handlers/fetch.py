@@ -119,7 +119,7 @@ class _Fetch:
 
     @property
     def _complete(self) -> bool:
-        """Return whether the response need not wait for more data."""
+        """Whether the response need not wait for more data."""
         return self._settled or self._size >= self.request.min_bytes
 
     async def _wait(self) -> None:
