@@ -78,7 +78,7 @@ def node_properties(
         **FAILOVER,
     }
     if brokers == 1:
-        # Nobody can take its place: after a moment without a processor all is as it was before.
+        # No other broker can replace it, so it must survive a pause without a processor.
         properties["broker.session.timeout.ms"] = 20000
     if "broker" in roles:
         properties["inter.broker.listener.name"] = "PLAINTEXT"
