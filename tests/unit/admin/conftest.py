@@ -1,4 +1,4 @@
-"""An embedded cluster of three brokers and an admin client of it that tries again at once."""
+"""Fixtures: an embedded cluster of three brokers, and an admin client without retry delays."""
 
 from __future__ import annotations
 

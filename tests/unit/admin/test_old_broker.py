@@ -1,4 +1,4 @@
-"""The admin client on an older Kafka, with the versions that it has."""
+"""Tests of the admin client on an older Kafka release, with the API versions which it supports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def test_an_older_broker(kafka_old: Any) -> None:
     async with Admin(bootstrap_servers=kafka_old.bootstrap) as admin:
         (await admin.create_topics([NewTopic(name, 2, 1)])).raise_for_errors()
         (await admin.create_partitions({name: 3})).raise_for_errors()
-        # What the controller has done the broker learns a little later.
+        # The broker learns about changes from the controller with a short delay.
         await asyncio.to_thread(kafka_old.await_partitions, name, 3)
         (await admin.alter_configs({topic: {"retention.ms": 1000}})).raise_for_errors()
         assert (await admin.describe_configs([topic])).ok

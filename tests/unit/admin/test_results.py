@@ -1,4 +1,4 @@
-"""A mapping from each thing asked for to its result or its error."""
+"""Tests of the mapping from each requested item to its result or its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failed for now is asked for again, alone; the rest is answered once."""
+"""Tests that an admin call retries only the items that failed, and returns each result once."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_connections_are_shared_with_a_client(cluster: EmbeddedCluster) ->
 
 @pytest.mark.parametrize("version", [2, 5])
 def test_member_counts_as_removed_when_the_response_to_its_removal_was_lost(version: int) -> None:
-    """The request is sent again, and the coordinator no longer knows the member."""
+    """The retried request fails with an unknown member, which means that the member is removed."""
     static = version >= 3
 
     async def scenario(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Brokers that speak older versions of requests get what those can say."""
+"""Tests that requests to older brokers contain only what their API versions support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of scripted brokers."""
+"""Fixtures: clients that are connected to scripted brokers."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -25,13 +25,16 @@ async def broker() -> AsyncIterator[ScriptedBroker]:
 
 @pytest.fixture
 def quick() -> dict[str, Any]:
-    """Options that make a client retry at once."""
+    """Return options that make a client retry without delay."""
     return dict(QUICK)
 
 
 @pytest.fixture
 async def open_client(broker: ScriptedBroker) -> AsyncIterator[Callable[..., Any]]:
-    """Opens cluster clients of the scripted broker, and closes them after the test."""
+    """Return a function that opens clients of the scripted broker.
+
+    The clients are closed after the test.
+    """
     opened: list[ClusterClient] = []
 
     async def made(**options: Any) -> ClusterClient:

@@ -1,4 +1,4 @@
-"""A broker that cannot be used fails what depends on it, and nothing else."""
+"""Tests that an unusable broker fails only the calls that depend on it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ BAD = [("127.0.0.1", 70_000), ("127.0.0.1", -1), ("127.0.0.1", 0), ("a\0b", 9092
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    """Two brokers; the partition 0 of "t" is on broker 1, the partition 1 on broker 2."""
+    """Run two brokers. Broker 1 leads partition 0 of "t", and broker 2 leads partition 1."""
     async with EmbeddedCluster(brokers=2, topics={"t": 2}) as cluster:
         cluster.move_leader("t", 0, to=1)
         cluster.move_leader("t", 1, to=2)
@@ -41,7 +41,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 
 def advertise(cluster: EmbeddedCluster, host: str, port: int, node_id: int = 2) -> Any:
-    """Have metadata name another address for a broker."""
+    """Make metadata responses contain this address for the broker."""
 
     def change(request: Any, response: Any) -> Any:
         for broker in response.brokers:

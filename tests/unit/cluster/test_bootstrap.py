@@ -1,4 +1,4 @@
-"""The first contact: who answers first, who never will, and what is said about it."""
+"""Tests of the bootstrap: which server is used, which servers never answer, and what is logged."""
 
 import asyncio
 import socket

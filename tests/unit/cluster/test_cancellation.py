@@ -1,4 +1,4 @@
-"""The calls of a client, cut off at every moment and at every suspension, in simulated time."""
+"""Tests that client calls can be cancelled at every moment and suspension, in virtual time."""
 
 import asyncio
 import sys
@@ -25,7 +25,7 @@ CALLS: dict[str, Call] = {
 
 
 class Stopper:
-    """Awaits a coroutine and calls `stop` at its n-th suspension."""
+    """An awaitable that runs a coroutine and calls `stop` at its n-th suspension."""
 
     def __init__(self, awaited: Awaitable[Any], n: int) -> None:
         self.awaited, self.n, self.met = awaited, n, 0
@@ -69,7 +69,7 @@ async def by_scope(stopper: Stopper) -> bool:
 
 
 def until_uncut(scenario: Callable[[World, int], Coroutine[Any, Any, bool]], what: str) -> None:
-    """Runs it with n = 1, 2, ... until it was not cut off."""
+    """Run the scenario with n = 1, 2, ... until it ends without an interruption."""
 
     def run(n: int) -> bool:
         return simulate(lambda world: scenario(world, n), brokers=3, seed=n)
@@ -104,7 +104,7 @@ def test_at_every_suspension(name: str, cut: Callable[[Stopper], Awaitable[bool]
 
 
 async def absent(call: Awaitable[Any]) -> None:
-    # One of the calls is for a topic that is not there, so as to be tried again and again.
+    # One of the calls is for a topic that does not exist, so that it is retried.
     try:
         await call
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Routing, the retry loop, deadlines; over a scripted broker."""
+"""Tests of routing, the retry loop, and deadlines, with a scripted broker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ LIST = ApiKey.LIST_GROUPS
 
 
 def script(broker: ScriptedBroker, *answers: Any) -> None:
-    """Answers to ListGroups, the last one for ever."""
+    """Set the broker's responses to ListGroups. The last one is repeated."""
     left = list(answers)
 
     def answer(request: Any, version: int) -> Any:
@@ -58,7 +58,7 @@ async def test_every_target(broker: ScriptedBroker, open_client: Open, to: Targe
     client = await open_client()
     response = await client.request(ListGroupsRequest(), to)
     assert isinstance(response, ListGroupsResponse)
-    assert broker.opened == 1, "the bootstrap connection is the broker's"
+    assert broker.opened == 1, "the bootstrap connection is reused for the broker"
 
 
 async def test_a_retriable_error_is_retried(broker: ScriptedBroker, open_client: Open) -> None:
@@ -110,7 +110,7 @@ async def test_a_leader_that_moved(broker: ScriptedBroker, open_client: Open) ->
 
         broker.handlers[LIST] = moved
         await client.request(ListGroupsRequest(), Leader("orders", 0))
-        # The old leader may be asked again before its successor is known.
+        # The client may send to the old leader again before it knows the new one.
         assert broker.count(LIST) >= 1
         assert second.count(LIST) == 1
 
@@ -277,7 +277,7 @@ async def test_a_cancelled_request_leaves_the_client_usable(
     await asyncio.wait([asked])
     assert asked.cancelled()
     script(broker, 0)
-    # The first request is still unanswered; what is behind it must not be lost.
+    # The first request has no response yet. Responses after it must not be lost.
     broker.cut()
     await client.request(ListGroupsRequest(), AnyBroker())
 

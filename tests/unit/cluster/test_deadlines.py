@@ -1,4 +1,7 @@
-"""Deadlines of calls and of their attempts, and what is told when they pass; in simulated time."""
+"""Tests of the deadlines of calls and attempts, and of the errors that report them.
+
+All times are virtual.
+"""
 
 from collections.abc import Coroutine
 from typing import Any
@@ -23,7 +26,7 @@ LIST = ApiKey.LIST_GROUPS
 
 
 async def cause(world: World, call: Coroutine[Any, Any, Any], seconds: float) -> KafkaError:
-    """Why a call ended at its deadline: what it met last."""
+    """Return the last error of a call that ended at its deadline."""
     began = world.now
     with pytest.raises(ApiTimeoutError) as caught:
         await call
@@ -41,7 +44,9 @@ def test_an_attempt_without_answer_is_retried() -> None:
                 await client.request(ListGroupsRequest(), AnyBroker())
             assert 2 < world.now - began < 3
             assert len(world.requests(LIST)) == 2
-            assert world.network.connections_made == made + 1, "the one without an answer is closed"
+            assert world.network.connections_made == made + 1, (
+                "the connection without a response is closed"
+            )
 
     simulate(scenario)
 
@@ -84,11 +89,11 @@ def test_a_broker_that_does_not_exist() -> None:
     simulate(scenario)
 
 
-# -- brokers that hang --------------------------------------------------------------------------
+# -- brokers that do not respond -----------------------------------------------------------------
 
 
 def connected(client: Client) -> int:
-    """The one that the client has found first, which it asks what any could answer."""
+    """Return the id of the broker to which the client has connected first."""
     (broker,) = [n for n in (1, 2) if client.cluster.connected(n, Purpose.CONTROL)]
     return broker
 
@@ -103,7 +108,7 @@ def test_a_hanging_broker_does_not_hold_up_metadata() -> None:
             asked = [request.broker for request in world.requests(ApiKey.METADATA, since=began)]
             assert asked == [hanging, 3 - hanging]
             still = client.cluster.connected(hanging, Purpose.CONTROL)
-            assert still is not None, "it may still answer"
+            assert still is not None, "the broker may still respond"
 
     simulate(scenario, brokers=2)
 
@@ -119,12 +124,12 @@ def test_a_hanging_broker_does_not_hold_up_a_lookup() -> None:
             asked = [request.broker for request in world.requests(ApiKey.FIND_COORDINATOR)]
             assert asked == [hanging, 3 - hanging]
             still = client.cluster.connected(hanging, Purpose.CONTROL)
-            assert still is not None, "it may still answer"
+            assert still is not None, "the broker may still respond"
 
     simulate(scenario, brokers=2)
 
 
-# -- the first contact --------------------------------------------------------------------------
+# -- the bootstrap ------------------------------------------------------------------------------
 
 
 @pytest.mark.fault(16)
@@ -149,4 +154,6 @@ def test_nobody_there(caplog: pytest.LogCaptureFixture) -> None:
         assert "refused" in str(caught.value)
 
     simulate(scenario)
-    assert len(caplog.records) == 2, "one warning for each server, not one for each attempt"
+    assert len(caplog.records) == 2, (
+        "there is one warning for each server, not one for each attempt"
+    )

@@ -1,7 +1,8 @@
-"""Objects dropped without `close()`: they are named, and their sockets, tasks and members end.
+"""Tests of objects that are dropped without `close()`.
 
-Objects are dropped with the cyclic garbage collector off where nothing in them is a cycle: a
-program that is idle may not collect for hours.
+A warning names each of them, and their sockets, tasks, and memberships end. Where the dropped
+objects form no reference cycle, the tests disable the cyclic garbage collector, because an idle
+program may not collect garbage for hours.
 """
 
 import asyncio
@@ -24,12 +25,12 @@ from aiokclient.consumer.assignors import Range
 from aiokclient.testing import EmbeddedCluster
 
 CLOSED_S = 5.0
-"""Virtual seconds in which what was dropped has to be closed."""
+"""Virtual seconds within which everything that a dropped object had open must be closed."""
 
 
 @pytest.fixture
 def recwarn() -> Iterator[list[warnings.WarningMessage]]:
-    """The warnings of a test that runs without the garbage collector."""
+    """Return the warnings of a test that runs with the garbage collector disabled."""
     gc.collect()
     gc.disable()
     with warnings.catch_warnings(record=True) as found:
@@ -43,7 +44,7 @@ def names(recorded: list[warnings.WarningMessage]) -> list[str]:
 
 
 async def closed(world: World, connections: int = 0) -> None:
-    """Wait until nothing is left but this task and so many connections."""
+    """Wait until no other task is left, and only this number of connections."""
     await asyncio.sleep(CLOSED_S)
     left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert len(world.network.connections) == connections
@@ -89,7 +90,7 @@ def test_a_client_that_is_dropped_with_its_children_is_closed(recwarn: Any) -> N
         children = [await make(kind, client=client) for kind in KINDS]
         del client
         await asyncio.sleep(CLOSED_S)
-        assert world.network.connections, "the children hold their client"
+        assert world.network.connections, "the child objects hold a reference to their client"
         del children
         await asyncio.sleep(3 * CLOSED_S)
         await closed(world)
@@ -101,7 +102,7 @@ def test_a_client_that_is_dropped_with_its_children_is_closed(recwarn: Any) -> N
 def test_a_client_that_is_closed_waits_for_its_dropped_children(recwarn: Any) -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            await Producer(client=client)  # dropped
+            await Producer(client=client)  # The producer is dropped here.
         await closed(world)
 
     simulate(scenario)
@@ -122,7 +123,7 @@ def test_what_a_dropped_producer_has_accepted_is_sent(recwarn: Any) -> None:
 
 
 class Application:
-    """It holds what it gives its callbacks to."""
+    """An application that holds the object to which it passes its callbacks."""
 
     def __init__(self) -> None:
         self.client: Any = None
@@ -141,7 +142,7 @@ class Application:
     def choose(self, key: Any, partitions: Any, available: Any) -> int:
         return 0
 
-    # What follows makes it a protocol of group members.
+    # With the following attributes and methods, the application is a group protocol, too.
     name = "mine"
 
     def metadata(self) -> bytes:
@@ -152,7 +153,7 @@ class Application:
 
 
 class HoldingAssignor(Range):
-    """It holds the application that holds its consumer."""
+    """An assignor that holds the application, which holds its consumer."""
 
     name = "holding"
 
@@ -190,7 +191,7 @@ def test_callbacks_that_hold_the_object_do_not_keep_it_alive(
             world.cluster.produce("t", [b"v"])
             assert await app.client.get()
         if not collected:
-            app.client = None  # The application lives on, and lets go of it.
+            app.client = None  # The application continues to exist, but drops its client.
             await closed(world)
             return
         del app, converters, more
@@ -223,7 +224,7 @@ def test_a_notebook_cell_that_is_run_again_reads(protocol: Any, recwarn: Any) ->
 
 async def _iterate(app: Any, way: str) -> None:
     async for _ in getattr(app.consumer, way)():
-        pass  # The iterator is in no variable.
+        pass  # No variable holds the iterator.
 
 
 UNKNOWN = TopicPartition("unknown", 0)
@@ -245,14 +246,14 @@ FAILING: dict[str, Callable[[Any], Any]] = {
     "pause": lambda app: app.consumer.pause([UNKNOWN]),
 }
 CASES = [(way, fails) for way in FAILING for fails in ("cancelled", "refused")]
-CASES.remove(("until_end", "cancelled"))  # It ends by itself.
+CASES.remove(("until_end", "cancelled"))  # This iteration ends without a cancellation.
 
 
 @pytest.mark.parametrize(("way", "fails"), CASES)
 def test_an_error_that_is_kept_does_not_keep_the_consumer_alive(
     way: str, fails: str, recwarn: Any
 ) -> None:
-    """A notebook keeps the last error, with the variables of all functions that it went through."""
+    """The kept error holds the variables of all functions that it passed, as in a notebook."""
 
     def refuse(data: bytes) -> bytes:
         raise ValueError("no value of this application")
@@ -260,7 +261,7 @@ def test_an_error_that_is_kept_does_not_keep_the_consumer_alive(
     async def scenario(world: World) -> None:
         app = SimpleNamespace()
         options = {} if fails == "cancelled" else {"value_deserializer": refuse}
-        for _ in range(2):  # The second consumer gets what the first one had.
+        for _ in range(2):  # The second consumer is assigned the partitions of the first one.
             app.consumer = await world.consumer("t", group_id="g", **options)
             assert app.consumer.assignment()
         if fails == "refused":
@@ -278,7 +279,7 @@ def test_an_error_that_is_kept_does_not_keep_the_consumer_alive(
         await cell()
         assert kept
         app.consumer = None
-        gc.collect()  # An error's traceback may be a cycle.
+        gc.collect()  # The traceback of an error may be part of a reference cycle.
         await closed(world)
         kept.clear()
 
@@ -297,7 +298,7 @@ def test_a_consumer_of_a_task_that_has_failed_leaves_its_group(protocol: Any, re
                 raise ZeroDivisionError
 
         await asyncio.gather(asyncio.create_task(work()), return_exceptions=True)
-        gc.collect()  # The error's traceback is a cycle.
+        gc.collect()  # The traceback of the error is part of a reference cycle.
         await closed(world)
 
     simulate(scenario)
@@ -334,7 +335,7 @@ def test_a_failed_object_that_is_dropped_is_closed(recwarn: Any) -> None:
         one._supervisor.fail(ZeroDivisionError("a bug"), "test")
         assert one.state is State.FAILED
         del one
-        gc.collect()  # An error's traceback may be a cycle.
+        gc.collect()  # The traceback of an error may be part of a reference cycle.
         await closed(world)
 
     simulate(scenario)

@@ -1,4 +1,4 @@
-"""`asyncio.eager_task_factory`: a life may end inside the call that creates its task."""
+"""Tests of `asyncio.eager_task_factory`, with which a task may end before its creation returns."""
 
 import asyncio
 import math
@@ -69,7 +69,7 @@ def test_a_life_is_whole_under_the_eager_task_factory(kind: str, shared: bool) -
             if shared:
                 held = await make(kind, **options)
         if shared:
-            assert held.state is State.CLOSED, "closed by its client"
+            assert held.state is State.CLOSED, "its client has closed it"
 
     run(scenario)
 

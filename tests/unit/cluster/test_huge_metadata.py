@@ -1,4 +1,4 @@
-"""Responses with very many topics or brokers, whether they were asked for or not."""
+"""Tests of metadata responses with very many topics or brokers, requested or not."""
 
 import functools
 import re
@@ -33,7 +33,7 @@ NAME = b"t%07d"
 
 @functools.cache
 def many_topics(count: int = MANY) -> bytes:
-    """Return the encoded topics t0000000 to the last one; the first one has a partition."""
+    """Return `count` encoded topics, t0000000 first. Only the first topic has a partition."""
     partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=1)
     topic = MetadataResponseTopic(name="NNNNNNNN", partitions=[partition])
     whole = b"".join(map(bytes, MetadataResponse(topics=[topic]).encode(VERSION)))
@@ -44,7 +44,7 @@ def many_topics(count: int = MANY) -> bytes:
 
 
 def serve(broker: ScriptedBroker, count: int = MANY, brokers: int = 1) -> None:
-    """Answer every Metadata request with so many topics."""
+    """Answer every Metadata request with this number of topics and brokers."""
     nodes = [
         MetadataResponseBroker(
             node_id=number, host="127.0.0.1", port=broker.port if number == 1 else 1
@@ -186,8 +186,9 @@ async def test_calls_that_read_very_many_topics_do_not_hold_the_loop(
 ) -> None:
     serve(broker)
     many_topics()
-    del broker.versions[ApiKey.DESCRIBE_CLUSTER]  # So that it is read from metadata.
-    found: list[Any] = []  # Kept, so that freeing them is not measured.
+    del broker.versions[ApiKey.DESCRIBE_CLUSTER]  # Without this API, the call uses the metadata.
+    # The results are kept so that the test does not measure how long it takes to free them.
+    found: list[Any] = []
     async with (
         Client(bootstrap_servers=broker.place) as client,
         Admin(client=client) as admin,

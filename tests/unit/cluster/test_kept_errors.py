@@ -1,7 +1,7 @@
-"""Errors that the program keeps do not keep alive the producer, admin or client that raised them.
+"""Tests that a kept error does not keep alive the producer, admin, or client that raised it.
 
-A notebook keeps the last error, with the variables of all functions that it went through. What a
-consumer raises is tested in `test_dropped.py`.
+A notebook keeps the last error, with the variables of all functions that it passed. The errors of
+consumers are tested in `test_dropped.py`.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from aiokclient.protocol import messages
 from aiokclient.testing import EmbeddedCluster
 
 CLOSED_S = 5.0
-"""Virtual seconds in which what was dropped has to be closed."""
+"""Virtual seconds within which everything that a dropped object had open must be closed."""
 T0 = TopicPartition("t", 0)
 Calls = dict[str, Callable[[Any], Any]]
-"""Calls of `app.one`: what the functions of an application hold stays alive."""
+"""Calls on `app.one`. The functions of an application keep alive only what they hold themselves."""
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ CLIENT: Calls = {
 
 
 def drop(make: Callable[[World], Any], call: Callable[[Any], Any], *, paused: bool = False) -> None:
-    """Drop what a call has failed on, keep the error, and expect that all of it ends."""
+    """Make a call fail, drop its object but keep the error, and check that everything is closed."""
 
     async def scenario(world: World) -> None:
         app = SimpleNamespace(one=await make(world))
@@ -152,7 +152,7 @@ def drop(make: Callable[[World], Any], call: Callable[[Any], Any], *, paused: bo
         assert isinstance(kept[0], BaseException) or kept[0].errors
         world.cluster.resume(1)
         del app.one
-        gc.collect()  # An error's traceback may be a cycle.
+        gc.collect()  # The traceback of an error may be part of a reference cycle.
         await asyncio.sleep(CLOSED_S)
         gc.collect()
         assert gone() is None
@@ -188,7 +188,7 @@ def test_a_producer_ends_when_the_error_of_a_cancelled_call_is_kept(
 def test_an_admin_ends_when_its_errors_are_kept(
     call: str, timeout: float | None, recwarn: Any
 ) -> None:
-    """Errors that it raises, and those in its results."""
+    """This holds for errors that a call raises, and for errors in the results of a call."""
 
     def called(app: Any) -> Any:
         return ADMIN[call](lambda *args: getattr(app.one, call)(*args, timeout=timeout))

@@ -1,4 +1,4 @@
-"""Clusters with a hundred thousand partitions: nothing holds the loop for long."""
+"""Tests that a cluster with a hundred thousand partitions never blocks the event loop for long."""
 
 import asyncio
 import functools
@@ -44,7 +44,7 @@ def topics(count: int, width: int) -> list[MetadataResponseTopic]:
 
 
 def serve(broker: ScriptedBroker, count: int, width: int, cut: int = 0) -> None:
-    """All topics, in an answer that is encoded once; `cut` bytes are missing in it."""
+    """Answer with all topics, in a response that is encoded once and lacks its last `cut` bytes."""
     node = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=broker.port)
     whole = MetadataResponse(brokers=[node], topics=topics(count, width), cluster_id="c")
     data = bytearray(response_frame(0, whole, VERSION))
@@ -94,7 +94,7 @@ async def test_what_is_learned_meanwhile_is_kept(
 
     def merged(old: ClusterMetadata, answer: Any, **options: Any) -> ClusterMetadata:
         epoch = next(hints, None)
-        if epoch is not None:  # in the thread
+        if epoch is not None:  # This call runs in the thread.
             loop.call_soon_threadsafe(hint, epoch)
         return real(old, answer, **options)
 

@@ -1,4 +1,4 @@
-"""Start, close, failure and wrong use, of what stands on a scripted broker."""
+"""Tests of start, close, failure, and wrong use of objects on a scripted broker."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGrou
 
 
 class Thing(Lifecycle):
-    """Something with a life, that writes down what happens to it."""
+    """An object with a lifecycle that logs its steps."""
 
     def __init__(self, client: ClientLike | None = None, **options: Any) -> None:
         super().__init__(ClientConfig.build(options, client=client and client.config), client)

@@ -1,4 +1,4 @@
-"""The table of a client's phases: every row is walked, and what holds for all of them."""
+"""Tests of each row of the table of lifecycle phases, and of what holds for all phases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ E, P = LifecycleEvent, LifecyclePhase
 def walk(
     events: list[LifecycleEvent], phase: LifecyclePhase = P.NEW
 ) -> tuple[LifecyclePhase, list[Effect]]:
-    """Return the phase after these events, and all that had to be done."""
+    """Return the phase after these events, with all effects of the transitions."""
     done: list[Effect] = []
     for event in events:
         row = TABLE.get((phase, event))
@@ -35,7 +35,7 @@ def walk(
 
 
 def ways() -> dict[LifecyclePhase, list[LifecycleEvent]]:
-    """The shortest way from NEW to each phase."""
+    """Return the shortest sequence of events from NEW to each phase."""
     found: dict[LifecyclePhase, list[LifecycleEvent]] = {P.NEW: []}
     queue = deque([P.NEW])
     while queue:
@@ -62,7 +62,7 @@ def test_every_row_is_walked_from_the_beginning(
 
 @pytest.mark.parametrize("phase", [each for each in LifecyclePhase if each is not P.CLOSED])
 def test_every_phase_can_be_closed(phase: LifecyclePhase) -> None:
-    """The start ends before its close does; every order of its steps ends in CLOSED."""
+    """The start ends before its close does. Every order of the steps leads to CLOSED."""
     for start in ([], [E.START_FAILED, E.UNDONE], [E.READY, E.START_FAILED, E.UNDONE]):
         for before in range(len(start) + 1):
             events = [E.CLOSE, *start[:before], E.ENDING_BEGINS, *start[before:], E.ENDED]
@@ -115,7 +115,7 @@ def test_a_cancelled_caller_undoes_only_a_start_that_nobody_has_got() -> None:
 
 
 def test_a_close_before_the_start_has_run_refuses_the_start() -> None:
-    """As under `asyncio.eager_task_factory`, where both may be called before either task runs."""
+    """With `asyncio.eager_task_factory`, both may be called before either task runs."""
     phase, done = walk([E.START, E.CLOSE, E.READY])
     assert (phase, done[-1]) == (P.ENDING_START, Effect.REFUSE_START)
     phase, done = walk([E.START, E.CLOSE, E.READY, E.START_FAILED, E.ENDING_BEGINS])

@@ -1,4 +1,4 @@
-"""Clients that are still open when their event loop ends: nothing hangs, no socket stays open."""
+"""Tests that nothing hangs and no socket stays open when the event loop ends before its clients."""
 
 import asyncio
 import gc
@@ -56,7 +56,7 @@ with EmbeddedCluster(topics={"t": 1}) as cluster:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_loop_ends_and_sockets_are_closed_when_clients_are_left_open(loop: str) -> None:
-    """uvloop waits forever if a transport is open then and ResourceWarning is an error."""
+    """uvloop would wait forever for an open transport. A ResourceWarning is an error here."""
     factory_of(loop)
     command = [sys.executable, "-c", FORGOTTEN, loop]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -110,7 +110,7 @@ def test_calls_after_the_loop_ended_say_so() -> None:
 
     def drop() -> None:
         held.clear()
-        gc.collect()  # The error's traceback may be a cycle.
+        gc.collect()  # The traceback of the error may be part of a reference cycle.
 
     with pytest.warns(ResourceWarning, match="was dropped without close"):
         drop()

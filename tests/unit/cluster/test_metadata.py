@@ -1,4 +1,4 @@
-"""How an answer changes the snapshot."""
+"""Tests of the snapshot that follows from each metadata response."""
 
 import uuid
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The time that it takes to open clients, in virtual time."""
+"""Tests of the time that it takes to open clients, in virtual time."""
 
 import re
 from typing import Any

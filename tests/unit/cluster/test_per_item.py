@@ -1,4 +1,4 @@
-"""The loop over items: what is tried again, what fails for good, and when the loop ends."""
+"""Tests of the loop over items: which items are retried, which fail, and when the loop ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiokclient.types import TopicPartition
 
 
 class StoppedClock:
-    """A clock that stands still."""
+    """A clock whose time never changes."""
 
     rng = random.Random(1)
 

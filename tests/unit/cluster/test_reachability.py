@@ -1,4 +1,4 @@
-"""Reachability of the brokers in the state, the health, and the log."""
+"""Tests of how the client's state, its health, and the log show whether brokers can be reached."""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""A start ends by its deadline, with an error that names the addresses. In virtual time."""
+"""Tests that a failed start ends by its deadline, with an error that names the addresses.
+
+All times are virtual.
+"""
 
 import asyncio
 import re
@@ -44,7 +47,7 @@ def make(kind: str, **options: Any) -> Any:
 
 
 def advertise(world: World, host: str, port: int) -> Any:
-    """Have every broker name this address for all brokers."""
+    """Make every broker return this address for all brokers."""
 
     def change(request: Any, response: Any) -> Any:
         for broker in response.brokers:
@@ -55,7 +58,7 @@ def advertise(world: World, host: str, port: int) -> Any:
 
 
 async def start_failure(world: World, client: Any, seconds: float) -> BootstrapError:
-    """Return what the start raises, which it must by its deadline."""
+    """Return the error of a start that must fail within this number of seconds."""
     began = world.now
     with pytest.raises(BootstrapError) as caught:
         await client.start()
@@ -244,7 +247,7 @@ def test_start_succeeds_when_one_name_of_several_is_resolved() -> None:
 
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have every lookup of a canonical name hang in its thread until the test is over."""
+    """Block every lookup of a canonical name in its thread until the end of the test."""
     over = threading.Event()
     monkeypatch.setattr(socket, "getnameinfo", lambda *_: over.wait())
     yield

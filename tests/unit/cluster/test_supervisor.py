@@ -1,4 +1,4 @@
-"""The owner of background tasks."""
+"""Tests of the supervisor, which owns background tasks and callbacks."""
 
 import asyncio
 import importlib
@@ -100,7 +100,7 @@ async def test_a_task_that_does_not_end_is_named(
 
 
 class OnlyInTasks(types.ModuleType):
-    """`sniffio` as it is when no other package sets its context variable."""
+    """A `sniffio` module whose context variable no other package has set."""
 
     class AsyncLibraryNotFoundError(RuntimeError):
         pass
@@ -223,7 +223,7 @@ async def test_a_callback_that_raises_counts_as_a_task_that_died(
 
 
 def test_the_end_of_the_loop_is_no_task_that_died(caplog: pytest.LogCaptureFixture) -> None:
-    """`asyncio.run` cancels all tasks at its end."""
+    """`asyncio.run` cancels all tasks at its end, which is not a failure."""
     supervisor = Supervisor("client")
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Which topic a name stands for, where brokers disagree."""
+"""Tests of the topic id that is chosen for a topic name when brokers return different ids."""
 
 import uuid
 
@@ -45,13 +45,17 @@ def test_settle_leaves_all_as_it_is_when_one_answer_names_another_topic() -> Non
     ids, snapshot = TopicIds(), known()
     assert settle(ids, snapshot, response(OTHER)) == (snapshot, ["orders"])
     assert settle(ids, snapshot, response(ONE, 3)) == (snapshot, [])
-    assert settle(ids, snapshot, response(OTHER)) == (snapshot, ["orders"]), "it counts anew"
+    assert settle(ids, snapshot, response(OTHER)) == (snapshot, ["orders"]), (
+        "the count starts again"
+    )
 
 
 def test_settle_takes_another_topic_when_a_second_answer_names_it() -> None:
     ids, snapshot = TopicIds(), known()
     settle(ids, snapshot, response(OTHER))
-    assert settle(ids, snapshot, response(THIRD)) == (snapshot, ["orders"]), "this is a third one"
+    assert settle(ids, snapshot, response(THIRD)) == (snapshot, ["orders"]), (
+        "this is a third topic id"
+    )
     snapshot, disputed = settle(ids, snapshot, response(THIRD))
     assert not disputed
     assert snapshot.topics["orders"].topic_id == THIRD
@@ -68,7 +72,9 @@ def test_settle_takes_another_topic_when_the_known_one_is_doubted(all_of_them: b
     snapshot, disputed = settle(ids, snapshot, response(OTHER))
     assert not disputed
     assert snapshot.topics["orders"].topic_id == OTHER
-    assert settle(ids, snapshot, response(ONE, 3)) == (snapshot, ["orders"]), "the way back, too"
+    assert settle(ids, snapshot, response(ONE, 3)) == (snapshot, ["orders"]), (
+        "the change back must be confirmed, too"
+    )
 
 
 def test_settle_forgets_a_doubt_when_the_known_topic_is_named() -> None:
@@ -116,8 +122,8 @@ def test_a_topic_without_id_is_another_one_when_all_answers_describe_it_as_older
     ids, snapshot = TopicIds(), known(NO_ID)
     for _ in range(2):
         for _ in range(CONFIRMED - 1):
-            assert settled(older()) == (snapshot, ["orders"]), "the broker may lag"
-        assert settled(response(NO_ID, 3)) == (snapshot, []), "it did"
+            assert settled(older()) == (snapshot, ["orders"]), "the broker's metadata may be older"
+        assert settled(response(NO_ID, 3)) == (snapshot, []), "the broker's metadata was older"
     for _ in range(CONFIRMED - 1):
         settled(older())
     snapshot, disputed = settled(older())

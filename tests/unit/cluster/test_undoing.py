@@ -1,4 +1,4 @@
-"""Starts that are undone: to the end, and so that they may be tried again."""
+"""Tests that a failed or cancelled start is undone completely, so that it can be repeated."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,10 @@ from aiokclient.config import ClientConfig
 
 
 class Slow(Lifecycle):
-    """Opens and ends when it is told to; a task of it may die while it opens."""
+    """An object that opens and ends only when the test says so.
+
+    Its background task may fail while it opens.
+    """
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(ClientConfig.build(options))
@@ -44,7 +47,7 @@ class Slow(Lifecycle):
 @pytest.mark.parametrize("first", ["cancelled", "closed", "failed"])
 @pytest.mark.parametrize("then", ["cancelled", "closed", "both"])
 def test_it_is_undone_to_the_end(first: str, then: str) -> None:
-    """A group would wait for a member that did not get round to leaving it."""
+    """Otherwise, a group would wait for a member that did not leave it."""
 
     async def scenario(world: World) -> None:
         slow = Slow(world.options())

@@ -1,4 +1,4 @@
-"""When metadata is asked for, and who gets it."""
+"""Tests of when metadata is requested, and which callers receive it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +28,10 @@ OWNER = object()
 
 
 class Cluster:
-    """Answers metadata requests; `asked` has the topics of each, `gate` holds them back."""
+    """A cluster that answers metadata requests.
+
+    `asked` has the topics of each request. `gate` delays the responses.
+    """
 
     def __init__(self) -> None:
         self.leaders: dict[str, int] = {}
@@ -72,7 +75,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 async def make(cluster: Cluster) -> AsyncIterator[Callable[..., MetadataUpdater]]:
-    """An updater that has its first snapshot and runs."""
+    """Return a function that makes an updater, which runs after it has its first snapshot."""
     tasks: list[asyncio.Task[None]] = []
 
     def made(**options: Any) -> MetadataUpdater:
@@ -292,7 +295,10 @@ async def test_a_cancelled_refresh_leaves_nothing(cluster: Cluster, make: Make) 
 
 
 async def test_topics_that_are_asked_for_at_different_times(cluster: Cluster, make: Make) -> None:
-    """One is settled, one is missing and asked for again and again: a refresh of both ends."""
+    """A refresh of two topics ends although the topics were requested at different times.
+
+    One topic has its leader already. The other one is missing, so that it is requested repeatedly.
+    """
     cluster.leaders["there"] = 1
     updater = make()
     updater.want("missing", OWNER)

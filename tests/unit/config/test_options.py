@@ -1,4 +1,4 @@
-"""Options: defaults, limits, texts of property files, and what the errors say."""
+"""Tests of options: their defaults, limits, property-file texts, and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of options, and what is generated from their declarations."""
+"""Tests of the reference of options and of the other texts generated from their declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `read_committed` leaves out."""
+"""Tests of the records that `read_committed` skips."""
 
 import random
 from typing import NamedTuple
@@ -78,7 +78,7 @@ def test_a_list_out_of_order() -> None:
 def test_exactly_what_was_committed_is_visible(
     steps: list[tuple[int, str]], rng: random.Random
 ) -> None:
-    """A random log of interleaved transactions, and the list in any order."""
+    """The log has random interleaved transactions. The list of aborted ones has a random order."""
     log: list[Batch] = []
     first: dict[int, int] = {}
     open_batches: dict[int, list[int]] = {}

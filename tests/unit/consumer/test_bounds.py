@@ -1,4 +1,4 @@
-"""Memory and sizes: what a list or a table holds, and what very compressible batches cost."""
+"""Tests of size limits: the lists and tables that are delivered, and very compressible batches."""
 
 import asyncio
 import gc
@@ -32,7 +32,7 @@ def packed(codec: str, values: list[bytes], **options: Any) -> bytes:
 
 
 async def read(consumer: Consumer[Any, Any], way: str, max_bytes: int) -> AsyncIterator[list[Any]]:
-    """The values, in lists as they are delivered."""
+    """Yield the values in lists, as they are delivered."""
     if way == "one by one":
         async for record in consumer:
             yield [record.value]
@@ -51,7 +51,7 @@ async def read(consumer: Consumer[Any, Any], way: str, max_bytes: int) -> AsyncI
 async def first_lists(
     consumer: Consumer[Any, Any], way: str, count: int, max_bytes: int = 64 * MIB
 ) -> list[list[Any]]:
-    """The lists that hold the first `count` records."""
+    """Return the lists that contain the first `count` records."""
     found: list[list[Any]] = []
     left = count
     async with asyncio.timeout(600):
@@ -122,7 +122,7 @@ def partitions(count: int, batch: bytes) -> Any:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_memory_follows_what_is_delivered_when_batches_are_very_compressible(way: str) -> None:
-    """In eight partitions lies a batch of 100 MB each, in a few KB."""
+    """Each of eight partitions has a batch of 100 MB which is a few KB when it is compressed."""
     batch = packed("zstd", [bytes(100_000)] * 1_000)
     assert len(batch) < 100_000
 
@@ -144,7 +144,7 @@ def test_memory_follows_what_is_delivered_when_batches_are_very_compressible(way
 
 
 def test_errors_of_damaged_batches_keep_nothing_alive() -> None:
-    """The errors do not hold what was decompressed before the damage was met."""
+    """The errors hold no reference to data that was decompressed before the damage was found."""
     batch = bytearray(packed("gzip", [bytes(8 * MIB)]) + b"no second member")
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     seal_crc(batch)

@@ -1,4 +1,4 @@
-"""Brokers that refuse, move, lag and go: the reader comes through, and without haste."""
+"""Tests that a consumer recovers when brokers refuse, move, lag, or stop, without busy retries."""
 
 import asyncio
 from typing import Any
@@ -50,7 +50,7 @@ async def offsets(consumer: Consumer[Any, Any], count: int) -> list[int]:
     ],
 )
 def test_an_error_that_passes(error: Any) -> None:
-    """It is tried again, with a growing wait, and nobody hears of it."""
+    """The fetch is retried with an increasing backoff, and the application sees no error."""
 
     async def scenario(world: World) -> None:
         fill(world)
@@ -67,7 +67,7 @@ def test_an_error_that_passes(error: Any) -> None:
 @pytest.mark.parametrize("error", [TopicAuthorizationError, InvalidFetchSizeError])
 @pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
 def test_an_error_that_does_not_pass(error: Any, api: ApiKey) -> None:
-    """It is raised, again and again at most once a second, and reading goes on when it is over."""
+    """The error is raised repeatedly, at most once per second. Reading continues after it ends."""
 
     async def scenario(world: World) -> None:
         fill(world)
@@ -100,7 +100,7 @@ def test_a_topic_that_may_not_be_read() -> None:
 
 
 def test_a_leader_that_is_named_is_used_at_once() -> None:
-    """KIP-951: no metadata has to come, and no backoff to pass."""
+    """With KIP-951, the consumer waits for neither a metadata refresh nor a backoff."""
 
     async def scenario(world: World) -> None:
         fill(world)
@@ -135,7 +135,7 @@ def test_every_way_to_name_topics_and_leaders(limits: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("offered", [None, (0, 2), (2, 2), (3, 2)])
 def test_brokers_that_cannot_say_where_epochs_end(offered: tuple[int, int] | None) -> None:
-    """The position is not validated then, and reading goes on."""
+    """The position is not validated then, and reading continues."""
 
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.OFFSET_FOR_LEADER_EPOCH: offered})
@@ -195,7 +195,7 @@ def test_what_is_sent_after_the_start_is_read_from_latest() -> None:
 
 @pytest.mark.fault(21)
 def test_a_truncated_log_with_a_reset_policy(caplog: pytest.LogCaptureFixture) -> None:
-    """The position goes back to where the logs part, and what stands there now is read."""
+    """The position is reset to the offset where the logs diverge, and the new records are read."""
 
     async def scenario(world: World) -> None:
         for _ in range(10):
@@ -214,7 +214,7 @@ def test_a_truncated_log_with_a_reset_policy(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.fault(21)
 def test_a_truncation_below_what_is_buffered() -> None:
-    """Records fetched from the old log and not handed out are not handed out any more."""
+    """Records that were fetched from the old log but not yet delivered are discarded."""
 
     async def scenario(world: World) -> None:
         for _ in range(10):
@@ -249,7 +249,7 @@ def test_a_leader_change_without_truncation_is_confirmed() -> None:
 
 
 def test_a_leader_change_in_the_middle_of_a_list() -> None:
-    """What was handed out of the list that is being iterated is not handed out again."""
+    """Records of the current list that have been delivered are not delivered again."""
 
     async def scenario(world: World) -> None:
         fill(world, 40)
@@ -280,7 +280,8 @@ def test_what_is_buffered_of_a_thousand_partitions_is_bounded() -> None:
                 await asyncio.sleep(1)
                 largest = max(largest, buffer.size)
                 seen += len(await consumer.poll(timeout=5.0))
-            # Two responses of each broker, one batch over; and as much again that is paused.
+            # The limit is two responses and one batch for each broker, and as much again for paused
+            # partitions.
             assert 0 < largest <= 3 * 2 * 103_000 + 100_000
             consumer.resume(consumer.paused())
             while seen < 10_000:
@@ -318,11 +319,11 @@ RACKS = {"brokers": 3, "racks": ["a", "b", "c"]}
 
 
 def readers(world: World) -> dict[int, int]:
-    """Fetch requests by broker."""
+    """Return the number of fetch requests to each broker."""
     counts: dict[int, int] = {}
     for request in world.requests(ApiKey.FETCH):
         if request.message.session_epoch < 0:
-            continue  # The end of a session fetches nothing.
+            continue  # This request only closes the session.
         counts[request.broker] = counts.get(request.broker, 0) + 1
     return counts
 
@@ -368,7 +369,7 @@ def test_a_replica_that_dies_is_left_for_the_leader() -> None:
 
 @pytest.mark.fault(54)
 def test_a_replica_that_lags_does_not_reset_the_position() -> None:
-    """Out of range at a follower says nothing about the log."""
+    """OFFSET_OUT_OF_RANGE from a follower does not prove that the leader's log lacks the offset."""
 
     async def scenario(world: World) -> None:
         fill(world)

@@ -1,4 +1,4 @@
-"""A bug in what the loop calls back fails the consumer or group member; nothing waits forever."""
+"""Tests that a bug in a callback of the event loop fails the consumer or member. Nothing hangs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CALLBACKS = [
 
 
 async def provoke(world: World, consumer: Any) -> None:
-    """Change partitions, metadata and records, and read."""
+    """Change the assignment, the metadata, and the records, and read."""
     consumer.pause(consumer.assignment())
     consumer.resume(consumer.assignment())
     world.cluster.produce("t", [os.urandom(5_000_000)])
@@ -76,7 +76,7 @@ def test_a_callback_that_raises_fails_the_consumer(
             monkeypatch.undo()
             assert consumer.state is State.FAILED
             assert "died" in caplog.text
-            assert bystander.state is State.RUNNING, "others live on"
+            assert bystander.state is State.RUNNING, "other consumers of the client keep running"
             await consumer.close()
 
     simulate(scenario)

@@ -1,8 +1,8 @@
-"""Cancelled at every point where it waits: nothing is lost, nothing is stuck, nothing is left.
+"""Tests that no cancellation loses records, blocks a later call, or leaves a task or connection.
 
 Each scenario runs once for n = 1, 2, ... and is cancelled at its n-th suspension, until it ends
-before that. Under anyio the cancellation is of its level kind: every further await in the scope
-is cancelled, too.
+without reaching that. Cancellation by anyio is level-triggered: every further await in the
+cancelled scope is cancelled, too.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ COUNT = 60
 
 
 class Driven:
-    """Awaits a coroutine; at its n-th suspension it calls `cancel`."""
+    """An awaitable that runs a coroutine and calls `cancel` at its n-th suspension."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, None], n: int) -> None:
         self.coroutine, self.n = coroutine, n
@@ -72,7 +72,7 @@ WAYS = {"asyncio": in_a_task, "anyio": in_a_scope}
 def every_suspension(
     way: str, scenario: Callable[[World, Callable[..., Any]], Coroutine[Any, Any, None]]
 ) -> None:
-    """Runs a scenario, cancelled at its n-th suspension, for all n that there are."""
+    """Run a scenario once for each of its suspensions, and cancel it there."""
     counts: list[int] = []
 
     async def run(world: World) -> bool:
@@ -97,7 +97,7 @@ def every_suspension(
 
 
 async def rest(world: World, consumer: Consumer[Any, Any], offsets: list[int]) -> None:
-    """Reads what is left, and a further record."""
+    """Read the remaining records and one more, and check that none is missing or repeated."""
     world.cluster.produce("t", [b"further"])
     async with asyncio.timeout(60):
         while not offsets or offsets[-1] < COUNT:
@@ -120,7 +120,10 @@ def test_start(way: str) -> None:
 
 @pytest.mark.fault(35)
 def test_start_at_any_time() -> None:
-    """It works in a task of its own, so time tells where: each half millisecond of it."""
+    """The start can be cancelled at each half millisecond.
+
+    It runs in a task of its own, so the test cannot count its suspensions.
+    """
     moments = 0
 
     async def scenario(world: World) -> bool:
@@ -192,7 +195,7 @@ READS: dict[str, Read] = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", READS)
 def test_reading(way: str, name: str) -> None:
-    """What was handed out before the cancellation and what comes after it is everything, once."""
+    """The records before and after the cancellation are all records, each one once."""
     if name == "arrow":
         pytest.importorskip("pyarrow")
 
@@ -232,7 +235,10 @@ def test_asking(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("reading", [False, True])
 def test_close(way: str, reading: bool) -> None:
-    """It is closed afterwards whatever happens; the simulation checks that nothing is left."""
+    """The consumer is closed in any case.
+
+    The simulation checks that no task or connection is left.
+    """
 
     async def scenario(world: World, cancelling: Callable[..., Any]) -> None:
         consumer = await world.consumer("t")

@@ -1,4 +1,4 @@
-"""What becomes of the offsets of one commit."""
+"""Tests of the result of one commit for each of its offsets."""
 
 import random
 from typing import Any

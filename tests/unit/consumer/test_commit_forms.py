@@ -1,4 +1,4 @@
-"""What `commit` takes, and the messages that carry offsets, in every version."""
+"""Tests of the arguments of `commit`, and of the commit requests in every version."""
 
 import asyncio
 from typing import Any
@@ -146,7 +146,7 @@ def test_every_version_of_offset_fetch(version: int) -> None:
 
 
 def test_topics_without_ids_are_called_by_their_names() -> None:
-    """Also by brokers whose later versions know ids alone."""
+    """This also works with brokers whose later versions accept only topic ids."""
 
     def nameless(request: Any, response: Any) -> Any:
         for topic in response.topics:
@@ -168,7 +168,7 @@ def test_topics_without_ids_are_called_by_their_names() -> None:
 
 
 def test_by_hand_goes_on_without_the_group() -> None:
-    """What is assigned by hand does not wait for the coordinator to answer heartbeats."""
+    """Manual assignments do not wait for the coordinator to answer heartbeats."""
 
     async def scenario(world: World) -> None:
         fill(world, 10)

@@ -1,4 +1,4 @@
-"""What `async for` over records goes through, native and in Python."""
+"""Tests of the cursor that `async for` uses, in native code and in Python."""
 
 import asyncio
 import gc
@@ -30,7 +30,10 @@ KINDS = {"pure": in_python(), "native" if in_use() else "pure": cursor.RecordCur
 
 
 class Source:
-    """What the cursors of one test share: chunks, a gate before each, what was asked."""
+    """The state that the cursors of one test share.
+
+    It has chunks, a gate before each one, and counts of calls.
+    """
 
     def __init__(self, *chunks: Any) -> None:
         self.chunks = list(chunks)
@@ -98,7 +101,8 @@ async def test_asked_again_when_time_is_up(make: Any) -> None:
         found.append(record)
         now += 0.3
     assert found == list(range(10))
-    assert source.asked == 4  # after the 1st, 5th and 9th, and at the end
+    # These are the calls after the 1st, 5th, and 9th record, and at the end.
+    assert source.asked == 4
 
 
 async def test_the_real_clock(make: Any) -> None:
@@ -262,7 +266,7 @@ async def test_nothing_leaks(make: Any) -> None:
         gc.collect()
         return sys.getallocatedblocks() - before
 
-    # A leak would be there each time; lists of spare memory, and Python's own, grow at first.
+    # A leak would show in each run. Free lists, Python's own included, grow only in the first ones.
     assert min([await grown() for _ in range(4)]) < 100
     assert not any(isinstance(thing, Thing) for thing in gc.get_objects())
 

@@ -1,4 +1,4 @@
-"""Records that cannot be read: refused by a deserializer, damaged, aborted; large batches."""
+"""Tests of records that cannot be read: deserializer errors, damage, aborts, and large batches."""
 
 import asyncio
 import itertools
@@ -79,7 +79,7 @@ def test_poisonous_records_are_left_out_or_replaced() -> None:
 
 
 def test_slow_deserializers_yield_to_the_loop() -> None:
-    """User code of a whole batch does not run in one go."""
+    """The deserializers of one batch do not run without an interruption."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"1"] * 1_000)
@@ -106,7 +106,10 @@ def test_slow_deserializers_yield_to_the_loop() -> None:
 
 
 def damaging(offset: int, times: int) -> Any:
-    """Changes one bit behind the header of the batch at an offset, so many times."""
+    """Return a function that flips one bit of the batch at `offset`, after its header.
+
+    It does so for the first `times` responses.
+    """
     left = [times]
 
     def change(request: Any, response: Any) -> Any:
@@ -205,7 +208,10 @@ def test_bytes_that_are_no_batch(header: bytes) -> None:
 
 
 def garbled(every: int) -> Any:
-    """Makes bytes that are no batch of the first, and then of every so manieth, response."""
+    """Return a function that replaces record batches by garbage.
+
+    It does so for the first response with records, and for each `every`-th one after it.
+    """
     count = itertools.count()
 
     def change(request: Any, response: Any) -> Any:
@@ -239,7 +245,10 @@ def test_a_good_batch_fetched_after_a_damaged_one_is_delivered(way: str, patienc
 
 
 def produce_transactions(world: World) -> None:
-    """Committed: 0-9, 20-29 and 50-59; aborted: 10-19 and, from another producer, 31-40."""
+    """Produce committed and aborted transactions.
+
+    Committed offsets: 0-9, 20-29, and 50-59. Aborted offsets: 10-19, and 31-40 of another producer.
+    """
     values = [b"%d" % i for i in range(10)]
     world.cluster.produce("t", values)
     for producer_id, sequence, commit in ((1, 0, False), (1, 10, True), (2, 0, False)):
@@ -303,7 +312,10 @@ def test_an_open_transaction_holds_back_what_follows() -> None:
 async def test_large_batches_are_decoded_in_threads(
     compression: str, kafka_cluster: Any, kafka_topic: str
 ) -> None:
-    """Two of them a fetch, one ahead of the reader; cancelled again and again, nothing is lost."""
+    """A fetch has two batches, and one is decoded ahead of the reader.
+
+    Cancellations lose no records.
+    """
     values = [b"%d" % i * 50 for i in range(20_000)]
     for first in range(0, 20_000, 5_000):
         batch = values[first : first + 5_000]

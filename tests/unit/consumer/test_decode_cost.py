@@ -1,4 +1,4 @@
-"""The choice of what the event loop decodes itself, and what it leaves to a thread."""
+"""Tests of the choice whether a batch is decoded on the event loop or in a thread."""
 
 import random
 
@@ -22,7 +22,7 @@ def plain(values: list[bytes]) -> bytes:
 
 
 def with_content(batch: bytes, codec: Compression, content: bytes) -> bytes:
-    """The batch with its records as `content`, which is compressed."""
+    """Return the batch with `content`, which is compressed, in place of its records."""
     made = bytearray(batch[:HEADER_SIZE] + content)
     made[8:12] = (len(made) - 12).to_bytes(4, "big")
     made[22] = codec
@@ -31,7 +31,7 @@ def with_content(batch: bytes, codec: Compression, content: bytes) -> bytes:
 
 
 def in_snappy_blocks(data: bytes, size: int) -> bytes:
-    """Snappy as xerial frames it, in blocks of `size` bytes of content, all literals."""
+    """Return the data in xerial's snappy framing, in blocks of `size` bytes, all literals."""
     pieces = [XERIAL]
     for start in range(0, len(data), size):
         part = data[start : start + size]

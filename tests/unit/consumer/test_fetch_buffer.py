@@ -1,4 +1,4 @@
-"""What is kept of fetched responses, how it is bounded, and how it is unpacked."""
+"""Tests of the buffer of fetched responses: its content, its limit, and how it is unpacked."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def batches(*sizes: int, compression: Compression = Compression.NONE, pad: int = 0) -> bytes:
-    """Batches of so many records each, one behind the other from offset 0."""
+    """Return encoded batches with these numbers of records, at consecutive offsets from 0."""
     data, offset = b"", 0
     for size in sizes:
         builder = RecordBatchBuilder(compression=compression, limit=1 << 30)
@@ -52,7 +52,7 @@ def unpacker(
     def failed(error: Exception, name: str) -> None:
         raise error
 
-    no_loop: Any = None  # Threads alone need none.
+    no_loop: Any = None  # Only threads need the event loop.
     callbacks = Callbacks(no_loop, failed)
     return Unpacker(
         buffer, Deserializers(), wake, callbacks, ConsumerConfig(bootstrap_servers="b:1", **options)

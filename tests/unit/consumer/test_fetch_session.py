@@ -1,4 +1,4 @@
-"""Fetch sessions: after every request the broker's list is what was wanted (KIP-227)."""
+"""Tests that the broker's fetch session has the wanted partitions after each request (KIP-227)."""
 
 import random
 from dataclasses import dataclass, field
@@ -160,14 +160,14 @@ def test_epochs_wrap_around(session: FetchSession) -> None:
 
 @dataclass
 class BrokerSide:
-    """What a broker keeps of a session."""
+    """The state that a broker keeps for a fetch session."""
 
     session_id: int = 0
     epoch: int = 0
     partitions: dict[tuple[UUID, int], int] = field(default_factory=dict)
 
     def take(self, request: FetchRequest) -> int:
-        """The code of the answer."""
+        """Return the error code of the broker's response."""
         if request.session_epoch == 0:
             self.session_id, self.epoch, self.partitions = self.session_id + 1, 1, {}
         elif request.session_id != self.session_id or not self.partitions:
@@ -195,10 +195,13 @@ Mishaps = st.sampled_from(["", "", "", "lost before", "lost after", "evicted"])
 def test_the_broker_always_knows_what_is_wanted(
     steps: list[tuple[dict[tuple[UUID, int], int], str]], rng: random.Random
 ) -> None:
-    """Whatever gets lost: a request that succeeds leaves the broker with what was wanted."""
+    """Requests and responses may be lost.
+
+    After each request that succeeds, the broker has exactly the wanted partitions.
+    """
     session, broker = FetchSession(FetchOptions()), BrokerSide()
     for places, mishap in steps:
-        # A partition has one topic id at a time.
+        # A partition has only one topic id at a time.
         by_index = {index: (topic_id, offset) for (topic_id, index), offset in places.items()}
         want = {
             TopicPartition("t", index): Wanted(topic_id, offset, 0)

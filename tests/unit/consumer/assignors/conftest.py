@@ -1,4 +1,4 @@
-"""Kafka's own assignors in Java, and lines for the summary at the end of a run."""
+"""Fixtures: Kafka's assignors in Java, and lines for the summary of the test run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ SUMMARY = pytest.StashKey[list[str]]()
 
 @pytest.fixture(scope="session")
 def java_assignors(java: str, kafka_jars: list[Path]) -> Iterator[AssignorOracle]:
-    """Kafka's assignors and its reader and writer of what members say, in one Java program."""
+    """Run Kafka's Java assignors, with its encoder and decoder of subscriptions and assignments."""
     try:
         oracle = AssignorOracle(java, kafka_jars)
     except MissingToolError as error:
@@ -23,7 +23,7 @@ def java_assignors(java: str, kafka_jars: list[Path]) -> Iterator[AssignorOracle
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> list[str]:
-    """Lines for the summary at the end of the run."""
+    """Return the list of lines for the summary at the end of the run."""
     return request.config.stash.setdefault(SUMMARY, [])
 
 

@@ -1,4 +1,4 @@
-"""The picture of the cluster that assignors get, and the order of members."""
+"""Tests of the cluster description that assignors receive, and of the order of members."""
 
 from uuid import UUID
 
@@ -26,7 +26,7 @@ def test_of_metadata_come_partitions_and_racks() -> None:
     assert cluster.topics == ("orders",)
     assert cluster.partitions("orders") == [TopicPartition("orders", n) for n in range(2)]
     assert cluster.racks(TopicPartition("orders", 0)) == {"a", "b"}
-    # Neither a broker without a rack nor one that is not known has any.
+    # Neither a broker without a rack nor an unknown broker adds a rack.
     assert cluster.racks(TopicPartition("orders", 1)) == frozenset()
     assert cluster == AssignmentCluster({"orders": [{"a", "b"}, ()]})
     assert cluster != AssignmentCluster({"orders": 2})

@@ -1,4 +1,4 @@
-"""What librdkafka's members and leaders say is understood; they decide as we would."""
+"""Tests that our assignors read librdkafka's subscriptions and compute the same assignments."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +40,7 @@ def embedded() -> Iterator[EmbeddedCluster]:
 
 @contextmanager
 def joined(cluster: EmbeddedCluster, **options: str) -> Iterator[Any]:
-    """A consumer of librdkafka in the group, which goes on only while it is polled."""
+    """Join a librdkafka consumer to the group. It makes progress only while it is polled."""
     settings = {
         "bootstrap.servers": cluster.bootstrap_servers,
         "group.id": "group",
@@ -58,7 +58,7 @@ def joined(cluster: EmbeddedCluster, **options: str) -> Iterator[Any]:
 def poll_until(consumers: list[Any], done: Callable[[], bool]) -> None:
     give_up = time.monotonic() + PATIENCE_S
     while not done():
-        assert time.monotonic() < give_up, "the group has not settled"
+        assert time.monotonic() < give_up, "the group did not become stable in time"
         for consumer in consumers:
             consumer.poll(0.02)
 
@@ -68,13 +68,13 @@ def held(consumer: Any) -> list[TopicPartition]:
 
 
 def shared_out(consumers: list[Any]) -> bool:
-    """Each partition is with one of them, and each of them has some."""
+    """Return whether every partition has exactly one owner, and every consumer has a partition."""
     each = [held(consumer) for consumer in consumers]
     return all(each) and sorted(one for some in each for one in some) == sorted(PARTITIONS)
 
 
 class Rebalance:
-    """The last one whose leader was one of librdkafka's: what it was told, what it decided."""
+    """The last rebalance that a librdkafka leader computed: its inputs and its assignment."""
 
     def __init__(self, cluster: EmbeddedCluster, strategy: str) -> None:
         told: dict[str | None, tuple[str | None, bytes]] = {}
@@ -83,7 +83,7 @@ class Rebalance:
             message = request.message
             if request.api is ApiKey.JOIN_GROUP:
                 [offered] = [p for p in message.protocols if p.name == strategy]
-                # A static member is given its id by the answer; the id begins with its name.
+                # The response gives a static member its id, which begins with the instance id.
                 key = message.group_instance_id or message.member_id
                 told[key] = message.group_instance_id, offered.metadata
             elif request.api is ApiKey.SYNC_GROUP and message.assignments:
@@ -134,7 +134,7 @@ def test_static_members_keep_their_place(embedded: EmbeddedCluster) -> None:
 
 
 def test_the_generation_and_what_is_owned(embedded: EmbeddedCluster) -> None:
-    """A second member comes: the first one says what it has, and since when."""
+    """When a second member joins, the first one sends what it owns, and its generation."""
     strategy = {"partition_assignment_strategy": "cooperative-sticky"}
     with joined(embedded, **strategy) as first:
         poll_until([first], lambda: shared_out([first]))
@@ -146,7 +146,7 @@ def test_the_generation_and_what_is_owned(embedded: EmbeddedCluster) -> None:
         for request in requests
     ]
     owning = [subscription for subscription in told if len(subscription.owned) == len(PARTITIONS)]
-    assert owning, "the first member joined again with all that it had"
+    assert owning, "the first member joined again and named all that it owned"
     assert all(sorted(one.owned) == sorted(PARTITIONS) for one in owning)
     for one in owning:
         assert read_generation(one.user_data) == one.generation_id > 0

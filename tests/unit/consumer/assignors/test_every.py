@@ -1,4 +1,4 @@
-"""What holds for every strategy that is shipped."""
+"""Tests of properties that hold for every assignor of the library."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from aiokclient.consumer.assignors import BUILT_IN, CoPartitioned, Redundant, va
 RANDOM = st.randoms(use_true_random=False)
 LOOSE = settings(
     deadline=None,
-    max_examples=40,  # of each
+    max_examples=40,  # This is the number of examples for each assignor.
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 EVERY = [*BUILT_IN, "redundant", "co-partitioned"]
@@ -71,7 +71,7 @@ for assignor in (*make_assignors(BUILT_IN), Redundant(2), CoPartitioned()):
 
 
 def test_hashes_of_texts_play_no_part() -> None:
-    """Simulations with the same seed are to run alike in every process."""
+    """Simulations with the same seed must run identically in every process."""
     found = {
         subprocess.run(
             [sys.executable, "-c", HASHED],

@@ -1,4 +1,4 @@
-"""Strategies at work: groups of consumers that are given their partitions by them."""
+"""Tests of assignors in groups of running consumers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ def embedded() -> Iterator[EmbeddedCluster]:
 
 
 class Group:
-    """Consumers of one group, and what they have."""
+    """The consumers of one group, and the partitions that they own."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
@@ -74,14 +74,14 @@ class Group:
     async def until(self, right: Callable[[], object]) -> None:
         async with asyncio.timeout(60):
             while not right():
-                # What is assigned is there when the callback has returned.
+                # The assignment is complete when the callback has returned.
                 self._changed.clear()
                 waiting = asyncio.ensure_future(self._changed.wait())
                 await asyncio.wait([waiting], timeout=0.05)
                 waiting.cancel()
 
     async def shared(self, members: int) -> None:
-        """Until so many have something each, and all is with exactly one of them."""
+        """Wait until this number of members own partitions, and every partition has one owner."""
         await self.until(
             lambda: (
                 len(self.held) == members
@@ -100,7 +100,9 @@ async def test_topics_that_are_together(embedded: EmbeddedCluster) -> None:
             for some in group.held:
                 numbers = [{index for topic, index in some if topic == one} for one in TOPICS]
                 assert numbers[0] == numbers[1]
-    assert all(len(some) < len(PARTITIONS) for some in group.revocations[:2]), "nobody gave up all"
+    assert all(len(some) < len(PARTITIONS) for some in group.revocations[:2]), (
+        "no member had to revoke all its partitions"
+    )
 
 
 async def test_each_partition_with_two_members(embedded: EmbeddedCluster) -> None:
@@ -114,7 +116,10 @@ async def test_each_partition_with_two_members(embedded: EmbeddedCluster) -> Non
 
 
 class Weighted(Assignor):
-    """Partitions in proportion to weights, which members tell; they are told the sum."""
+    """An assignor that assigns partitions in proportion to weights.
+
+    Each member sends its own weight, and each one receives the sum of all weights.
+    """
 
     name = "weighted"
 
@@ -153,7 +158,10 @@ async def test_user_data_goes_both_ways(embedded: EmbeddedCluster) -> None:
 
 
 async def test_a_strategy_is_replaced_while_the_group_goes_on(embedded: EmbeddedCluster) -> None:
-    """Eager to cooperative, in two rounds of restarts, one member at a time."""
+    """Two rounds of restarts lead from the eager to the cooperative protocol.
+
+    Each round restarts one member at a time.
+    """
     steps = [["range"], ["cooperative-sticky", "range"], ["cooperative-sticky"]]
     group = Group(embedded)
     first, second = AsyncExitStack(), AsyncExitStack()
@@ -170,11 +178,11 @@ async def test_a_strategy_is_replaced_while_the_group_goes_on(embedded: Embedded
         group.revocations.clear()
         async with group.member(steps[-1]):
             await group.shared(3)
-            assert max(map(len, group.revocations)) < 4, "only what moves is given up"
+            assert max(map(len, group.revocations)) < 4, "only partitions that move are revoked"
 
 
 class Wrong(RoundRobin):
-    """Adds what is not there."""
+    """An assignor that also assigns a partition which does not exist."""
 
     name = "wrong"
 

@@ -1,4 +1,4 @@
-"""Kafka's own assignors as witnesses: the same results, or better ones."""
+"""Tests that our assignors give the same results as Kafka's own assignors, or better ones."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ Given = Mapping[str, MemberAssignment]
 
 
 class Case(NamedTuple):
-    """Groups of one sort."""
+    """A number of random groups with the same properties."""
 
     size: Size
     count: int
@@ -89,7 +89,7 @@ def test_sticky_is_no_worse(java_assignors: AssignorOracle, report: list[str], c
 def test_cooperative_sticky_is_no_worse(
     java_assignors: AssignorOracle, report: list[str], case: Case
 ) -> None:
-    """Where both end, after as many rebalances as that takes: two of ours."""
+    """The final assignments are compared, after all the rebalances needed. Ours needs two."""
     name = "cooperative-sticky"
     rng = Random(f"{name} {case}")
     tally = Tally()
@@ -112,17 +112,16 @@ def test_cooperative_sticky_is_no_worse(
 
 
 def first(oracle: AssignorOracle, rng: Random, strategy: str, group: Group) -> Given:
-    """An assignment to begin with, by Java or by us."""
+    """Return an initial assignment, which Java's assignor or ours computes."""
     if rng.random() < 0.5:
         return oracle.assign(strategy, group.cluster, group.members)
     return BUILT_IN[strategy]().assign(group.cluster, group.members)
 
 
 class Tally:
-    """How outcomes compare: balance first, then racks, then moves.
+    """Counts of how our assignments compare with Java's: by balance, then racks, then moves.
 
-    At the same balance there are never more moves; a better one may take some that a worse one
-    does without.
+    At the same balance, ours never move more partitions. For a better balance, they may move more.
     """
 
     def __init__(self) -> None:

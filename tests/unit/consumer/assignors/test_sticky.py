@@ -1,4 +1,4 @@
-"""`sticky` and `cooperative-sticky`: as balanced as can be, nothing moved without need."""
+"""Tests that `sticky` and `cooperative-sticky` balance well with the fewest moves."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -107,13 +107,15 @@ def test_nobody_gets_at_once_what_another_holds(rng: Random, racks: bool) -> Non
     for name, assignment in found.items():
         assert all(holder.get(one, name) == name for one in assignment.partitions)
     missing = wanted(held) - given_of(found).keys()
-    assert missing <= holder.keys(), "only what has to be given up first is given to nobody"
+    assert missing <= holder.keys(), (
+        "a partition has no new owner only while its old owner must revoke it"
+    )
 
 
 @LOOSE
 @given(rng=RANDOM, racks=RACKS)
 def test_claims_that_contradict_each_other(rng: Random, racks: bool) -> None:
-    """Each member claims what it likes, for a generation that it likes."""
+    """Each member claims random partitions for a random generation."""
     group = random_group(rng, racks=racks)
     every = sorted(wanted(group)) + list(tp("absent", -1, 0))
     claims = {
@@ -146,7 +148,10 @@ def every_assignment(group: Group) -> Iterator[Given]:
 @LOOSE
 @given(rng=RANDOM, racks=RACKS)
 def test_no_assignment_is_better(rng: Random, racks: bool) -> None:
-    """All that there are, of small groups: none has less imbalance, distance, or moves."""
+    """No other assignment has less imbalance, a lower distance, or fewer moves.
+
+    The test compares all possible assignments of small groups.
+    """
     regrouping = random_regrouping(rng, racks=racks)
     after = regrouping.after
     names = list(after.members)[:3]
@@ -168,7 +173,7 @@ def test_no_assignment_is_better(rng: Random, racks: bool) -> None:
 
 
 def test_a_chain_of_moves_where_no_single_one_helps() -> None:
-    """First to second to third: 5, 4 and 3 partitions become 4, 4 and 4."""
+    """Moves from first to second and from second to third turn 5, 4, 3 partitions into 4, 4, 4."""
     cluster = AssignmentCluster({"left": 5, "right": 7})
     before = {
         "a": MemberAssignment(tp("left", 0, 1, 2, 3, 4)),
@@ -190,7 +195,7 @@ def test_one_leaves_and_one_joins() -> None:
     second = sticky(carried(two, first, 1, eager=True))
     assert set(first["a"].partitions) < set(second["a"].partitions)
     third = sticky(carried(three, second, 2, eager=True))
-    # Who has too many keeps the first ones.
+    # A member that has too many partitions keeps the first ones.
     assert third["a"].partitions == second["a"].partitions[:2]
 
 
@@ -217,7 +222,7 @@ def test_members_remember_what_they_had() -> None:
 
 
 def test_the_generation_may_be_in_the_user_data() -> None:
-    """A client that knows no newer subscription than version 1."""
+    """This is what a client sends that only supports version 1 of the subscription."""
     cluster = AssignmentCluster({"orders": 2})
     late = MemberSubscription(("orders",), generation_data(4), tp("orders", 0, 1))
     members = {"old": late, "new": late._replace(user_data=generation_data(5))}

@@ -1,4 +1,4 @@
-"""`partition_assignment_strategy`: what it takes, and the protocol that comes of it."""
+"""Tests of the values of `partition_assignment_strategy` and the resulting protocols."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +31,7 @@ KAFKA = "org.apache.kafka.clients.consumer."
 
 
 class Mine(Assignor):
-    """Everything to the first member."""
+    """An assignor that assigns all partitions to the first member."""
 
     name = "mine"
 
@@ -125,7 +125,7 @@ class NeedsMore(Mine):
 
 
 class Resembling:
-    """Has what the option looks at, but not what a consumer needs."""
+    """An object that passes the option's check but lacks what a consumer needs."""
 
     name = "resembling"
 

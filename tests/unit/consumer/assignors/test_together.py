@@ -1,4 +1,4 @@
-"""Several members for a partition, and several topics for a member."""
+"""Tests of assignors that give a partition several owners, or keep several topics together."""
 
 from collections import Counter
 from itertools import combinations
@@ -74,7 +74,7 @@ def test_a_copy_of_a_member_that_left_is_made_elsewhere() -> None:
     del members["d"]
     after = assigned(Redundant(2), carried(Group(cluster, members), before, 1, eager=True))
     kept = [set(before[name].partitions) & set(after[name].partitions) for name in members]
-    assert sum(map(len, kept)) >= 8, "of nine copies on those that stay"
+    assert sum(map(len, kept)) >= 8, "of the nine copies on the members that stay"
     assert {len(assignment.partitions) for assignment in after.values()} == {4}
 
 
@@ -110,7 +110,7 @@ def test_topics_with_the_same_subscribers_stay_together(rng: Random, by: type[As
 @LOOSE
 @given(rng=RANDOM)
 def test_together_and_cooperative(rng: Random) -> None:
-    """Also when they were not together before."""
+    """This also holds when the previous assignment did not keep the topics together."""
     regrouping = random_regrouping(rng)
     given = CooperativeSticky().assign(regrouping.before.cluster, dict(regrouping.before.members))
     for generation in range(1, 4):
@@ -135,7 +135,7 @@ def test_named_topics_are_together_and_others_are_not() -> None:
     assert len(at) == 9
     for index in range(2):
         assert at[TopicPartition("orders", index)] == at[TopicPartition("payments", index)]
-    # It does not have both, so it has neither.
+    # The member subscribes to only one of the two topics, so it is assigned neither.
     assert {one.topic for one in found["c"].partitions} == {"clicks"}
 
 

@@ -1,4 +1,4 @@
-"""What an assignor returned wrong is said by an error that names it, and what to do."""
+"""Tests of the errors for invalid assignments, which name the assignor and say what to do."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What members of a group tell each other, in bytes: of any version, of any client, and damaged."""
+"""Tests of subscriptions and assignments as bytes: every version, other clients, and damage."""
 
 import contextlib
 import struct
@@ -139,7 +139,7 @@ def test_a_partition_that_cannot_be() -> None:
 
 
 def test_bytes_of_librdkafka() -> None:
-    """Version 2.16: a subscription to cooperative-sticky, and an assignment of version 0."""
+    """The bytes are from librdkafka 2.16: a cooperative-sticky subscription and a v0 assignment."""
     held = "00000002 0006 636c69636b73 00000001 00000003 0006 6f7264657273 00000001 00000000"
     subscription = decode_subscription(
         bytes.fromhex(
@@ -156,7 +156,7 @@ def test_bytes_of_librdkafka() -> None:
 
 
 class TestJava:
-    """Kafka's own reader and writer."""
+    """Comparisons with Kafka's own encoder and decoder."""
 
     pytestmark = pytest.mark.java
 
@@ -198,7 +198,7 @@ class TestJava:
         assert generation_data(generation) == cooperative
         sticky = java_assignors.user_data("sticky", partitions, generation)
         ours = sticky_data(Holding(partitions, generation))
-        # Java's order of topics is that of a hash map.
+        # Java writes the topics in the order of a hash map.
         assert sticky is not None
         assert sorted(sticky) == sorted(ours)
         read = read_holding(sticky)
