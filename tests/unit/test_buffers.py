@@ -1,4 +1,4 @@
-"""Memory that is used again, once nothing refers to it."""
+"""Tests of memory that is reused when nothing refers to it any more."""
 
 import gc
 import importlib.util
@@ -64,7 +64,8 @@ def test_what_nobody_holds_is_used_again() -> None:
     assert bytes(pool.take(99 * KIB)[:4]) == b"mark"
     assert bytes(pool.take(60 * KIB)[:4]) == b"mark"
     assert pool.kept >= 100 * KIB
-    small = pool.take(20 * KIB)  # would hold five times what it needs
+    # The kept buffer has five times the size that is needed, so it is not used.
+    small = pool.take(20 * KIB)
     assert pool.kept >= 100 * KIB
     del small
     pool.clear()

@@ -1,4 +1,4 @@
-"""The rate limit of repeated log lines."""
+"""Tests of the rate limit for repeated log messages."""
 
 import logging
 

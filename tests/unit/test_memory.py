@@ -1,4 +1,4 @@
-"""Memory stays bounded while records stream through: a tenth of benchmarks/memory.py."""
+"""Tests that memory stays limited while records are streamed: a tenth of benchmarks/memory.py."""
 
 import importlib.util
 from pathlib import Path

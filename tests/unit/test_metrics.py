@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms."""
+"""Tests of counters, gauges, and histograms."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The policy engine against `policy_table.csv`: one row for each code, one column for each scope.
+"""Tests of the policy against `policy_table.csv`.
 
-The table was written by hand from KIP-1050 and the Java client (Sender, TransactionManager, the
-fetch, coordinator and admin code). It says what to do while time is left.
+The table has one row for each code, and one column for each scope. It was written by hand from
+KIP-1050 and the Java client (Sender, TransactionManager, and the fetch, coordinator, and admin
+code). It says what to do while time is left.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def decision(error: BaseException | None, scope: Scope, remaining_s: float = 30.
 
 
 def deviations(table: dict[Row, Decision]) -> list[Row]:
-    """The rows that policy.py decides differently."""
+    """Return the rows that policy.py decides differently."""
     return [
         (scope, code)
         for (scope, code), expected in table.items()
@@ -89,7 +90,7 @@ def test_flipping_any_decision_of_the_policy_is_noticed(monkeypatch: pytest.Monk
 def test_every_row_of_overrides_says_something_else_than_the_category(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No row is there for nothing: without it, exactly its pair is decided differently."""
+    """Each row is necessary: without it, exactly its own scope and code are decided differently."""
     for row in list(policy._BY_CODE):
         with monkeypatch.context() as patch:
             patch.delitem(policy._BY_CODE, row)
@@ -146,7 +147,10 @@ def test_errors_that_no_broker_sends(error: BaseException, expected: Decision) -
 
 @pytest.mark.parametrize("scope", Scope)
 def test_malformed_bytes(scope: Scope) -> None:
-    """The connection is closed and another one may be sane; a tool wants to see it at once."""
+    """Another connection may be valid, so clients retry.
+
+    Tools want to see the error immediately.
+    """
     at_once = scope in (*SETTING_UP, Scope.ADMIN, Scope.CLIENT)
     expected = Decision.FAIL if at_once else Decision.REFRESH_AND_RETRY
     assert decision(errors.ProtocolError(), scope) is expected
@@ -205,7 +209,7 @@ def test_only_the_two_retries_are_tried_again() -> None:
 
 
 class ManualClock:
-    """A clock that stands still until it is set."""
+    """A clock whose time changes only when the test sets it."""
 
     def __init__(self) -> None:
         self.rng = random.Random(1)

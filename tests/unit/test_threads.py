@@ -1,4 +1,4 @@
-"""The library's own threads: what the application cannot occupy, and how they end."""
+"""Tests of the library's own threads, which the application cannot occupy, and of how they end."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @asynccontextmanager
 async def occupied() -> AsyncIterator[threading.Event]:
-    """Occupy all threads of the loop's default executor, until the event that is given is set."""
+    """Occupy all threads of the loop's default executor until the yielded event is set."""
     loop, end, began = asyncio.get_running_loop(), threading.Event(), threading.Event()
     loop.set_default_executor(ThreadPoolExecutor(1))
 

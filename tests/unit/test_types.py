@@ -1,4 +1,4 @@
-"""The values that users pass in and get back; the clock."""
+"""Tests of the values that users pass and receive, and of the clock."""
 
 from __future__ import annotations
 

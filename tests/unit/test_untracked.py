@@ -1,4 +1,4 @@
-"""Large responses, and what is kept of them, cost the garbage collector nothing."""
+"""Tests that large responses, and what is kept of them, cost the garbage collector nothing."""
 
 import gc
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def encoded(topics: int, partitions: int) -> bytes:
 
 
 def objects(item: Any) -> Iterator[Any]:
-    """Yield an object of a response or a snapshot with all that is in it."""
+    """Yield an object of a response or a snapshot with all that it contains."""
     yield item
     if isinstance(item, (list, tuple)):
         inner = list(item)

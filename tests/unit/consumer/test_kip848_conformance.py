@@ -1,4 +1,4 @@
-"""Members and consumers under KIP-848, on the embedded cluster and on a real Kafka alike."""
+"""Tests of members and consumers under KIP-848, on the embedded cluster and on a real Kafka."""
 
 import asyncio
 import re
@@ -22,13 +22,16 @@ from aiokclient.errors import (
 PARTITIONS = 12
 HEARTBEAT_MS = 100
 SHORT_MS = 1000
-"""A session that ends soon after a member was killed, and at any pause of the machine."""
+"""A session timeout that ends soon after a member was killed, but survives a machine's pauses."""
 LONG_MS = 60_000
-"""A session that ends in no test: whoever is silent for a while stays a member."""
+"""A session timeout that never ends in a test, so that a silent member stays in the group."""
 
 
 class Group:
-    """Members of a fresh group; none may have what another has."""
+    """The members of a new group.
+
+    It checks that no two members own the same partition.
+    """
 
     def __init__(self, servers: Any, session_ms: int) -> None:
         self.servers, self.owners = servers, Owners()
@@ -105,7 +108,7 @@ async def test_members_come_and_are_killed(cluster_servers: Any) -> None:
 
 @pytest.mark.fault(41)
 async def test_members_come_and_go(group: Group) -> None:
-    """Up to eight; they leave, and come back under a static id."""
+    """Up to eight members join, leave, and return as static members."""
     topic = await group.servers.new_topic(PARTITIONS)
     first = await group.join(topic)
     await group.even()
@@ -160,7 +163,7 @@ async def test_a_partition_that_is_not_released(group: Group) -> None:
 
 
 async def leave(member: Member) -> None:
-    """Leave the group in the member's name, of which the member is not told."""
+    """Send a request to leave the group with this member's id, without the member's knowledge."""
     membership = member.membership
     request = membership._builder.last(membership._member.member_id)
     await membership._connection.send(request, 5.0)
@@ -168,7 +171,7 @@ async def leave(member: Member) -> None:
 
 @pytest.mark.fault(43)
 async def test_a_member_that_was_thrown_out(group: Group) -> None:
-    """Another process leaves in its name: it loses what it had, and comes back."""
+    """A member that another process removed loses its partitions and joins again."""
     topic = await group.servers.new_topic(4)
     first = await group.join(topic)
     await group.even(4)
@@ -209,7 +212,7 @@ async def test_what_only_a_person_can_mend(group: Group) -> None:
 
 
 async def test_an_instance_that_another_took_over(group: Group) -> None:
-    """The first of two was away for a while, in which the second joined."""
+    """The second member uses the instance id while the first one is not in the group."""
     topic = await group.servers.new_topic(2)
     first = await group.join(topic, group_instance_id="i")
     await group.even(2)
@@ -221,7 +224,7 @@ async def test_an_instance_that_another_took_over(group: Group) -> None:
     async with second:
         await second.subscribe(topic)
         await until(lambda: first.failure is not None or second.failure is not None, [second])
-        # Whoever came back first has it.
+        # The member that joined first keeps the instance id.
         errors = [each.failure for each in (first, second) if each.failure is not None]
         assert isinstance(errors[0], FencedInstanceIdError | UnreleasedInstanceIdError)
 
@@ -231,7 +234,7 @@ def values(count: int) -> list[bytes]:
 
 
 class Reader:
-    """A consumer that notes what it processed."""
+    """A consumer that records the values which it has processed."""
 
     def __init__(self, consumer: Consumer[Any, Any], seen: list[bytes]) -> None:
         self.consumer, self.seen = consumer, seen
@@ -249,7 +252,10 @@ class Reader:
 
 @pytest.fixture
 async def read(cluster_servers: Any) -> AsyncIterator[Callable[..., Any]]:
-    """`await read(topic, seen, **options)`: a reader of a group, stopped at the end."""
+    """Return `await read(topic, seen, **options)`, which starts a reader of a group.
+
+    All readers are stopped at the end of the test.
+    """
     readers: list[Reader] = []
     group_id = f"g-{uuid.uuid4().hex[:8]}"
     await configure(cluster_servers.bootstrap, group_id, heartbeat_interval_ms=HEARTBEAT_MS)
@@ -308,7 +314,7 @@ async def test_consumers_read_everything_and_go_on_where_others_were(
 async def test_a_live_group_goes_over_to_the_new_protocol_and_back(
     cluster_servers: Any, read: Any
 ) -> None:
-    """One by one the members are exchanged; nothing is missed, nothing read twice."""
+    """The members are replaced one by one. No record is missed or read twice."""
     topic, seen = await cluster_servers.new_topic(4), []
     numbers = iter(values(500))
     expected: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Consumers under KIP-848 in simulations: commits and epochs, the poll interval, the listener."""
+"""Tests of consumers under KIP-848 in simulations: commits, epochs, poll interval, and listener."""
 
 import asyncio
 import re
@@ -76,7 +76,7 @@ def test_epochs_go_with_the_commits() -> None:
 
 @pytest.mark.fault(42)
 def test_a_handler_that_takes_too_long() -> None:
-    """The member leaves in time, and comes back when the program does."""
+    """The member leaves in time, and joins again when the program requests more records."""
 
     async def scenario(world: World) -> None:
         fill(world)
@@ -102,7 +102,7 @@ def test_what_is_in_progress_is_committed_before_the_revocation() -> None:
         async with world.consumer("t", **OPTIONS, listener=listener) as first:
             await take(first, 20)
             async with world.consumer("t", **OPTIONS) as second:
-                # The last records are processed when the next ones are asked for.
+                # The last records count as processed when the program requests the next ones.
                 while not second.assignment():
                     assert await first.poll(timeout=0.5) == []
                 assert await second.poll(timeout=5.0) == []
@@ -157,7 +157,8 @@ def test_a_subscription_that_changes_and_ends() -> None:
             consumer.subscribe(re.compile("[tu]"), listener)
             await world.cluster.until(lambda: len(consumer.assignment()) == 4, 30)
             consumer.unsubscribe()
-            # What is in hand is waited for, until the program asks for more.
+            # The consumer keeps its partitions until the program requests records after the current
+            # ones.
             assert await consumer.poll(timeout=0.1) == []
             await world.cluster.until(lambda: world.cluster.groups["g"].state == "Empty", 30)
             assert listener.told[-1][0] == "revoked"

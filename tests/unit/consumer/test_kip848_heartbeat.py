@@ -1,4 +1,4 @@
-"""What the heartbeats of a member say, one after the other."""
+"""Tests of the content of a member's successive heartbeats."""
 
 import re
 import uuid
@@ -26,7 +26,7 @@ def member(epoch):
 
 
 def said(request):
-    """Everything but who it is."""
+    """Return the fields that a heartbeat sets, without the member's identity."""
     fields = ("rack_id", "rebalance_timeout_ms", "subscribed_topic_names")
     fields += ("subscribed_topic_regex", "server_assignor", "topic_partitions")
     found = {name: getattr(request, name) for name in fields}

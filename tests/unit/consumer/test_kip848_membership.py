@@ -1,4 +1,7 @@
-"""Members under KIP-848 on a simulated cluster: joining, reconciling, leaving, coming back."""
+"""Tests of members under KIP-848 on a simulated cluster.
+
+They join, reconcile, leave, and join again.
+"""
 
 import asyncio
 import math
@@ -80,7 +83,7 @@ def test_heartbeats_are_sent_at_the_interval_of_the_broker() -> None:
 
 
 def test_the_session_of_a_group_whose_configs_may_not_be_read() -> None:
-    """Then the consumer's own option is what it goes by."""
+    """The member uses the consumer's own session timeout then."""
 
     async def scenario(group: Group) -> None:
         with group.cluster.fail(ApiKey.DESCRIBE_CONFIGS, GroupAuthorizationError):
@@ -96,7 +99,10 @@ def test_the_session_of_a_group_whose_configs_may_not_be_read() -> None:
 
 @pytest.mark.parametrize(("times", "session_s"), [(4, 10.0), (None, 45.0)])
 def test_the_session_of_a_group_is_told_late(times: int | None, session_s: float) -> None:
-    """Nothing is certain until then; brokers that do not tell are not asked for ever."""
+    """Until the group's configuration is known, the member cannot rely on a session timeout.
+
+    A broker that does not return the configuration is not asked forever.
+    """
 
     async def scenario(group: Group) -> None:
         with group.cluster.fail(ApiKey.DESCRIBE_CONFIGS, RequestTimedOutError, times=times):
@@ -113,7 +119,10 @@ def test_the_session_of_a_group_is_told_late(times: int | None, session_s: float
 
 
 def test_the_session_of_a_group_is_changed() -> None:
-    """A member hears of it when it joins again, and with the age of its metadata at the latest."""
+    """A member learns a new session timeout within `metadata_max_age_ms`.
+
+    It learns it sooner when it joins again.
+    """
 
     async def scenario(group: Group) -> None:
         async with group.member(metadata_max_age_ms=60_000) as member:
@@ -135,7 +144,7 @@ def test_the_session_of_a_group_is_changed() -> None:
 
 @pytest.mark.fault(43)
 def test_nobody_gets_what_another_has_not_given_up() -> None:
-    """The program is busy with a record: heartbeats go on, and the other member waits."""
+    """While the program processes a record, heartbeats continue and the other member waits."""
 
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
@@ -174,7 +183,10 @@ def test_a_fenced_member_loses_all_and_joins_anew(error: Any) -> None:
 
 @pytest.mark.fault(43)
 def test_a_member_whose_session_ended_meanwhile() -> None:
-    """It was cut off for longer than its session: the group goes on, it comes back as new."""
+    """A member that was disconnected for longer than its session joins again as a new member.
+
+    The rest of the group continues without it.
+    """
 
     async def scenario(group: Group) -> None:
         network = group.world.network
@@ -233,7 +245,10 @@ def test_what_nobody_understands_means_to_join_anew() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_lost_requests_and_answers(when: str) -> None:
-    """The epoch may have gone on without the member: it says all again, and is still known."""
+    """The member epoch may have changed meanwhile.
+
+    The member sends its full state and stays a member.
+    """
 
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
@@ -306,7 +321,10 @@ def test_the_subscription_changes_and_ends() -> None:
 
 
 def test_who_waits_to_leave_stays_a_member() -> None:
-    """What is in hand takes longer than the session: nobody else gets it meanwhile."""
+    """Records may be processed for longer than the session.
+
+    Nobody else gets their partitions meanwhile.
+    """
 
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
@@ -386,7 +404,7 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
             async with group.member(group_instance_id="i") as member:
                 await member.subscribe("t")
                 await shared_out([other, member], 4)
-                # Who has given something up hears of the new epoch a moment later.
+                # A member that revoked partitions learns the new epoch a moment later.
                 await other.until(lambda: other.epoch == group.view.generation)
                 had, epoch = member.has, other.epoch
             assert group.beats()[-1].member_epoch == -2
@@ -438,7 +456,10 @@ def test_leaving_twice_and_without_a_coordinator() -> None:
 
 
 def test_the_ledger_notices_a_member_that_keeps_what_was_revoked() -> None:
-    """The check itself, on a member that acknowledges a revocation and goes on reading."""
+    """The test's own check works.
+
+    It finds a member that acknowledges a revocation and keeps on reading.
+    """
 
     async def scenario(world: World) -> None:
         group = Group(world)

@@ -1,4 +1,4 @@
-"""Members under KIP-848 on a simulated cluster: what is refused, and patterns."""
+"""Tests of refused requests and of patterns under KIP-848, on a simulated cluster."""
 
 import re
 from typing import Any
@@ -73,7 +73,7 @@ def test_what_only_a_person_can_mend_fails_the_member(
 
 
 def test_who_fails_leaves_when_it_is_closed() -> None:
-    """Refused is what it wants now; it is a member all the same, and has its partitions."""
+    """A member whose new subscription is refused is still in the group and has partitions."""
 
     async def scenario(group: Group) -> None:
         async with group.member() as first:

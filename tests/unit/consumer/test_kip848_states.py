@@ -1,4 +1,4 @@
-"""The table of a member under KIP-848, and the objects without IO that walk through it."""
+"""Tests of the state table of a member under KIP-848, and of the objects without IO that use it."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ def after(state: Kip848State, event: Kip848Event) -> Kip848State:
 
 
 def path_to(state: Kip848State) -> tuple[Kip848Event, ...]:
-    """A shortest way from OUT."""
+    """Return a shortest sequence of events that leads from OUT to the state."""
     for length in range(len(Kip848Event)):
         for events in itertools.product(Kip848Event, repeat=length):
             at = Kip848State.OUT
@@ -133,7 +133,7 @@ def test_no_state_becomes_a_member_without_joining(state):
 @pytest.mark.parametrize("state", HEARTBEAT_STATES)
 @pytest.mark.parametrize("event", [Kip848Event.REPLACED, Kip848Event.REFUSED])
 def test_a_failure_is_final(state, event):
-    """Who is refused has a place in the group all the same; who was replaced has none."""
+    """A refused member still has to leave the group. A fenced member must not."""
     row = TABLE[state, event]
     assert row.state is Kip848State.FAILED
     leaves = event is Kip848Event.REFUSED and state is not Kip848State.JOINING

@@ -1,4 +1,4 @@
-"""Synchronous calls: what was processed, what is subscribed, and what is known of the cluster."""
+"""Tests of synchronous calls: processed records, the subscription, and known cluster metadata."""
 
 import asyncio
 import re

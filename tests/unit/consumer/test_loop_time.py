@@ -1,4 +1,4 @@
-"""The library itself never holds the loop for long: in CPU time of each callback."""
+"""Tests that the library never blocks the event loop for long, by the CPU time of each callback."""
 
 import asyncio
 import contextlib
@@ -18,9 +18,10 @@ from aiokclient.record.batch import Compression, RecordBatchBuilder
 
 @pytest.fixture
 def held() -> Iterator[list[float]]:
-    """How long each callback of a loop in this thread has run, in its CPU time."""
+    """Yield the CPU times of all callbacks of event loops in this thread."""
     with contextlib.suppress(ImportError):
-        importlib.import_module("pyarrow")  # Else who is the first to read tables imports it.
+        # Otherwise, the first consumer that reads tables would import it.
+        importlib.import_module("pyarrow")
     with held_times() as times:
         yield times
 
@@ -32,7 +33,7 @@ async def test_large_batches(
     for _ in range(3):
         kafka_cluster.produce(kafka_topic, [b"x" * 20] * 60_000, compression=compression)
     await asyncio.sleep(0)
-    held.clear()  # What the test itself did until here does not count.
+    held.clear()  # Discard the callbacks of the test's own setup.
     servers = kafka_cluster.bootstrap_servers
     async with Consumer(
         kafka_topic, bootstrap_servers=servers, auto_offset_reset="earliest"
@@ -44,12 +45,13 @@ async def test_large_batches(
         async for records in consumer.batches(max_records=10_000, until_end=True):
             count += len(records)
     assert count == 360_000
-    # The deserializing threads share the interpreter, but not this thread's time.
+    # Deserializing threads share the interpreter lock, but do not add to the CPU time of this
+    # thread.
     assert max(held) < LIMIT_S
 
 
 def packed(compression: str, size: int, count: int) -> bytes:
-    """A batch of so many values of half random bytes, which every codec makes smaller."""
+    """Return a batch of values that are half random, so that every codec makes it smaller."""
     chance = random.Random(count)
     builder = RecordBatchBuilder(compression=Compression[compression.upper()], limit=1 << 30)
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Subscribing, assigning, seeking, pausing, and asking for offsets."""
+"""Tests of subscribing, assigning, seeking, pausing, and requesting offsets."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ def fill(world: World, count: int, topic: str = "t", partition: int = 0, **optio
 
 
 async def offsets(consumer: Consumer[Any, Any], count: int) -> list[int]:
-    """The offsets of the next records."""
+    """Return the offsets of the next `count` records."""
     found: list[int] = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -128,7 +128,7 @@ def test_pausing_in_the_middle_of_an_iteration() -> None:
 
 @pytest.mark.parametrize("room", [100, 1 << 20])
 def test_a_paused_partition_holds_up_no_other(room: int) -> None:
-    """Whether what was fetched of it can be kept or not."""
+    """This holds whether or not the buffer has room for what was fetched of that partition."""
 
     async def scenario(world: World) -> None:
         for partition in range(4):
@@ -320,7 +320,7 @@ def test_out_of_range_is_told_once_and_counted(caplog: pytest.LogCaptureFixture)
 
 @pytest.mark.fault(22)
 def test_what_is_buffered_is_read_before_an_offset_is_out_of_range() -> None:
-    """The end of the log goes away while records before it wait to be read."""
+    """The log loses its end while records before it are still buffered."""
 
     async def scenario(world: World) -> None:
         fill(world, 10)
@@ -330,7 +330,7 @@ def test_what_is_buffered_is_read_before_an_offset_is_out_of_range() -> None:
             await offsets(consumer, 3)
             await asyncio.sleep(1)
             with world.cluster.fail(ApiKey.FETCH, OffsetOutOfRangeError):
-                fill(world, 1)  # This one is still in the answer that is waited for.
+                fill(world, 1)  # This record is still in the response to the fetch in flight.
                 await asyncio.sleep(1)
                 assert await offsets(consumer, 8) == list(range(3, 11))
                 with pytest.raises(OffsetOutOfRangeError):

@@ -1,4 +1,4 @@
-"""The position of a partition: every phase with every event, and what its jumps take along."""
+"""Tests of a partition's position: every phase with every event, and the effects of its jumps."""
 
 import itertools
 

@@ -1,7 +1,7 @@
-"""Whatever a program does, in whatever order, each partition comes without gap or repetition.
+"""Tests that random program steps never lead to a gap or a repeated record in a partition.
 
-A model keeps for each partition the offset that has to come next. Meanwhile records are written,
-leaders move, sessions are evicted and connections are lost.
+A model keeps the next expected offset of each partition. Meanwhile, records are written, leaders
+move, sessions are evicted, and connections are lost.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ PARTITIONS = [TopicPartition("t", i) for i in range(4)]
 
 
 class Walk:
-    """One program, its model, and the disturbances around it."""
+    """A program with random steps, its model, and the faults around it."""
 
     def __init__(self, world: World, consumer: Consumer[Any, Any], rng: random.Random) -> None:
         self.world, self.consumer, self.rng = world, consumer, rng
@@ -93,7 +93,7 @@ class Walk:
                     return
 
     def move(self) -> None:
-        """Something that changes where it goes on."""
+        """Do something that changes the position, or pauses or resumes a partition."""
         tp = self.rng.choice(PARTITIONS)
         what = self.rng.choice(["seek", "beginning", "pause", "resume", "resume"])
         if what == "seek":
@@ -162,7 +162,7 @@ def test_random_walk(seed: int) -> None:
 
 
 def test_the_model_notices() -> None:
-    """A record that is left out makes the walk fail."""
+    """If a record is left out, the check of the walk fails."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"v"] * 20)

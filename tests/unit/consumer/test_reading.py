@@ -1,4 +1,4 @@
-"""Reading: one by one, in lists, as Arrow; what is in hand; one reader; stop and close."""
+"""Tests of reading: single records, lists, Arrow tables, progress, one reader, stop, and close."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ THREE = {"t": 3}
 
 
 def fill(world: World, count: int = 10, partition: int = 0, batch: int = 4) -> None:
-    """Values "partition:offset", in small batches."""
+    """Produce values "partition:offset" in small batches."""
     start = world.cluster.offsets("t", partition)[1]
     for first in range(start, start + count, batch):
         values = [
@@ -35,7 +35,7 @@ def fill(world: World, count: int = 10, partition: int = 0, batch: int = 4) -> N
 
 
 def check(records: Any) -> None:
-    """Each record is where its value says."""
+    """Check that the value of each record names its partition and offset."""
     assert all(r.value == b"%d:%d" % (r.partition, r.offset) for r in records)
 
 
@@ -56,7 +56,10 @@ def test_one_by_one_to_the_end() -> None:
 
 
 def test_the_end_is_that_of_the_beginning() -> None:
-    """What is written during an iteration to the end comes after it; nothing is lost by it."""
+    """Records that are written during `until_end()` are left to a later iteration.
+
+    None of them is lost.
+    """
 
     async def scenario(world: World) -> None:
         fill(world, 10)
@@ -95,7 +98,10 @@ def test_a_seek_back_on_the_way_to_the_end() -> None:
 
 
 def test_a_thousand_partitions_to_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them are looked at some times, not once for each; one goes back and is read again."""
+    """The iteration looks at all partitions a few times, not once for each of them.
+
+    One partition is set back and is read again.
+    """
     partitions = 1_000
     looks = 0
     stopped: set[PartitionState] = set()
@@ -146,7 +152,7 @@ GROUPS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_to_the_end_of_what_was_subscribed_a_moment_before(group: dict[str, Any]) -> None:
-    """What the subscription, or the group, gives is waited for, beside what is assigned by hand."""
+    """The iteration waits for partitions of the subscription or the group, beside assigned ones."""
 
     async def scenario(world: World) -> None:
         fill(world)
@@ -262,7 +268,7 @@ def test_arrow() -> None:
 
 
 def test_ways_of_reading_follow_each_other() -> None:
-    """Leaving one way of reading in the middle of a list loses nothing for the next."""
+    """A change of the way of reading in the middle of a list loses no records."""
     pytest.importorskip("pyarrow")
 
     async def scenario(world: World) -> None:
@@ -417,7 +423,10 @@ def test_close_ends_a_running_loop() -> None:
 
 
 def test_a_close_asks_the_brokers_nothing() -> None:
-    """The fetch that it cuts off is no sign that the leader is gone."""
+    """The cancelled fetch is no sign that the leader is unavailable.
+
+    So it causes no metadata request.
+    """
 
     async def scenario(world: World) -> None:
         fill(world, 3)

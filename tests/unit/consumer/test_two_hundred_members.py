@@ -1,4 +1,4 @@
-"""A group of 200 members in one process, over a thousand partitions."""
+"""Tests of a group of 200 members in one process, with a thousand partitions."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 BEATS = (ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
 PATIENCE_S = 60
-"""For what takes a second or two when nobody else is at work."""
+"""A timeout for steps that take a second or two on an idle machine."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture(scope="module", autouse=True)
 def modules() -> None:
-    """What a first consumer imports is imported."""
+    """Import everything that the first consumer of a process imports."""
 
     async def consume(servers: str, options: dict[str, Any]) -> None:
         async with Consumer("t", bootstrap_servers=servers, group_id="g", **options):
@@ -51,12 +51,15 @@ def modules() -> None:
 
 
 class Changes:
-    """A listener of all members: `until` looks again after each assignment."""
+    """A listener for all members.
+
+    `until` checks its condition again after each assignment.
+    """
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
         self.assigned = 0
-        """How many partitions they got, those that moved on later too."""
+        """Number of partitions that were assigned, including those that moved on later."""
 
     def on_assigned(self, tps: Sequence[TopicPartition]) -> None:
         self.assigned += len(tps)
@@ -70,14 +73,14 @@ class Changes:
 
 
 def is_shared(members: Sequence[Consumer[Any, Any]]) -> bool:
-    """Whether each partition is somebody's, none is two's, and all have about as many."""
+    """Return whether each partition has one owner and all members own about equally many."""
     sizes = [len(member.assignment()) for member in members]
     owned = {tp for member in members for tp in member.assignment()}
     return sum(sizes) == len(owned) == PARTITIONS and max(sizes) - min(sizes) <= 1
 
 
 class Answers:
-    """Of how many partitions the committed offsets were told."""
+    """The number of partitions for which committed offsets were returned."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.partitions = 0
@@ -85,13 +88,13 @@ class Answers:
 
     def _see(self, request: Any, response: Any) -> Any:
         for group in response.groups:
-            if group.error_code == 0:  # Asked for with an old member epoch, it is asked for again.
+            if group.error_code == 0:  # A request with an old member epoch fails and is repeated.
                 self.partitions += sum(len(topic.partitions) for topic in group.topics)
         return response
 
 
 class Beats:
-    """Whether by now each member has sent so many heartbeats since this was made."""
+    """A condition: each member has sent `count` heartbeats since this object was made."""
 
     def __init__(self, cluster: EmbeddedCluster, count: int) -> None:
         self._cluster, self._count = cluster, count
@@ -104,7 +107,8 @@ class Beats:
 
     def __call__(self) -> bool:
         now = time.monotonic()
-        if now < self._next_look:  # It is asked whenever a request comes, and there are many.
+        # The condition is checked after every request, and there are many of them.
+        if now < self._next_look:
             return False
         self._next_look = now + BEAT_MS / 1000 / 2
         since = Counter(self._senders()) - self._before
@@ -134,6 +138,6 @@ async def test_it_settles_and_its_heartbeats_hold(cluster: EmbeddedCluster, prot
         assert (after.state, after.generation) == (before.state, before.generation)
         assert list(after.members) == list(before.members)
         assert [member.assignment() for member in members] == owned
-        # What is committed for a partition is asked by whom it belongs to alone, and once.
+        # Only the owner of a partition requests its committed offset, and only once.
         assert PARTITIONS <= answers.partitions <= changes.assigned
         assert max(held) < LIMIT_S

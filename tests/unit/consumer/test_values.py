@@ -1,4 +1,4 @@
-"""Small things: where to begin, lists of records, deserializers."""
+"""Tests of small parts: initial offsets, lists of records, and deserializers."""
 
 from typing import Any
 

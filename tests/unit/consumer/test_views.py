@@ -1,4 +1,4 @@
-"""`value_deserializer=memoryview`: values that are not copied."""
+"""Tests of `value_deserializer=memoryview`, which does not copy the values."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ async def produce(world: World, compression: str, *records: Any) -> RecordMetada
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 def test_they_stay_what_they_are(compression: str) -> None:
-    """Also when what they came with is gone, and its memory could be used again."""
+    """A view stays valid after its batch was released and its memory could be reused."""
     values = [bytes([i]) * LARGE for i in range(20)]
 
     async def scenario(world: World) -> None:
@@ -47,7 +47,10 @@ def test_values_of_one_batch_share_its_memory() -> None:
 
 
 def test_the_key_has_its_own_deserializer() -> None:
-    """It gets bytes, as its error does; a view only where it asks for one as well."""
+    """The key deserializer and its errors get bytes.
+
+    The key is a view only if that is requested, too.
+    """
 
     async def scenario(world: World) -> None:
         await produce(world, "none", (b"7", b"a"), (b"x", b"b"))

@@ -1,4 +1,4 @@
-"""The flag by which the tasks of a consumer wake each other."""
+"""Tests of the flag by which the tasks of a consumer wake each other."""
 
 import asyncio
 

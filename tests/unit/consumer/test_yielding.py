@@ -1,4 +1,4 @@
-"""`async for` and the loop: a program that awaits nothing else lets others have their turns."""
+"""Tests that `async for` lets other tasks run when the program awaits nothing else."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from aiokclient import SKIP, Consumer
 
 
 def test_an_iteration_yields_to_the_loop() -> None:
-    """A program that never awaits anything else still lets timeouts in."""
+    """Timeouts still work in a program that never awaits anything else."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"v"] * 5_000)
@@ -32,11 +32,12 @@ def test_an_iteration_yields_to_the_loop() -> None:
                 if seen == 0:
                     ticks = 0
                 seen += 1
-                # A slow program, in virtual time.
+                # Simulate a slow program in virtual time.
                 world.sim.loop.leap(0.001)
                 if record.offset == 1_999:
                     break
-            # A tick is three turns: its timer, its wake-up, and the one that it missed.
+            # A tick takes three iterations of the loop: its timer, its wake-up, and the one that it
+            # missed.
             assert ticks >= 2_000 / 10 / 3 - 5
             ticking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -83,7 +84,10 @@ READINGS = ("get", "poll", "iteration", "lists")
     [*itertools.product(("SKIP", "aborted"), READINGS), ("aborted", "Arrow")],
 )
 def test_records_that_are_left_out_let_the_loop_run(way: str, reading: str) -> None:
-    """Time passes only where records are read; the loop runs at least every 10 ms of it."""
+    """Time passes only while records are read.
+
+    The loop runs at least once per 10 ms of that time.
+    """
     if reading == "Arrow":
         pytest.importorskip("pyarrow")
 
@@ -124,7 +128,7 @@ def test_records_that_are_left_out_let_the_loop_run(way: str, reading: str) -> N
                 }
                 with anyio.move_on_after(0.3):
                     async for _ in loops[reading]():  # type: ignore[operator]
-                        raise AssertionError("nothing is to be delivered")
+                        raise AssertionError("no record should be delivered")
                 assert world.now - begun < 0.4
             watching.cancel()
             gaps = [b - a for a, b in itertools.pairwise(turns)]
@@ -134,7 +138,7 @@ def test_records_that_are_left_out_let_the_loop_run(way: str, reading: str) -> N
 
 
 def slow_down(consumer: Consumer[Any, Any], world: World) -> None:
-    """Have each step of the unpacker take a millisecond of virtual time."""
+    """Make each step of the unpacker take a millisecond of virtual time."""
     assert consumer._engine is not None
     unpacker = consumer._engine.reader._unpacker
     step = unpacker.step

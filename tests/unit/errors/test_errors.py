@@ -1,4 +1,4 @@
-"""The tree of errors: Kafka's codes and categories, texts, copies."""
+"""Tests of the hierarchy of errors: Kafka's codes, categories, messages, and copies."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_delivery_errors_know_how_many_there_are() -> None:
 
 
 def test_the_tree_in_the_docstring_is_complete() -> None:
-    """Every class without a code of its own is drawn by name, every other by name or number."""
+    """The docstring has each class without a code by its name, and all others by name or number."""
     drawn = errors.__doc__ or ""
     local = [kind for kind in ALL if issubclass(kind, Exception) and "code" not in vars(kind)]
     assert [kind.__name__ for kind in local if kind.__name__ not in drawn] == []

@@ -1,4 +1,4 @@
-"""Members on any cluster, with times short enough for a test."""
+"""Fixtures: group members on any cluster, with timeouts that are short enough for a test."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ QUICK = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 100}
 
 @pytest.fixture
 def group_id(request: pytest.FixtureRequest) -> str:
-    """A group of its own for each test."""
+    """Return a different group id for each test."""
     import uuid
 
     return f"g-{uuid.uuid4().hex[:12]}"
@@ -21,7 +21,10 @@ def group_id(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make(cluster_servers: Any, group_id: str) -> Callable[..., Life]:
-    """Makes a member that says what it is called; it is started by `living`."""
+    """Return a function that makes a member, which describes itself as `says`.
+
+    `living` starts the member.
+    """
 
     def make(says: str = "a", *protocols: Sharing, **options: Any) -> Life:
         offered = protocols or (Sharing(says),)

@@ -1,4 +1,4 @@
-"""The engine and its handler: which calls are made, in which order, and what cuts them short."""
+"""Tests of the group engine: its calls to the handler, their order, and what cancels them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +24,10 @@ async def at_once() -> None:
 
 
 class Handler:
-    """Notes its calls; `slow` are what some of them wait for."""
+    """A handler that records its calls.
+
+    `slow` has functions for which some of the calls wait.
+    """
 
     protocol_type = "test"
 
@@ -65,7 +68,7 @@ class Handler:
 
 @asynccontextmanager
 async def engine_in(world: World, handler: Handler, settings: GroupSettings = SETTINGS) -> Any:
-    """An engine that runs, on a cluster client of its own."""
+    """Run a group engine on a cluster client of its own."""
     cluster = ClusterClient(ClientConfig.build(world.options()))
     await cluster.start()
     engine = GroupEngine(
@@ -109,7 +112,7 @@ def test_the_calls_of_a_life() -> None:
 
 
 def test_paused_and_resumed() -> None:
-    """`pause` leaves at once and stays out, `resume` joins as a new member."""
+    """`pause` leaves at once and stays out of the group. `resume` joins as a new member."""
 
     async def scenario(world: World) -> None:
         handler = Handler()
@@ -150,7 +153,10 @@ def test_paused_while_it_leaves_and_resumed() -> None:
 
 @pytest.mark.parametrize("answered_in", [0.5, 3.0])
 def test_paused_while_it_asks_for_an_id(answered_in: float) -> None:
-    """It waits for the id, to leave with it: the others' next rebalance would wait for it."""
+    """The member waits for its id in order to leave with it.
+
+    Otherwise, the next rebalance would wait for that id.
+    """
 
     async def scenario(world: World) -> None:
         with world.cluster.delay(ApiKey.JOIN_GROUP, answered_in):
@@ -183,7 +189,7 @@ def test_paused_while_nobody_gives_it_an_id() -> None:
 
 
 def test_a_static_member_does_not_wait_for_an_id_to_leave() -> None:
-    """It would not leave with it."""
+    """A static member does not leave the group with its id, so it need not wait for the id."""
 
     async def scenario(world: World) -> None:
         static = GroupSettings(GROUP, "i", 10_000, 20_000, 500)
@@ -256,7 +262,7 @@ async def wait_for(event: asyncio.Event) -> None:
 
 
 def test_what_is_not_given_up_in_time_is_lost() -> None:
-    """The rebalance may have begun as early as the last heartbeat that knew nothing of it."""
+    """The rebalance may have begun directly after the last heartbeat that did not report it."""
 
     async def scenario(world: World) -> None:
         handler = Handler()
@@ -301,7 +307,7 @@ def test_what_the_handler_raises_comes_out_of_run() -> None:
         assert engine.metadata.generation_id == -1
         await engine.leave("it is over already", 5.0)
         await cluster.close()
-        # The others need not wait for the end of its session.
+        # The other members need not wait for the end of its session.
         assert world.cluster.groups[GROUP].members == {}
 
     simulate(scenario)
@@ -347,7 +353,7 @@ def test_refused_it_stays_out_until_it_is_asked_for() -> None:
 
 
 def test_refused_with_an_id_it_leaves() -> None:
-    """The others' next rebalance would wait for who was given an id and does not join."""
+    """Otherwise, the next rebalance would wait for a member which has an id but does not join."""
 
     async def scenario(world: World) -> None:
         first, second = Handler(), Handler()
@@ -379,7 +385,7 @@ def test_other_errors_are_tried_again_with_backoff(code: int) -> None:
 
 
 def test_a_silent_coordinator_is_given_up_for_the_new_one() -> None:
-    """JoinGroup is parked at a broker that hangs: heartbeats find out, and it is sent anew."""
+    """A broker that hangs holds JoinGroup. The heartbeats notice, and the request is sent again."""
 
     async def scenario(world: World) -> None:
         handler = Handler()

@@ -1,4 +1,7 @@
-"""The payload by which a failed assignment travels, and that nothing else is taken for one."""
+"""Tests of the payload that reports a failed assignment.
+
+No other payload is taken for one.
+"""
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Members of a group that are cancelled because their event loop ends: they leave the group."""
+"""Tests that members leave their group when the end of the event loop cancels them."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The watch over the event loop, in virtual time."""
+"""Tests of the watch on the event loop, in virtual time."""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""Members of a group of the program's own kind, on the embedded cluster and on a real Kafka."""
+"""Tests of members with a group protocol of the program.
+
+They run on the embedded cluster and on a real Kafka.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -56,7 +59,7 @@ async def test_the_leader_sees_all_and_assigns_once_in_a_generation(make: Make) 
         assert set(asked) == {life.now.member_id for life in lives if life.now}
         for life in lives:
             assert life.assignment == f"{life.protocols[0].says} of 3".encode()
-        # Earlier generations may have ended before anybody had entered them.
+        # Earlier generations may have ended before any member had entered them.
         assert sum(len(life.protocols[0].asked) for life in lives) <= lives[0].generation
 
 
@@ -86,7 +89,7 @@ async def test_a_new_generation_is_asked_for(make: Make, leader: bool) -> None:
 
 
 async def test_assign_may_be_a_coroutine_and_slow(make: Make) -> None:
-    """Heartbeats go on while the leader thinks for longer than the session timeout."""
+    """Heartbeats continue while the leader computes for longer than the session timeout."""
     thought = asyncio.Event()
 
     async def think(members: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -102,15 +105,15 @@ async def test_assign_may_be_a_coroutine_and_slow(make: Make) -> None:
 
 @pytest.fixture
 async def raw(cluster_servers: Any) -> AsyncIterator[Client]:
-    """For a member of no library at all."""
+    """Open a client for a member that sends raw requests."""
     async with Client(bootstrap_servers=cluster_servers.bootstrap) as client:
         yield client
 
 
 async def test_assignments_travel_byte_for_byte(make: Make, raw: Client, group_id: str) -> None:
-    """A raw member gets exactly what `assign` gave it.
+    """A raw member receives exactly the bytes that `assign` returned for it.
 
-    What it sends itself, though it does not lead, is ignored.
+    The assignments that it sends itself, although it is not the leader, are ignored.
     """
     given = {b"raw": bytes(range(256)) + MAGIC, b"ours": b""}
 
@@ -134,7 +137,7 @@ async def test_a_raw_member_sees_a_failed_assignment_as_what_is_documented(
             raise ValueError("no shelf is free")
         return {}
 
-    # Tried again late, so that the raw member is there in time.
+    # The retry is late, so that the raw member has joined by then.
     life = make("ours", Sharing("ours", how=how), retry_backoff_ms=20_000)
     async with living(life):
         await life.until(lambda life: life.now)
@@ -147,7 +150,10 @@ async def test_a_raw_member_sees_a_failed_assignment_as_what_is_documented(
 
 
 async def raw_sync(raw: Client, group_id: str, member: str, generation: int) -> bytes:
-    """What it is assigned; it says that it were to have something else, which is ignored."""
+    """Return the assignment of a raw member.
+
+    Its request also contains an assignment, which the coordinator must ignore.
+    """
     request = SyncGroupRequest(
         group_id=group_id,
         generation_id=generation,
@@ -166,7 +172,7 @@ async def raw_leave(raw: Client, group_id: str, member: str) -> None:
 
 
 async def raw_join(raw: Client, group_id: str, protocol: str, metadata: bytes) -> tuple[str, int]:
-    """Joins by hand until it is no leader; (member id, generation)."""
+    """Join until the member is not the leader, and return its id and the generation."""
     member = ""
     for _ in range(100):
         request = JoinGroupRequest(
@@ -184,14 +190,17 @@ async def raw_join(raw: Client, group_id: str, protocol: str, metadata: bytes) -
         if answer.error_code == 0 and answer.leader != member:
             return member, answer.generation_id
         if answer.error_code == 0:
-            # It leads: nobody assigns until it has left.
+            # The member is the leader. No assignment is computed until it has left.
             await raw_leave(raw, group_id, member)
             member = ""
-    raise AssertionError("it always leads")
+    raise AssertionError("the raw member is always the leader")
 
 
 async def test_a_rolling_upgrade_of_protocols(make: Make) -> None:
-    """The group uses the old protocol until the last member offers the new one, without a stop."""
+    """The group uses the old protocol until all members offer the new one.
+
+    It is never interrupted.
+    """
     old_a, old_b = make("a", Sharing("a", "v1")), make("b", Sharing("b", "v1"))
     new_a = make("a", Sharing("a", "v2"), Sharing("a", "v1"))
     new_b = make("b", Sharing("b", "v2"), Sharing("b", "v1"))
@@ -212,7 +221,10 @@ async def test_a_rolling_upgrade_of_protocols(make: Make) -> None:
 
 
 async def test_a_static_member_comes_back_without_a_rebalance(make: Make) -> None:
-    """Closing sends no LeaveGroup, and the next member with its id takes its place (KIP-345)."""
+    """Closing sends no LeaveGroup.
+
+    The next member with the instance id continues for it (KIP-345).
+    """
     other = make("other", group_instance_id="i-1")
     first = make("same", group_instance_id="i-2")
     async with living(other):
@@ -226,7 +238,7 @@ async def test_a_static_member_comes_back_without_a_rebalance(make: Make) -> Non
 
 
 async def test_a_static_leader_comes_back_without_assigning_again(make: Make) -> None:
-    """The coordinator has the assignment still, and says so (KIP-814)."""
+    """The coordinator still has the assignment, and tells the leader so (KIP-814)."""
     first = make("same", group_instance_id="i-1")
     async with living(first):
         before = await together(first)
@@ -242,7 +254,7 @@ async def test_a_static_leader_comes_back_without_assigning_again(make: Make) ->
 
 @pytest.mark.fault(44)
 async def test_two_static_members_with_one_instance_id(make: Make) -> None:
-    """The one that was there first is told, and is of no more use."""
+    """The first of the two members is fenced and fails."""
     first, second = make("1", group_instance_id="i"), make("2", group_instance_id="i")
     async with living(first):
         await together(first)
@@ -260,7 +272,10 @@ def shared_by_two(life: Life) -> bool:
 
 
 async def test_assignment_failure(make: Make) -> None:
-    """The leader's caller gets the very error, the others a typed one, and the group recovers."""
+    """The leader's caller gets the original error, and the others get a typed one.
+
+    The group recovers.
+    """
     boom, failing = ValueError("no shelf is free"), True
 
     def how(members: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -279,7 +294,7 @@ async def test_assignment_failure(make: Make) -> None:
     assert by_kind[ValueError] is boom
     assert "ValueError: no shelf is free" in str(by_kind[AssignmentFailedError])
     failed = sum(len(members) == 2 for life in lives for members in life.protocols[0].asked)
-    assert failed < 20, "a hot loop"
+    assert failed < 20, "the members must not rejoin in a hot loop"
 
 
 @pytest.mark.parametrize("wrong", [{"nobody": b""}, {"": b""}], ids=str)

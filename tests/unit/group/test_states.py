@@ -1,4 +1,4 @@
-"""The table of a member's life, row by row, and that nothing is left open."""
+"""Tests of each row of the table of a member's lifecycle, and that the table is complete."""
 
 import pytest
 
@@ -108,7 +108,7 @@ def test_a_member_can_be_paused_in_every_state_in_which_it_is_one() -> None:
 
 
 def test_who_is_lost_is_told_so() -> None:
-    """All rows that forget who the member is tell the handler, but for leaving, which does."""
+    """All rows that drop the id or generation tell the handler. Leaving tells it by itself."""
     for row in TABLE.values():
         if {MemberEffect.FORGET_ID, MemberEffect.FORGET_GENERATION} & set(row.effects):
             assert MemberEffect.LOSE in row.effects
@@ -130,5 +130,5 @@ def test_codes_that_are_events(name: str, event: MemberEvent) -> None:
 
 
 def test_no_other_code_is_an_event() -> None:
-    """The coordinator is loading, has moved, is not there: the policy has it asked again."""
+    """For other error codes, such as a coordinator that loads or moved, the policy decides."""
     assert len(CODES) == 5

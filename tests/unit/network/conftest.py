@@ -1,4 +1,4 @@
-"""Connections without a network, and settings for those with one."""
+"""Fixtures: connections over transports in memory, and settings for real ones."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,7 +16,7 @@ EVERYTHING = dict.fromkeys(range(100), (0, 99))
 
 @pytest.fixture
 def connect() -> Callable[..., tuple[BrokerConnection, MemoryTransport]]:
-    """A connection that is ready, and its transport in memory."""
+    """Return a function that makes a ready connection and its transport in memory."""
 
     def made(limit: int = 1 << 20, **options: Any) -> tuple[BrokerConnection, MemoryTransport]:
         connection = BrokerConnection(1, "memory", 9092, client_id="test", **options)

@@ -1,4 +1,4 @@
-"""Authentication by SASL, with a mechanism that proves nothing, on both sides."""
+"""Tests of SASL authentication on both sides, with a mechanism that verifies nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECRET = b"sesame"
 
 
 class Null:
-    """Sends one message, and a second one if the broker asks for it."""
+    """A mechanism that sends one message, and a second one if the broker requests it."""
 
     def __init__(self, credentials: NullSecurity) -> None:
         self._messages = [credentials.message, b"again"]

@@ -1,4 +1,4 @@
-"""Requests with a callback instead of a future."""
+"""Tests of requests with a callback in place of a future."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def answer(number: int) -> bytes:
 
 
 class Outcomes:
-    """Those of several requests, in their order."""
+    """The outcomes of several requests, in the order of their callbacks."""
 
     def __init__(self) -> None:
         self.found: list[tuple[Any, KafkaError | None]] = []

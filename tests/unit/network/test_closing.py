@@ -1,4 +1,4 @@
-"""A transport may be closing a turn of the loop before it says so, and hold more than it says."""
+"""Tests of transports that close later than they report, or hold more data than they report."""
 
 import asyncio
 import ssl
@@ -28,7 +28,7 @@ async def connection() -> AsyncIterator[BrokerConnection]:
         lambda: BrokerConnection(1, host, port, client_id="test"), host, port
     )
     made.ready({18: (0, 3), 0: (3, 9)}, 1 << 20)
-    # Its socket has a number by now, and will not get that of the other end.
+    # The client's socket has its file descriptor now, and will not get that of the other end.
     await accepted.wait()
     yield made
     server.close()
@@ -39,7 +39,7 @@ async def test_nothing_is_given_to_it(connection: BrokerConnection, expect_respo
     transport = connection._transport
     assert transport is not None
     descriptor = transport.get_extra_info("socket").fileno()
-    transport.abort()  # as it does itself when the peer has reset the connection
+    transport.abort()  # The transport does the same when the peer has reset the connection.
     assert not connection.closed
     answer = connection.send(
         messages.ProduceRequest(), timeout_s=10, expect_response=expect_response
@@ -48,13 +48,13 @@ async def test_nothing_is_given_to_it(connection: BrokerConnection, expect_respo
     await connection.wait_closed()
     assert connection.closed
     loop = asyncio.get_running_loop()
-    # Nobody watches the number any more, which the next socket may get.
+    # Nothing watches the file descriptor any more, which the next socket may reuse.
     assert not loop.remove_writer(descriptor)
     assert not loop.remove_reader(descriptor)
 
 
 class Slow(asyncio.Protocol):
-    """Says one thing, and reads nothing until it is told to."""
+    """A server protocol that sends one message and reads nothing until the test says so."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -73,7 +73,7 @@ class Slow(asyncio.Protocol):
 
 
 async def test_what_tls_has_encrypted_is_still_sent() -> None:
-    """No answer will tell whether it arrived."""
+    """There is no response that could tell whether the data arrived."""
     loop, authority, peers = asyncio.get_running_loop(), trustme.CA(), list[Slow]()
     at_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(at_server)
@@ -92,11 +92,12 @@ async def test_what_tls_has_encrypted_is_still_sent() -> None:
         ssl=at_client,
         server_hostname="localhost",
     )
-    # A socket that is closed before it has read all that came loses what it was to send.
+    # A socket that is closed before it has read everything discards what it was to send.
     await made.exchange([b""])
     made.ready({0: (3, 9)}, 1 << 20)
     encrypts: Any = getattr(transport, "_ssl_protocol", None)
-    below = None if encrypts is None else encrypts._transport  # uvloop shows nothing of it.
+    # uvloop does not expose its inner transport.
+    below = None if encrypts is None else encrypts._transport
     data = messages.produce.PartitionProduceData(index=0, records=bytes(4000))
     topic = messages.produce.TopicProduceData(name="t", partition_data=[data])
     request = messages.ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic])

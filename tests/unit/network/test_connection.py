@@ -1,4 +1,4 @@
-"""A connection over a transport in memory: order, deadlines, throttling, hostile frames."""
+"""Tests of a connection over a transport in memory: order, deadlines, throttling, bad frames."""
 
 import asyncio
 import struct
@@ -29,7 +29,7 @@ VERSION = ListGroupsRequest.max_version
 
 
 def answer(number: int, name: str = "", throttle_ms: int = 0) -> bytes:
-    # A string is limited; a long text is spread over several.
+    # The length of a string is limited, so a long text is split into several strings.
     parts = [name[start : start + 30_000] for start in range(0, len(name), 30_000)]
     groups = [ListedGroup(group_id=part) for part in parts or [""]]
     response = ListGroupsResponse(groups=groups, throttle_time_ms=throttle_ms)
@@ -234,7 +234,7 @@ async def test_a_request_that_expires_while_throttled_leaves_the_connection_open
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_requests_expire_when_hardly_any_time_is_left(connect: Connect, loop: str) -> None:
-    """A timer of under half a millisecond has no time of its own in uvloop."""
+    """In uvloop, a timer of less than half a millisecond has a delay of zero."""
 
     async def main() -> None:
         connection, _ = connect()
@@ -317,7 +317,7 @@ async def test_draining_closes_after_the_last_answer(connect: Connect) -> None:
 
 
 async def test_draining_closes_after_the_last_write(connect: Connect) -> None:
-    """Nothing is left to be answered then."""
+    """No request is waiting for a response at that time."""
     connection, transport = connect()
     connection.pause_writing()
     future = connection.send(ListGroupsRequest(), timeout_s=30, expect_response=False)

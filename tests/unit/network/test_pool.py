@@ -1,4 +1,4 @@
-"""The connections to one broker: shared attempts, owners, backoff, reachability."""
+"""Tests of the connections to one broker: shared attempts, owners, backoff, and reachability."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ QUICK = Backoff(0.001, 0.004)
 
 @pytest.fixture
 async def make_pool(settings: Settings) -> AsyncIterator[MakePool]:
-    """Pools with a short backoff, whose tasks end with the test."""
+    """Return a function that makes pools with a short backoff, whose tasks end with the test."""
     tasks: list[asyncio.Task[None]] = []
     pools: list[ConnectionPool] = []
 
@@ -106,7 +106,7 @@ async def test_failures_back_off_and_success_forgets_them(
         began = max(pool.not_before, asyncio.get_running_loop().time())
         with pytest.raises(DisconnectedError):
             await pool.get(Purpose.CONTROL)
-        early_s = 0.001  # uvloop has whole milliseconds.
+        early_s = 0.001  # uvloop rounds times to whole milliseconds.
         assert pool.not_before >= began + 0.001 * 2**attempt - early_s
         assert not pool.reachable
     broker = ScriptedBroker()

@@ -1,4 +1,4 @@
-"""From an address to a connection: versions, TLS, and everything that is not a broker."""
+"""Tests of connection setup: API versions, TLS, and servers that are not Kafka brokers."""
 
 import asyncio
 import dataclasses
@@ -115,7 +115,7 @@ async def test_a_refusal_that_lists_nothing_leads_to_version_0(settings: Setting
 async def test_a_refusal_that_cannot_be_read_leads_to_version_0(
     settings: Settings, keys: bytes
 ) -> None:
-    """Brokers of other makers answer a version that they do not know in forms of their own."""
+    """Brokers of other vendors answer an unknown version in forms of their own."""
     async with ScriptedBroker() as broker:
         body = struct.pack(">ih", 0, 35) + keys
         frame = struct.pack(">i", len(body)) + body
@@ -285,7 +285,7 @@ async def test_a_tls_port_spoken_to_in_plaintext(
 async def test_a_plaintext_port_spoken_to_in_tls(
     settings: Settings, client_tls: ssl.SSLContext
 ) -> None:
-    # As for a broker: what TLS begins with is a frame longer than is accepted.
+    # A broker also rejects this: the start of a TLS handshake looks like a frame that is too long.
     async with ScriptedBroker() as broker:
         error = await refusal(broker, settings(tls=client_tls))
         assert isinstance(error, ConnectionSetupError)
@@ -322,7 +322,7 @@ async def test_a_certificate_for_another_host_is_refused(
 
 
 class Names:
-    """A connector that resolves as told and connects for real."""
+    """A connector that resolves names as the test says, and opens real connections."""
 
     def __init__(self, resolve: Callable[[], object], real: ConnectionSettings) -> None:
         self._resolve = resolve

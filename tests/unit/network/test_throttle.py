@@ -1,4 +1,4 @@
-"""Requests that a throttle time delays keep their whole timeout. In virtual time."""
+"""Tests that requests which a throttle delays keep their whole timeout, in virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Name resolution and sockets."""
+"""Tests of name resolution and sockets."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from aiokclient.network.transport import TcpConnector
 
 
 class Resolver:
-    """Stands in for the system's resolver, which may block."""
+    """A replacement for the system's resolver, which may block."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

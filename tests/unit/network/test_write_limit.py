@@ -1,4 +1,4 @@
-"""The limit on what waits in a transport holds on every Python, loop and kind of transport."""
+"""Tests that the limit on unsent bytes holds for every Python, event loop, and transport."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ from aiokclient.network.connection import BrokerConnection
 from aiokclient.protocol import messages
 
 LIMIT = 4 << 20
-"""More than a transport's own limit and one request; the kernel's buffers are not counted."""
+"""More than a transport's own limit and one request. The kernel's buffers do not count."""
 REQUESTS = 64
 RECORDS = 1 << 20
 
@@ -26,7 +26,7 @@ def request() -> messages.ProduceRequest:
 
 
 class Stopped(asyncio.Protocol):
-    """A peer that reads nothing until it is told to."""
+    """A peer that reads nothing until the test says so."""
 
     def __init__(self, connected: asyncio.Future["Stopped"]) -> None:
         self.connected = connected

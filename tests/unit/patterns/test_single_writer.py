@@ -1,4 +1,4 @@
-"""A single writer, on the embedded cluster and on a real Kafka."""
+"""Tests of a single writer, on the embedded cluster and on a real Kafka."""
 
 import asyncio
 import uuid
@@ -13,9 +13,10 @@ from aiokclient.patterns import single_writer
 from aiokclient.protocol.messages import LeaveGroupRequest
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 
-# A session that ends in no test: whoever is silent for a while stays what it is.
+# A session timeout that never ends in a test, so that a silent member stays in the group.
 QUICK: Any = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 100}
-# Its place is kept for a session if it came back just before it was closed.
+# If the writer joined again just before it was closed, the group keeps its membership for a
+# session.
 STATIC: Any = {**QUICK, "session_timeout_ms": 6_000, "group_instance_id": "i"}
 
 
@@ -25,7 +26,7 @@ def ledger() -> str:
 
 
 class Writing:
-    """A task that wants to write, and writes until it is stopped."""
+    """A task that competes to be the writer, and writes until it is stopped."""
 
     def __init__(self, group: str, topic: str, **options: Any) -> None:
         self.turns = 0
@@ -61,7 +62,7 @@ async def test_one_writes_and_the_others_wait(cluster_servers: Any, ledger: str)
         writings.remove(writer)
     async with Consumer(topic, auto_offset_reset="earliest", **servers) as consumer:
         values = [record.value async for record in consumer.until_end()]
-    # Each has written everything out before the next has begun.
+    # Each writer has flushed all its records before the next writer begins.
     assert values == [b"begins", b"ends"] * 3
 
 
@@ -85,7 +86,7 @@ async def test_the_writer_stays_it_while_others_come_and_go(
 
 
 async def lose(client: Client, group: str) -> None:
-    """Removes the static writer from its group, as if its session had ended."""
+    """Remove the static writer from its group, as if its session had ended."""
     member = MemberIdentity(group_instance_id="i")
     await client.request(
         LeaveGroupRequest(group_id=group, members=[member]), to=Coordinator("group", group)
@@ -93,7 +94,10 @@ async def lose(client: Client, group: str) -> None:
 
 
 async def test_a_writer_that_the_group_has_lost(cluster_servers: Any, ledger: str) -> None:
-    """Its body is cancelled, its producer closed, and it can wait for the next turn."""
+    """The writer's body is cancelled and its producer is closed.
+
+    It can wait to become the writer again.
+    """
     topic = await cluster_servers.new_topic(1)
     seen: list[Producer[Any, Any]] = []
 

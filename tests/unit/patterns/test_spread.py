@@ -1,4 +1,4 @@
-"""Spreading weighted items: everything is given once, evenly, and little moves."""
+"""Tests of spreading weighted items: one owner each, even loads, and few moves."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Work spread over a pool, on the embedded cluster and on a real Kafka."""
+"""Tests of a work pool, on the embedded cluster and on a real Kafka."""
 
 import asyncio
 import uuid
@@ -12,13 +12,16 @@ from aiokclient.errors import ConfigError
 from aiokclient.patterns import WorkItems, work_pool
 
 ITEMS = {"site-a": 1, "site-b": 3, "site-c": 2, "site-d": 2}
-# A session that ends in no test: whoever is silent for a while stays a member.
+# A session timeout that never ends in a test, so that a silent member stays in the group.
 QUICK: Any = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 100}
 PATIENCE_S = 60
 
 
 class Worker:
-    """Takes items until it is stopped; `mine` are those that it has at present."""
+    """A task that takes items until it is stopped.
+
+    `mine` has its current items.
+    """
 
     def __init__(self, pool: AsyncGenerator[WorkItems, None]) -> None:
         self.pool = pool
@@ -47,7 +50,7 @@ async def until_all_is_owned(*workers: Worker) -> list[tuple[str, ...]]:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             owned = sorted(item for worker in workers for item in worker.mine)
-            assert len(owned) == len(set(owned)), "two have the same item"
+            assert len(owned) == len(set(owned)), "two workers have the same item"
             if owned == sorted(ITEMS) and all(worker.mine for worker in workers):
                 return [worker.mine for worker in workers]
             await asyncio.sleep(0.01)
@@ -76,14 +79,14 @@ async def test_items_are_spread_by_weight_and_stay(cluster_servers: Any) -> None
 
 
 async def test_a_loop_that_is_left_leaves_the_group(cluster_servers: Any) -> None:
-    """Also by `break`, without `aclosing`: the event loop finishes the generator."""
+    """This also holds for `break` without `aclosing`. The event loop closes the generator."""
     group = f"pool-{uuid.uuid4().hex[:12]}"
     options = {"bootstrap_servers": cluster_servers.bootstrap, **QUICK}
     async for items in work_pool(group, ITEMS, **options):
         async with items as mine:
             assert mine == tuple(sorted(ITEMS))
         break
-    # Sooner than the session timeout could have had its effect.
+    # This is sooner than the session timeout could have had an effect.
     next_one = Worker(work_pool(group, ITEMS, **options))
     await until_all_is_owned(next_one)
     await next_one.stop()

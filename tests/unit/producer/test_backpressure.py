@@ -1,4 +1,4 @@
-"""Memory: parking, drain, and that what cannot be sent starves nobody; on a simulated cluster."""
+"""Tests of the overflow queue, `drain()`, and fairness between topics, on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def memory_of(producer: Any) -> Any:
 
 
 def fill(producer: Any, topic: str, partition: int | None = None) -> tuple[list[Any], list[Any]]:
-    """Send until send refuses: the deliveries taken at once, and those that were parked."""
+    """Send until a send is refused.
+
+    Return the buffered deliveries and those in the overflow queue.
+    """
     taken: list[Any] = []
     parked: list[Any] = []
     while True:
@@ -43,7 +46,7 @@ def test_buffer_overflow_queue_and_no_more() -> None:
             await producer.send("t", b"warm up")
             with world.cluster.delay(ApiKey.PRODUCE, 0.5, times=3):
                 taken, parked = fill(producer, "t")
-                # They take a little less than a thousand bytes each.
+                # Each record takes a little less than a thousand bytes.
                 assert len(taken) in range(195, 208)
                 assert len(parked) in range(195, 208)
                 assert memory_of(producer).peak <= 2 * MEMORY
@@ -53,7 +56,9 @@ def test_buffer_overflow_queue_and_no_more() -> None:
                 assert producer.full
                 await producer.drain()
                 assert not producer.full
-                assert not parked[-1].done(), "it has left the parking, not been delivered"
+                assert not parked[-1].done(), (
+                    "the record has left the overflow queue, but it has not been delivered"
+                )
             results = await producer.gather(taken + parked)
         assert [result.offset for result in results] == list(range(1, len(results) + 1))
         assert len(world.cluster.records("t")) == len(results) + 1
@@ -113,7 +118,7 @@ def test_drain_yields_to_the_loop_when_there_is_nothing_to_wait_for() -> None:
             task = asyncio.create_task(others())
             for _ in range(20):
                 producer.send("t", b"x")
-                world.sim.loop.leap(0.004)  # four milliseconds of the user's work
+                world.sim.loop.leap(0.004)  # The program works for four milliseconds.
                 await producer.drain()
             task.cancel()
             assert turns >= 4
@@ -131,7 +136,10 @@ def test_a_record_larger_than_the_buffer() -> None:
 
 
 class Flood:
-    """Sends three times the memory to a place that takes nothing, each task draining for itself."""
+    """Tasks that send three times the memory to partitions which accept nothing.
+
+    Each task awaits `drain()` by itself.
+    """
 
     def __init__(self, producer: Any, topic: str, partitions: list[int | None]) -> None:
         self.producer, self.topic, self.partitions = producer, topic, partitions
@@ -159,7 +167,7 @@ class Flood:
 
 
 async def others_keep_their_rate(producer: Any, alive: list[int], count: int = 400) -> None:
-    """Another topic takes its records, one round of ten after the other; none waits for room."""
+    """Send to another topic in rounds of ten records, and check that no send waits for memory."""
     for turn in range(count // 10):
         partition = alive[turn % len(alive)]
         deliveries = [producer.send("alive", b"y" * 500, partition=partition) for _ in range(10)]
@@ -203,7 +211,10 @@ def test_what_cannot_be_sent_holds_up_nobody(dead: str) -> None:
 
 
 async def check_end(world: World, dead: str, producer: Any, task: Any, flood: Flood) -> None:
-    """After the healing all is delivered; what waits for no topic fails and says so."""
+    """Check that all records are delivered when the brokers are back.
+
+    If the topic is still missing, its records fail with an error that says so.
+    """
     if dead == "missing":
         await task
         results = await producer.gather(flood.deliveries, return_exceptions=True)
@@ -220,7 +231,7 @@ async def check_end(world: World, dead: str, producer: Any, task: Any, flood: Fl
 
 
 def led_by_two(world: World) -> list[int]:
-    """The six partitions of a topic that broker 2 leads, having the only replica."""
+    """Return the six partitions of a topic whose only replica is on broker 2."""
     world.cluster.create_topic("dead", 12, replication=1)
     world.cluster.create_topic("alive", 4, replication=1)
     led = [partition for partition in range(12) if world.cluster.leader("dead", partition) == 2]

@@ -1,4 +1,7 @@
-"""A bug in what the loop calls back fails the producer, loudly; nothing waits for ever."""
+"""Tests that a bug in a callback of the event loop fails the producer with an error.
+
+Nothing hangs.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ CALLBACKS = [
 
 
 def provoke(cluster: EmbeddedCluster, name: str) -> None:
-    """Make that happen which calls it."""
+    """Cause the event that makes the event loop call this function."""
     if name == "unblock":
         cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError)
     elif name == "_split_done":
@@ -58,7 +61,8 @@ async def until_it_breaks(producer: Producer[Any, Any], name: str) -> list[Any]:
     deliveries = [*producer.send_many("t", [bytes(700)] * 200), producer.send("u", b"v")]
     async with asyncio.timeout(30):
         while name == "_lingered" and not deliveries[-1].done():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)  # awaiting it would be demand
+            # An await would make the batch leave before its linger time.
+            await asyncio.sleep(0.001)
         results = await producer.gather(deliveries, return_exceptions=True)
     return [result for result in results if isinstance(result, KafkaError)]
 
@@ -83,7 +87,8 @@ async def test_it_fails_the_producer(
             if name not in ("_designate", "_learn"):
                 await producer.gather([producer.send(topic, b"v") for topic in "tu"])
             while producer._engine.accumulator._linger_timer is not None:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)  # it would call what it was set with
+                # A timer that is already set would call the original function.
+                await asyncio.sleep(0.001)
             provoke(cluster, name)
             monkeypatch.setattr(owner, name, bug)
             errors = await until_it_breaks(producer, name)
@@ -99,7 +104,7 @@ async def test_it_fails_the_producer(
                 with pytest.raises(BugError):
                     await wait()
             assert "died" in caplog.text
-            await producer.__aexit__(None, None, None)  # it was raised above
+            await producer.__aexit__(None, None, None)  # The error was raised above.
             cluster.resume(1)
             cluster.reset()
-            assert (await bystander.send("u", b"v")).topic == "u", "others live on"
+            assert (await bystander.send("u", b"v")).topic == "u", "other producers keep running"

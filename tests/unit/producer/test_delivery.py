@@ -1,4 +1,4 @@
-"""Deliveries on a shared outcome: waiting, following, retrieving."""
+"""Tests of deliveries with a shared outcome: waiting, forwarding, and retrieved failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiokclient.types import RecordMetadata
 
 
 class Hooks:
-    """What a batch asks of its producer."""
+    """The functions of a producer that a batch calls."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -63,7 +63,9 @@ async def test_a_written_one_is_the_records_metadata() -> None:
     batch.succeed(40)
     assert await delivery == delivery.result() == RecordMetadata("t", 3, 41, 111)
     assert (delivery.offset, delivery.timestamp, delivery.exception()) == (41, 111, None)
-    assert await delivery == RecordMetadata("t", 3, 41, 111), "any number of times"
+    assert await delivery == RecordMetadata("t", 3, 41, 111), (
+        "a delivery can be awaited any number of times"
+    )
 
 
 @pytest.mark.parametrize(("base", "appended", "then"), [(-1, -1, (-1, 111)), (7, 222, (8, 222))])
@@ -144,7 +146,7 @@ async def test_a_failure_is_retrieved_by_being_told() -> None:
     batch.fail(error)
     assert batch.unretrieved == 6
     assert (each[0].offset, each[0].done()) == (-1, True)
-    assert batch.unretrieved == 6, "looking at an attribute is not being told"
+    assert batch.unretrieved == 6, "reading an attribute does not retrieve the failure"
     with pytest.raises(DeliveryTimeoutError):
         await each[0]
     with pytest.raises(DeliveryTimeoutError):
@@ -189,7 +191,9 @@ async def test_records_are_followed_when_they_move() -> None:
     first.forward(2, third, 5)
     first.emptied()
     await asyncio.sleep(0)
-    assert third in hooks.demanded, "who waits goes on waiting where the record is"
+    assert third in hooks.demanded, (
+        "a waiting task continues to wait for the batch that now has the record"
+    )
     assert [handle.partition for handle in handles] == [3] * 4
     second.succeed(10)
     await asyncio.sleep(0)
@@ -246,7 +250,7 @@ async def test_gather_demands_all_before_it_waits_for_one() -> None:
     batches[0].succeed(0)
     with pytest.raises(KafkaError, match="second"):
         await task
-    assert hooks.seen == 2, "all that failed were retrieved"
+    assert hooks.seen == 2, "all failures were retrieved"
 
 
 async def test_gather_yields_to_the_loop_and_can_be_cancelled() -> None:

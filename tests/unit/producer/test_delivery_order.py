@@ -1,4 +1,4 @@
-"""The order of callbacks and waiters, and who may add them."""
+"""Tests of the order of callbacks and waiting tasks, and of which threads may add them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_eagerly(main: Coroutine[Any, Any, Any]) -> Any:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         return await main
 
-    # uvloop cannot use it on every Python.
+    # uvloop does not support the eager task factory on every Python version.
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         return runner.run(eager())
 
@@ -64,18 +64,18 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
 
 
 class Order:
-    """The order in which callbacks and waiting tasks ran."""
+    """A record of the order in which callbacks and waiting tasks ran."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.tasks: list[asyncio.Task[None]] = []
 
     def call(self, awaited: Any, name: Any) -> None:
-        """Add a callback."""
+        """Add a callback that records its name."""
         awaited.add_done_callback(lambda _: self.seen.append(name))
 
     async def wait(self, awaited: Any, name: Any) -> None:
-        """Start a task that awaits it, and let it run up to there."""
+        """Start a task that awaits the object, and let it run until it waits."""
 
         async def wait() -> None:
             try:
@@ -88,7 +88,7 @@ class Order:
         await asyncio.sleep(0)
 
     async def fill(self, awaited: Any) -> None:
-        """Add callbacks and tasks in turn."""
+        """Add callbacks and waiting tasks alternately."""
         for number in range(12):
             if number % 3 == 1:
                 await self.wait(awaited, number)
@@ -187,7 +187,7 @@ def test_order_is_kept_when_records_move_or_leave_the_overflow_queue(run: Any) -
         hooks = Hooks()
         first, second = batch_of(2, hooks), batch_of(2, hooks)
         await order.fill(Delivery(first, 1, 5))
-        first.wake()  # as when it leaves the overflow queue
+        first.wake()  # The same happens when a record leaves the overflow queue.
         await asyncio.sleep(0)
         first.forward(2, second, 0)
         first.emptied()
@@ -216,7 +216,10 @@ def test_records_that_move_to_a_batch_that_is_done_wake_in_order(run: Any) -> No
 
 
 def test_callbacks_that_take_long_keep_their_order(run: Any) -> None:
-    """The loop gets its turn between them, and an await in between still ends after them."""
+    """The event loop runs between the callbacks.
+
+    An await that starts meanwhile still ends after them.
+    """
 
     async def main() -> None:
         order = Order()
@@ -404,7 +407,7 @@ def test_another_loop_or_thread_is_refused_before_anything_is_demanded(run: Any)
         await asyncio.to_thread(elsewhere_done, delivery)
 
     def elsewhere_done(delivery: Delivery) -> None:
-        """The outcome can be read anywhere; only the loop's thread may add callbacks."""
+        """Any thread can read the outcome. Only the thread of the event loop may add callbacks."""
 
         async def wait() -> int:
             return (await delivery).offset

@@ -1,4 +1,4 @@
-"""DUPLICATE_SEQUENCE_NUMBER in answer to batches that were never sent before."""
+"""Tests of DUPLICATE_SEQUENCE_NUMBER as the response to batches that were never sent before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_duplicate_is_no_success_when_it_was_never_sent(before: str, version: 
                 assert (await producer.send("t", b"1", partition=0)).offset == 1
         assert values(world, 0) == [b"0", b"1"]
         (old, *_), (new, epoch, sequence) = numbers(world)
-        assert new != old, "another producer has the old one"
+        assert new != old, "another producer has the old producer id"
         assert (epoch, sequence) == (0, 0)
 
     simulate(scenario, brokers=3, topics={"t": 3})
@@ -43,7 +43,7 @@ def test_a_duplicate_is_no_success_when_it_is_the_first_batch_of_a_producer_id()
             with world.cluster.fail(ApiKey.PRODUCE, DuplicateSequenceError, times=1):
                 assert (await producer.send("t", b"0")).offset == 0
             given = producer._required_engine()._ids.generation
-        assert given == 1, "the first producer id was given up"
+        assert given == 1, "the first producer id was replaced"
         assert values(world) == [b"0"]
 
     simulate(scenario)
@@ -78,7 +78,7 @@ def test_a_duplicate_is_no_success_when_batches_before_and_after_it_are_in_fligh
 
 
 def test_a_duplicate_fails_when_the_producer_is_not_idempotent() -> None:
-    """A batch without a producer id cannot be recognized."""
+    """The leader cannot recognize a batch without a producer id."""
 
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=0, enable_idempotence=False) as producer:

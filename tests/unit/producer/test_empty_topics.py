@@ -1,4 +1,4 @@
-"""Topics that a response lists without partitions."""
+"""Tests of responses that list a topic without partitions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiokclient.protocol import ApiKey
 
 
 def emptied(request: Any, response: Any) -> Any:
-    """The response with its topics, of which none has partitions."""
+    """Remove all partitions from the topics of the response."""
     for topic in response.topics:
         topic.partitions = []
     return response
 
 
 def recreated(request: Any, response: Any) -> Any:
-    """The same, and the topics are others under the same names."""
+    """Remove all partitions from the topics of the response, and replace the topic ids."""
     for topic in response.topics:
         topic.topic_id, topic.partitions = uuid.UUID(int=7), []
     return response

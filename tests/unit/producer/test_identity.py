@@ -1,4 +1,7 @@
-"""Producer ids and sequences when topics and clusters do not last; on a simulated cluster."""
+"""Tests of producer ids and sequences when topics are recreated and clusters are replaced.
+
+They run on a simulated cluster.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ async def refreshed(producer: Any, *topics: str) -> None:
     await producer._cluster.updater.refresh(topics or ("t",), timeout=5, at_once=True)
 
 
-# The cluster is another one.
+# In the following tests, the cluster was replaced by another one.
 
 
 @pytest.mark.parametrize("version", [NEWEST, BY_NAME])
@@ -40,7 +43,7 @@ async def refreshed(producer: Any, *topics: str) -> None:
 def test_send_takes_a_new_producer_id_after_the_cluster_was_wiped(
     first: str, same_id: bool, version: int
 ) -> None:
-    """The wiped cluster gives the producer's id to another one."""
+    """The wiped cluster gives the same producer id to another producer."""
 
     async def scenario(world: World) -> None:
         limit(world, version)
@@ -61,15 +64,17 @@ def test_send_takes_a_new_producer_id_after_the_cluster_was_wiped(
         assert [log[offset] for offset in kept] == [b"kept %d" % n for n in range(9)]
         assert max(Counter(log).values()) == 1
         writers = Counter(producer_id for producer_id, _, _ in numbers(world))
-        assert old in writers, "the other one has it"
-        assert 2 <= len(writers) <= 4, "the restart, the offsets and the topic's id are signs"
+        assert old in writers, "the other producer has the old producer id"
+        assert 2 <= len(writers) <= 4, (
+            "the producer sees the restart, the offsets, and the topic id"
+        )
 
     simulate(scenario)
 
 
 @pytest.mark.parametrize("version", [NEWEST, BY_NAME])
 def test_what_was_in_flight_is_not_acknowledged_by_another_producers_batch(version: int) -> None:
-    """The other one has written a batch with the same producer id, epoch and sequence."""
+    """The other producer wrote a batch with the same producer id, epoch, and sequence."""
 
     async def scenario(world: World) -> None:
         limit(world, version)
@@ -81,14 +86,15 @@ def test_what_was_in_flight_is_not_acknowledged_by_another_producers_batch(versi
                 await world.cluster.until(lambda: fault.hits)
                 world.cluster.wipe({"t": 1}, same_id=True)
             async with world.producer(linger_ms=0) as other:
-                # Until the connection is made again, which takes its backoff.
+                # Send until the connection is open again, after its backoff.
                 for number in range(6):
                     await other.send("t", b"other %d" % number)
             (result,) = await producer.gather([delivery], return_exceptions=True)
             if version == NEWEST:
                 assert values(world)[result.offset] == b"in flight"
             else:
-                # Its request named the topic, so it may have reached either one.
+                # The request names the topic without its id, so it may have been written to either
+                # topic.
                 assert isinstance(result, KafkaError)
                 assert "recreated" in str(result)
                 assert b"in flight" not in values(world)
@@ -129,7 +135,7 @@ def test_the_producer_id_stays_when_one_of_several_brokers_restarts() -> None:
 
 @pytest.mark.parametrize("version", [NEWEST, BY_NAME])
 def test_connections_are_made_anew_when_the_cluster_has_another_id(version: int) -> None:
-    """The address leads to another cluster; a connection to the old one may still be open."""
+    """The address leads to another cluster, while a connection to the old one may still be open."""
 
     async def scenario(world: World) -> None:
         limit(world, version)
@@ -139,7 +145,9 @@ def test_connections_are_made_anew_when_the_cluster_has_another_id(version: int)
             before = world.network.connections_made
             await refreshed(producer)
             await producer.send("t", b"1")
-            assert world.network.connections_made == before + 2, "for control and produce requests"
+            assert world.network.connections_made == before + 2, (
+                "one connection for control requests and one for produce requests"
+            )
             assert len(world.network.connections) == 2
         (first, *_), (second, *_) = numbers(world)
         assert first != second
@@ -147,7 +155,7 @@ def test_connections_are_made_anew_when_the_cluster_has_another_id(version: int)
     simulate(scenario)
 
 
-# The leader's state is not this producer's.
+# In the following tests, the leader's state is not the state of this producer.
 
 
 @pytest.mark.parametrize("error", [InvalidProducerEpochError, UnknownProducerIdError])
@@ -184,7 +192,10 @@ def test_all_partitions_change_their_producer_id_when_one_leader_has_a_newer_epo
 
 
 def test_a_new_producer_id_is_taken_when_sequence_0_is_out_of_order() -> None:
-    """Another producer has the same id and epoch: two would take the same next epoch."""
+    """Another producer has the same id and epoch.
+
+    If both took the next epoch, they would be identical again.
+    """
 
     async def scenario(world: World) -> None:
         async with (
@@ -193,7 +204,7 @@ def test_a_new_producer_id_is_taken_when_sequence_0_is_out_of_order() -> None:
         ):
             for number in range(8):
                 await one.send("t", b"before %d" % number)
-            # As if the cluster had been wiped between the two, unnoticed.
+            # This simulates a wipe of the cluster between the two sends that nobody noticed.
             other._engine._ids.current = one._engine._ids.current
             offsets = {}
             for number in range(5):
@@ -208,7 +219,7 @@ def test_a_new_producer_id_is_taken_when_sequence_0_is_out_of_order() -> None:
 
 
 def test_an_unexplained_gap_leads_to_the_next_epoch_when_the_leader_is_proven() -> None:
-    """KIP-360: the leader has acknowledged on this connection, so the id is this producer's."""
+    """An acknowledgement on this connection proves that the id is this producer's (KIP-360)."""
 
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=0) as producer:
@@ -225,7 +236,7 @@ def test_an_unexplained_gap_leads_to_the_next_epoch_when_the_leader_is_proven() 
 def test_an_unexplained_gap_leads_to_a_new_producer_id_when_it_may_be_another_topics(
     version: int,
 ) -> None:
-    """On a new connection, only the topic's id in the request shows that the topic is the same."""
+    """On a new connection, only the topic id in the request shows that the topic is the same."""
 
     async def scenario(world: World) -> None:
         limit(world, version)
@@ -264,7 +275,7 @@ def test_an_unclean_election_leads_to_the_next_epoch_of_the_same_producer_id() -
     simulate(scenario, brokers=3)
 
 
-# The topic is another one, or metadata says so.
+# In the following tests, the topic was recreated, or metadata says that it was.
 
 
 def test_a_recreated_topic_is_written_with_a_new_producer_id() -> None:
@@ -283,7 +294,10 @@ def test_a_recreated_topic_is_written_with_a_new_producer_id() -> None:
 
 
 def recreated(world: World, before: int, after: int) -> Any:
-    """Recreate topic "t"; return a change of responses to what they said of it before."""
+    """Recreate topic "t".
+
+    Return a function that makes metadata responses describe the old topic.
+    """
     world.cluster.delete_topic("t") if "t" in world.cluster.topics else None
     old = world.cluster.create_topic("t", before)
     world.cluster.delete_topic("t")
@@ -317,7 +331,8 @@ def test_stale_metadata_loses_nothing_when_it_names_a_deleted_topic(
                     try:
                         deliveries.append(producer.send("t", value, partition=partition))
                     except UnknownTopicOrPartitionError:
-                        continue  # refused at once, while the partition seems to be gone
+                        # The send is refused immediately while the partition seems to be missing.
+                        continue
                     log.append(value)
 
             deliveries: list[Any] = []
@@ -351,10 +366,14 @@ def test_one_stale_response_changes_nothing_when_it_names_a_deleted_topic() -> N
                 for partition in range(3):
                     await producer.send("t", b"1", partition=partition)
             await asyncio.sleep(5)
-            assert len(world.requests(ApiKey.METADATA, since=began)) == 2, "asked once more"
+            assert len(world.requests(ApiKey.METADATA, since=began)) == 2, (
+                "there was one more metadata request"
+            )
         logs = [numbers(world, partition) for partition in range(3)]
         assert {len(log) for log in logs} == {2}
-        assert len({each[:2] for log in logs for each in log}) == 1, "the same id and epoch"
+        assert len({each[:2] for log in logs for each in log}) == 1, (
+            "all batches have the same producer id and epoch"
+        )
 
     simulate(scenario, topics={})
 

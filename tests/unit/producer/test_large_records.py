@@ -1,4 +1,4 @@
-"""Records that are large for the buffer, and batches that the broker finds too large."""
+"""Tests of records that are large for the buffer, and of batches that brokers find too large."""
 
 from __future__ import annotations
 
@@ -142,4 +142,6 @@ def test_lowered_follows_the_batch_limit() -> None:
     assert (limit.size, limit.lowered) == (1_000, False)
     limit.lower(4_000)
     assert not limit.lowered, "the limit for the parts is larger than the usual one"
-    assert not isinstance(vars(BatchLimit)["lowered"], property), "it is read for each batch"
+    assert not isinstance(vars(BatchLimit)["lowered"], property), (
+        "it must be a plain attribute, because it is read for each batch"
+    )

@@ -1,4 +1,7 @@
-"""Start, end, threads, loops, sharing, failing; on simulated and embedded clusters."""
+"""Tests of start, end, threads, event loops, shared clients, and failure.
+
+They run on simulated and embedded clusters.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def test_leaving_by_an_exception_flushes_within_the_bound_and_raises_it() -> Non
         began = world.now
         lost = producer.send("t", b"lost")
         await producer.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
-        assert 1.999 < world.now - began < 3.5  # seconds are floats
+        assert 1.999 < world.now - began < 3.5  # The bounds allow for the rounding of floats.
         assert isinstance(lost.exception(), ClosedError)
         world.cluster.resume(1)
 
@@ -193,7 +196,7 @@ async def test_another_thread(cluster: EmbeddedCluster) -> None:
             return [future.result(10).offset for future in futures]
 
         offsets = await asyncio.to_thread(work)
-        assert offsets == list(range(100)), "the order of the thread"
+        assert offsets == list(range(100)), "records keep the order in which the thread sent them"
 
         def other_loop() -> None:
             async def send() -> None:

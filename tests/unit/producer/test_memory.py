@@ -1,4 +1,7 @@
-"""Who may hold how much: the rules, and a model of them under any sequence of events."""
+"""Tests of the rules for the memory of each partition.
+
+A model checks them under any sequence of events.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +133,7 @@ class Model:
             dead = sum(getattr(each, name) for each in self.accounts if each.unsendable)
             alive = sum(getattr(each, name) for each in self.accounts if not each.unsendable)
             assert (pool.total - pool.unsendable, pool.unsendable) == (alive, dead)
-            # Beyond the limit only by what unsendable partitions held before.
+            # Only memory that unsendable partitions held earlier can exceed the limit.
             assert pool.total <= pool.limit + pool.half
 
 

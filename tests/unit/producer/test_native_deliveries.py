@@ -1,6 +1,6 @@
-"""Deliveries in native code beside those in Python: equal in all they answer, and in memory.
+"""Tests that native deliveries behave like those in Python, and use memory correctly.
 
-All other tests of deliveries run against one of the two.
+All other tests of deliveries run with one of the two implementations.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FIELDS = ("topic", "partition", "offset", "timestamp", "done", "result", "except
 
 
 class Hooks:
-    """What a batch asks of its producer, noted."""
+    """The functions of a producer that a batch calls. The calls are recorded."""
 
     def __init__(self, loop: Any = None) -> None:
         self.loop = loop
@@ -70,7 +70,7 @@ def outcome(ask: Callable[[], Any]) -> Any:
 
 
 def driven(awaited: Any) -> Any:
-    """What an await comes to, or that it waits."""
+    """Return the result or error of an await, or the fact that it waits."""
     steps = awaited.__await__()
     try:
         next(steps)
@@ -83,7 +83,7 @@ def driven(awaited: Any) -> Any:
 
 
 class World:
-    """Some batches and deliveries of one implementation."""
+    """Several batches and deliveries of one implementation."""
 
     def __init__(self, kind: Any, hooks: Hooks) -> None:
         self.kind = kind
@@ -168,7 +168,7 @@ def test_both_answer_alike(steps: list[tuple[Any, ...]]) -> None:
 
 
 def plain(seen: Any) -> Any:
-    """Errors compare by what they say."""
+    """Replace errors by their messages, so that they can be compared."""
     if isinstance(seen, list):
         return [plain(one) for one in seen]
     return str(seen) if isinstance(seen, Exception) else seen
@@ -270,7 +270,7 @@ async def test_what_is_no_delivery_is_refused(wrong: Any) -> None:
 
 
 def work(rounds: int) -> None:
-    """All that deliveries do, with and without failures."""
+    """Use all functions of deliveries, with and without failures."""
 
     async def go() -> None:
         hooks = Hooks(asyncio.get_running_loop())
@@ -318,7 +318,10 @@ def grown(rounds: int) -> int:
 
 
 def test_nothing_leaks() -> None:
-    """A leak would be there each time; lists of spare memory, and Python's own, grow at first."""
+    """A leak would show in each run.
+
+    Free lists, Python's own included, grow only in the first runs.
+    """
     work(200)
     assert any(grown(200) < 100 for _ in range(8))
 
@@ -333,7 +336,8 @@ def test_no_reference_is_lost() -> None:
     hooks = Hooks()
     topic, error = "".join(["a", " topic"]), KafkaError("no")
     metadata: Any = RecordMetadata
-    # What is kept of those that are gone refers to the type, and has its limit: it is reached here.
+    # Freed objects on a free list keep a reference to the type. This fills the free list to its
+    # limit.
     del [metadata(topic, 1, 2, 3) for _ in range(20_000)][:]
 
     def count() -> list[int]:
@@ -351,7 +355,8 @@ def test_no_reference_is_lost() -> None:
             assert list(metadata._make([topic, 1, 2, 3])) == [topic, 1, 2, 3]
         del batches, several, delivery
         error.with_traceback(None)
-        asyncio.run(ended())  # An exception is kept for the next await, with its last traceback.
+        # An exception is kept for the next await, together with its last traceback.
+        asyncio.run(ended())
         gc.collect()
         return [sys.getrefcount(thing) for thing in (topic, error, hooks, metadata)]
 
@@ -359,7 +364,7 @@ def test_no_reference_is_lost() -> None:
 
 
 def test_memory_is_used_right() -> None:
-    """Under an allocator that notices what is written past the end, or used after it was freed."""
+    """The tests run under an allocator that detects writes past the end and uses after free."""
     code = f"""
 import runpy
 from hypothesis import settings

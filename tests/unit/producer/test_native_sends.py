@@ -1,4 +1,4 @@
-"""Sends in native code beside those in Python: the same records, refusals and deliveries."""
+"""Tests that native sends give the same records, errors, and deliveries as those in Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOPICS = ("one", "three")
 
 
 class StillClock:
-    """Time stands still, and chance is the same for all."""
+    """A clock with the time of the event loop and the same random numbers for all producers."""
 
     def __init__(self) -> None:
         self.rng = random.Random(7)
@@ -41,7 +41,7 @@ class StillClock:
 
 
 class InPython(Producer[Any, Any]):
-    """A producer whose sends do not go through native code."""
+    """A producer that does not use native code to send."""
 
     send = pure_send.SendPath.send  # type: ignore[assignment]
     send_many = pure_send.SendPath.send_many  # type: ignore[assignment]
@@ -85,7 +85,7 @@ def servers() -> Iterator[EmbeddedCluster]:
 
 
 async def sent(kind: Any, cluster: EmbeddedCluster, calls: Any, options: Any, prefix: str) -> Any:
-    """What became of the calls: deliveries or errors, and the records that are there."""
+    """Return the delivery or error of each call, and the records in the topics."""
     for name, partitions in zip(TOPICS, (1, 3), strict=True):
         cluster.create_topic(prefix + name, partitions)
     answers: list[Any] = []
@@ -159,7 +159,7 @@ async def producer(servers: EmbeddedCluster) -> AsyncIterator[Producer]:
 
 
 async def test_a_sequence_that_changes_while_it_is_sent(producer: Any) -> None:
-    """A finalizer may run anywhere."""
+    """A finalizer that changes the sequence may run at any time."""
     values: list[Any] = []
 
     class Late:
@@ -213,9 +213,10 @@ async def test_nothing_leaks(producer: Any) -> None:
                     producer.send_many(topic, [*items, *wrong])
             assert len(await producer.gather(deliveries)) == len(deliveries)
         del deliveries
-        for partition in range(3):  # each alone: what is kept for requests of one batch is there
+        # Send each record alone, which fills what is kept for requests with one batch.
+        for partition in range(3):
             await producer.send(topic, partition=partition)
-        producer.metrics()  # Counts the batches, whose topics it refers to until then.
+        producer.metrics()  # Until the batches are counted, the metrics refer to their topics.
         gc.collect()
         batches = sum(type(thing) is ProducerBatch for thing in gc.get_objects())
         return [*map(sys.getrefcount, (key, value, *items[:1], record, topic)), batches]
@@ -225,7 +226,7 @@ async def test_nothing_leaks(producer: Any) -> None:
 
 
 async def test_a_producer_that_is_done_with_is_collected(servers: EmbeddedCluster) -> None:
-    """Its last delivery refers to it, by a way that the garbage collector has to see."""
+    """The last delivery refers to the producer. The garbage collector must see that reference."""
     kept, gone = [], []
     for _ in range(2):
         async with Producer(bootstrap_servers=servers.bootstrap_servers) as producer:

@@ -1,4 +1,4 @@
-"""Where records go: murmur2 as in Java, stickiness, the load of the partitions."""
+"""Tests of how partitions are chosen: murmur2 as in Java, sticky batches, and adaptive loads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def partitioner(**options: Any) -> Partitioner:
     return Partitioner(config, random.Random(1))
 
 
-# From org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey.
+# These are the values of
+# org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey.
 @pytest.mark.parametrize(
     ("key", "partition"),
     [(b"21", (-973932308 & 0x7FFFFFFF) % 7), (b"foobar", (-790332482 & 0x7FFFFFFF) % 7)],
@@ -114,7 +115,7 @@ def test_a_function_that_fails() -> None:
 
 
 class Counting(PartitionQueue):
-    """Counts how often its load is asked for."""
+    """A queue that counts how often its load is read."""
 
     asked = 0
 

@@ -1,4 +1,4 @@
-"""Leaders that move, sequences that end, brokers that refuse; on a simulated cluster."""
+"""Tests of recovery from leader changes, sequence errors, and refusals, on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from aiokclient.record.batch import walk
 
 
 def numbers(world: World, partition: int = 0) -> list[tuple[int, int, int]]:
-    """Producer id, epoch and first sequence of each batch in the log."""
+    """Return the producer id, epoch, and first sequence of each batch in the log."""
     batches = [walk(buffer)[0] for _, buffer, _ in world.cluster._data._batches("t", partition, 0)]
     return [(b.producer_id, b.producer_epoch, b.base_sequence) for b in batches]
 
 
 @pytest.mark.fault(3)
 def test_a_named_leader_is_used_at_once() -> None:
-    """The refusal names the new leader (KIP-951): no metadata is asked for, nothing waits."""
+    """The error names the new leader (KIP-951), so no metadata request or backoff is necessary."""
 
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=0, retry_backoff_ms=10_000) as producer:
@@ -57,7 +57,7 @@ def test_what_is_in_flight_to_a_hung_leader_follows_the_next_one() -> None:
             began = world.now
             await task
             await world.ledger.until(120)
-            assert world.now - began < 5, "long before the request timeout of 30 s"
+            assert world.now - began < 5, "the call ends long before the request timeout of 30 s"
             world.cluster.resume(leader)
         world.check()
 
@@ -96,7 +96,9 @@ def test_past_the_last_epoch_comes_another_producer_id() -> None:
         (old, _, _), (new, epoch, sequence) = numbers(world)
         assert new != old
         assert (epoch, sequence) == (0, 0)
-        assert numbers(world, 1) == [(old, 0, 0), (old, 0, 1)], "the others keep theirs"
+        assert numbers(world, 1) == [(old, 0, 0), (old, 0, 1)], (
+            "the other partitions keep their sequences"
+        )
 
     simulate(scenario, topics={"t": 2})
 

@@ -1,4 +1,4 @@
-"""What a user of send, send_many and send_all sees; on a simulated cluster."""
+"""Tests of what users of send, send_many, and send_all see, on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aiokclient.protocol import ApiKey
 
 
 def values(world: World, topic: str = "t") -> list[bytes | None]:
-    """What the topic holds, partition after partition."""
+    """Return the values in the topic, partition by partition."""
     return [record.value for record in world.cluster.records(topic)]
 
 
@@ -254,7 +254,7 @@ def test_send_all_stops_at_the_first_failure() -> None:
 
 
 class Json:
-    """A serializer object that needs its schema."""
+    """A serializer that must load a schema before it is used."""
 
     def __init__(self) -> None:
         self.prepared: list[str] = []

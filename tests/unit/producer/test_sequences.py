@@ -1,4 +1,4 @@
-"""The table of sequences, and a partition's queue against a broker that keeps the rules."""
+"""Tests of the table of sequence states, and of a queue against a model of the broker's rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.record.batch import RecordBatchBuilder
 
 IMPOSSIBLE = {
-    # Nothing is in flight while a restart is due, and only a drain after trouble is decided about.
+    # Nothing is in flight while a restart is due. Only a drain after a failure leads to a decision.
     (SequenceState.FLOWING, SequenceEvent.DRAINED_IN_ORDER),
     (SequenceState.FLOWING, SequenceEvent.DRAINED_WITH_GAP),
     (SequenceState.FLOWING, SequenceEvent.RESTARTED),
@@ -50,7 +50,7 @@ def test_every_pair_is_in_the_table_or_impossible(
 
 @pytest.mark.parametrize("kind", [SequenceState, SequenceEvent])
 def test_states_and_events_are_hashed_without_a_python_function(kind: type) -> None:
-    """They are looked up for each batch."""
+    """States and events are looked up for each batch, so their hash must be fast."""
     assert kind.__hash__ is object.__hash__
 
 
@@ -81,7 +81,7 @@ def test_numbers_wrap_as_in_java() -> None:
 
 def test_the_first_batch_travels_alone() -> None:
     sequences = PartitionSequences()
-    assert not sequences.single, "without a producer id there is nothing to prove"
+    assert not sequences.single, "without a producer id, the first batch need not be sent alone"
     sequences.adopt(7, 0)
     assert sequences.single
     sequences.written(sequences.assign(1), 1)
@@ -129,12 +129,12 @@ def test_explains_is_false_when_an_unproven_leader_refuses_the_next_sequence(
     sequences = PartitionSequences()
     sequences.adopt(7, 0)
     first, lost, third = sequences.assign(1), sequences.assign(1), sequences.assign(1)
-    assert not sequences.explains(first, by_name=by_name), "every leader takes sequence 0"
+    assert not sequences.explains(first, by_name=by_name), "every leader accepts sequence 0"
     sequences.written(first, 1)
-    assert sequences.explains(lost, by_name=by_name), "the log was cut on this connection"
+    assert sequences.explains(lost, by_name=by_name), "the log was truncated during this connection"
     sequences.trusted = False
     assert sequences.explains(lost, by_name=by_name) is not by_name
-    assert sequences.explains(third, by_name=by_name), "the one before is missing"
+    assert sequences.explains(third, by_name=by_name), "the batch before it is missing"
 
 
 def test_written_voids_the_state_when_offsets_go_back() -> None:
@@ -151,7 +151,7 @@ def test_written_voids_the_state_when_offsets_go_back() -> None:
 
 
 class Batch(ProducerBatch[Any]):
-    """A queued batch of so many records, with a name and without content."""
+    """A queued batch with a name and a number of records, but without content."""
 
     def __init__(self, queue: Any, name: int, count: int) -> None:
         hooks: Any = None
@@ -161,7 +161,7 @@ class Batch(ProducerBatch[Any]):
 
 
 class Leader:
-    """A broker's rules for the batches of one producer, and the log that comes of them."""
+    """A broker's rules for the batches of one producer, and the resulting log."""
 
     def __init__(self) -> None:
         self.log: list[int] = []
@@ -220,7 +220,10 @@ class Model:
         self.wire.append((batch, batch.attempt, batch.identity))
 
     def arrive(self, *, error: bool = False) -> None:
-        """The next request reaches the leader, which answers; or refuses it for now."""
+        """Deliver the next request to the leader, which answers it.
+
+        With `error`, the leader refuses it with a temporary error.
+        """
         if not self.wire:
             return
         batch, attempt, identity = self.wire.popleft()
@@ -235,7 +238,10 @@ class Model:
             self.queue.come_back(batch, refused=answer == "refused")
 
     def disconnect(self, written: int, straggling: bool) -> None:
-        """The connection breaks; so many requests are written before, others maybe much later."""
+        """Break the connection.
+
+        The first `written` requests are written before. The others may be written much later.
+        """
         broken, self.wire = self.wire, deque()
         for index, (batch, attempt, identity) in enumerate(broken):
             if index < written:
@@ -312,7 +318,7 @@ def in_flight(model: Model) -> list[tuple[int, BatchIdentity]]:
 
 
 def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> None:
-    """Metadata was wrong about another topic of the name: what was sent lands once."""
+    """After metadata was wrong about the topic for a time, each batch is written exactly once."""
     model = Model()
     queue = model.queue
     queue.rename("true")
@@ -324,7 +330,7 @@ def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> No
     model.send()
     before = in_flight(model)
     queue.incarnate("wrong")
-    assert queue.changing, "it waits for what is in flight"
+    assert queue.changing, "the queue waits for the batches in flight"
     model.disconnect(1, False)
     assert queue.incarnation == "wrong"
     assert queue.sequences.producer_id == -1

@@ -1,4 +1,4 @@
-"""Batches that are split while it is unknown whether they were written; on a simulated cluster."""
+"""Tests of splitting a batch that may have been written already, on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def values(world: World) -> list[bytes | None]:
 
 
 def shrink(world: World, size: int) -> None:
-    """Refuse batches that are larger than `size` bytes from now on."""
+    """Make the brokers refuse batches that are larger than `size` bytes."""
     world.cluster._data.topic("t").configs.change({"max.message.bytes": str(size)})
 
 
@@ -64,7 +64,10 @@ def test_a_split_batch_is_written_once_when_its_outcome_was_unknown(
 def test_a_split_batch_is_written_once_when_its_parts_are_called_duplicates(
     lost_part: bool, written: bool
 ) -> None:
-    """A broker that remembers only the last batch says so of each part of a written one."""
+    """The broker calls each part of a written batch a duplicate.
+
+    It remembers only the last batch.
+    """
 
     def called_duplicates(request: Any, response: Any) -> Any:
         (part,) = response.responses[0].partition_responses
@@ -107,11 +110,11 @@ def test_a_split_batch_fails_when_a_lost_batch_makes_its_outcome_unknowable() ->
                 deliveries = [producer.send("t", value) for value in large]
                 await world.cluster.until(lambda: fault.hits)
                 shrink(world, 1_500)
-                # What the leader acknowledged before the batch is not what the producer thinks.
+                # Make the producer's last acknowledged sequence differ from the leader's.
                 producer._topics["t"].queues[0].sequences.acknowledged = 0
             results = await producer.gather(deliveries, return_exceptions=True)
             assert {type(result) for result in results} == {OutOfOrderSequenceError}
-            assert len({id(result) for result in results}) > 1, "each part has its own"
+            assert len({id(result) for result in results}) > 1, "each part has an error of its own"
             await producer.send("t", b"end")
         assert values(world) == [b"first", *large, b"end"]
 
@@ -143,7 +146,7 @@ def test_a_batch_is_not_written_twice_when_its_leader_moves_while_it_is_split(
             with world.cluster.delay(ApiKey.PRODUCE, 0.5, when="after", times=1):
                 world.cluster.move_leader("t", 0)
                 await producer._cluster.updater.refresh(["t"], timeout=5, at_once=True)
-                # The new leader takes the batch as it is.
+                # The new leader accepts the whole batch.
                 await world.cluster.until(lambda: len(world.requests(ApiKey.PRODUCE)) > before)
                 (go_on,) = held
                 go_on()

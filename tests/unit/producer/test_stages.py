@@ -1,4 +1,4 @@
-"""The table of a batch's stages, and that a batch keeps it."""
+"""Tests of the table of a batch's stages, and that a batch permits only those transitions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PATHS: dict[BatchStage, list[str]] = {
     BatchStage.SPLIT: ["close", "vacate"],
     BatchStage.DONE: ["close", "fail_records"],
 }
-"""A way to each stage."""
+"""A sequence of steps that leads to each stage."""
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "come_back": {"refused": False},
@@ -54,7 +54,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 class Hooks:
-    """The part of an accumulator that a batch needs to be done."""
+    """The part of an accumulator that a batch needs in order to finish."""
 
     loop: Any = None
     thread = 0
@@ -94,7 +94,7 @@ def test_a_step_is_taken_when_the_table_permits_it(
 ) -> None:
     batch = batch_in(before)
     if before is BatchStage.SPLIT and after is BatchStage.SPLIT:
-        return  # `vacate` also ends a split that `parts` began
+        return  # `vacate` also ends a split that `parts` began.
     if after in TRANSITIONS[before]:
         step(batch)
         assert batch.stage is after
@@ -165,4 +165,6 @@ def test_a_batch_keeps_no_identity_when_it_is_queued_again() -> None:
     assert batch.identity is None
     assert batch.in_log is InLog.UNKNOWABLE
     batch.resume(IDENTITY)
-    assert batch.in_log is InLog.UNKNOWABLE, "a former identity does not make it known"
+    assert batch.in_log is InLog.UNKNOWABLE, (
+        "a former identity does not show whether the batch is in the log"
+    )

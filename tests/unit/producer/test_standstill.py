@@ -1,4 +1,4 @@
-"""What would stand still for long, or stay behind, though nothing is in its way any more."""
+"""Tests that records do not remain unsent when nothing prevents them from being sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ UNNUMBERED: dict[str, Any] = {"acks": 0, "enable_idempotence": False, "linger_ms
 
 
 def test_a_connection_that_was_lost_while_nothing_waited() -> None:
-    """Only a send has it made anew, so it must not be what keeps a large record from being sent."""
+    """A lost connection does not keep a large record from being sent.
+
+    Only a send opens the connection again.
+    """
 
     async def scenario(world: World) -> None:
         async with world.producer(buffer_memory=20_000) as producer:
@@ -42,7 +45,7 @@ def test_a_connection_that_was_lost_while_nothing_waited() -> None:
 
 
 def test_a_broker_whose_connection_was_lost_while_nothing_waited_gets_its_share() -> None:
-    """Records without a key stay away from what cannot be sent."""
+    """Records without a key avoid partitions whose records cannot be sent."""
 
     async def scenario(world: World) -> None:
         async with world.producer(batch_size=100) as producer:
@@ -138,7 +141,10 @@ def test_a_closed_producer_stays_with_nobody() -> None:
 
 
 def test_what_others_wait_for_is_no_silence_for_long() -> None:
-    """They share a connection; who awaits no answers sees none that would end the silence."""
+    """Requests without acknowledgements share the connection with the waiting ones.
+
+    A sender that expects no responses sees none that would end the period of silence.
+    """
 
     async def scenario(world: World) -> None:
         async with world.client() as client:

@@ -1,4 +1,7 @@
-"""When batches leave: full, lingered or awaited; and how much is under way; simulated."""
+"""Tests of when batches are sent, and how many are in flight, on a simulated cluster.
+
+A batch is sent when it is full, has lingered, or is awaited.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from aiokclient.protocol import ApiKey
 
 
 def produced(world: World) -> list[Any]:
-    """The produce requests, oldest first."""
+    """Return the produce requests, oldest first."""
     return world.requests(ApiKey.PRODUCE)
 
 
@@ -59,7 +62,7 @@ def test_awaiting_is_demand() -> None:
 
 
 def test_demand_waits_for_what_is_in_flight() -> None:
-    """What is awaited meanwhile leaves together, once nothing is under way to the broker."""
+    """Batches that are awaited meanwhile leave together, after what is in flight to the broker."""
 
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=10_000) as producer:
@@ -82,12 +85,14 @@ def test_without_linger_it_leaves_at_once_or_at_the_next_turn() -> None:
             await producer.send("t", b"first")
             sender = producer._engine.senders[1]
             producer.send("t", b"alone")
-            assert sender.in_flight == 1, "nothing was under way: it has left within send()"
+            assert sender.in_flight == 1, (
+                "nothing was in flight, so the batch was sent within send()"
+            )
             for _ in range(10):
                 producer.send("t", b"together")
             assert sender.in_flight == 1
             await asyncio.sleep(0)
-            assert sender.in_flight == 2, "the rest left at the next turn of the loop"
+            assert sender.in_flight == 2, "the rest was sent in the next iteration of the loop"
 
     simulate(scenario)
 
@@ -118,7 +123,7 @@ def test_partitions_of_one_broker_travel_together() -> None:
             for partition in range(20):
                 producer.send("t", b"x", partition=partition)
             await producer.flush()
-        # Those of partitions that are new to the broker's eyes, and no more.
+        # One produce request carries the batches of all 20 partitions.
         assert len(produced(world)) == 1
 
     simulate(scenario, topics={"t": 20})

@@ -1,4 +1,7 @@
-"""Topics that are not known, not there, created again, or too small; on a simulated cluster."""
+"""Tests of topics that are unknown, missing, recreated, or get more partitions.
+
+Some have a small limit for batches. They run on a simulated cluster.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ from aiokclient.record.murmur2 import murmur2, to_positive
 def test_records_of_an_unknown_topic_wait_and_keep_their_order() -> None:
     async def scenario(world: World) -> None:
         async with world.producer() as producer:
-            # Keys, chosen partitions and neither, mixed, before anything is known of the topic.
+            # Mix records with keys, with chosen partitions, and with neither, before any metadata
+            # exists.
             deliveries = []
             for i in range(5000):
                 key = b"%d" % (i % 7) if i % 3 else None
@@ -44,7 +48,7 @@ def test_records_of_an_unknown_topic_wait_and_keep_their_order() -> None:
                 assert result.partition == to_positive(murmur2(key)) % 6
         for partition in range(6):
             values = [r.value for r in world.cluster.records("t", partition)]
-            assert values == sorted(values), "the order of the sends"
+            assert values == sorted(values), "the records keep the order of the sends"
         assert len(world.cluster.records("t")) == 5000
 
     simulate(scenario, topics={"t": 6})
@@ -54,7 +58,7 @@ def test_records_of_an_unknown_topic_wait_and_keep_their_order() -> None:
 def test_large_records_of_an_unknown_topic_are_compressed_where_they_are_sent_from(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A thread that still compresses a batch when its records move would spoil what they read.
+    # If a thread still compressed a batch whose records move, it would read changed memory.
     known: list[int | None] = []
     in_thread = Callbacks.in_thread
 
@@ -119,7 +123,7 @@ def test_a_thread_compresses_what_would_hold_the_loop(
 def test_what_is_sent_while_records_move_comes_after_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Each slice of the move is one batch, whatever the clock says.
+    # Each slice of the move has only one batch, whatever the clock shows.
     monkeypatch.setattr("aiokclient.producer.sending.leaders.SLICE_S", -1)
 
     async def scenario(world: World) -> None:
@@ -243,7 +247,9 @@ def test_the_queue_of_a_missing_topic_is_bounded() -> None:
                 deliveries += (producer.send("nowhere", b"x" * 1000) for _ in range(60))
             with pytest.raises(BufferExhaustedError, match="quarter"):
                 producer.send("nowhere", b"x" * 1000)
-            assert len(deliveries) in range(40, 50), "a quarter of the buffer and of the parking"
+            assert len(deliveries) in range(40, 50), (
+                "only a quarter of the buffer and of the overflow queue"
+            )
             results = await producer.gather(deliveries, return_exceptions=True)
             assert {type(result) for result in results} == {UnknownTopicOrPartitionError}
             assert producer._engine.accumulator.memory.buffer.total == 0
@@ -323,7 +329,7 @@ def test_a_batch_that_is_too_large_is_split(codec: str, size: int) -> None:
             before = producer.metrics()["producer.retries{error=MESSAGE_TOO_LARGE}"]
             await producer.gather([producer.send("small", value) for value in values])
             after = producer.metrics()["producer.retries{error=MESSAGE_TOO_LARGE}"]
-            assert before == after, "it has learnt how large a batch may be"
+            assert before == after, "the producer has learned how large a batch may be"
             assert producer._engine.accumulator.memory.buffer.total == 0
             with pytest.raises(RecordTooLargeError):
                 await producer.send("small", world.sim.rng.randbytes(6000))

@@ -1,4 +1,7 @@
-"""What an awaited send costs the loop: a callback reads the answer, and the task goes on."""
+"""Tests of the loop iterations that an awaited send costs.
+
+A callback reads the response, and then the waiting task continues.
+"""
 
 from typing import Any
 
@@ -20,6 +23,6 @@ async def test_callbacks_of_an_awaited_send(
         with held_times() as times:
             for _ in range(SENDS):
                 await producer.send(kafka_topic, b"v")
-        # With a linger it is the await that has the batch sent, at the next turn, or the timer.
+        # With a linger time, the await triggers the send in the next iteration, or the timer does.
         each = 2 if not linger_ms else 4
         assert len(times) <= each * SENDS + 10

@@ -1,4 +1,7 @@
-"""Tasks that wait for one batch: woken together, each as a future would wake it."""
+"""Tests that tasks which wait for one batch are woken together.
+
+Each task is woken as a future would wake it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
 
 @pytest.fixture(params=["C", "Python"])
 def run_tasks(request: pytest.FixtureRequest, run: Any) -> Callable[[Any], Any]:
-    """With either implementation of tasks."""
+    """Return a function that runs a coroutine with one of the two implementations of tasks."""
 
     def make(loop: Any, coro: Any, **options: Any) -> Any:
         return tasks._PyTask(coro, loop=loop, **options)  # type: ignore[attr-defined]
@@ -120,7 +123,7 @@ def test_some_are_cancelled(run_tasks: Any) -> None:
         assert waiting[1].cancelled()
         assert len(batch._waiters) == 5
         assert waiting[2].cancel()
-        batch.succeed(0)  # while the cancelled one has not run yet
+        batch.succeed(0)  # The cancelled task has not run yet.
         assert waiting[3].cancel("just woken")
         await turns(6)
         assert [task.cancelled() for task in waiting] == [False, True, True, True, False, False]

@@ -1,4 +1,4 @@
-"""Kafka's definitions and Kafka's encoder, for the tests of the wire."""
+"""Fixtures: Kafka's message definitions and Kafka's encoder, for tests of the wire protocol."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,20 +11,20 @@ SUMMARY = pytest.StashKey[list[str]]()
 
 @pytest.fixture(scope="session")
 def definitions(kafka_jars: list[Path]) -> dict[str, Definition]:
-    """What Kafka 4.4 defines of the messages that a client needs, by name."""
+    """Return Kafka 4.4's definitions of the messages that a client needs, by name."""
     return load(kafka_jars)
 
 
 @pytest.fixture(scope="session")
 def wire_oracle(java: str, kafka_jars: list[Path]) -> Iterator[WireOracle]:
-    """Kafka's own encoder, in a process that stays up for the session."""
+    """Run Kafka's own encoder in a process that lives as long as the test session."""
     with WireOracle(java, kafka_jars) as oracle:
         yield oracle
 
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> list[str]:
-    """Lines for the summary at the end of the run."""
+    """Return the list of lines for the summary at the end of the run."""
     return request.config.stash.setdefault(SUMMARY, [])
 
 

@@ -1,4 +1,4 @@
-"""Our declarations say what Kafka's say: every field, version, default, nullability and tag."""
+"""Tests that our declarations equal Kafka's: fields, versions, defaults, nullability, and tags."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ APIS = 73
 
 
 def within(text: str | None, outer: range) -> range:
-    """The part of a range of versions that can occur."""
+    """Return the part of a range of versions that exists."""
     if text is None:
         return range(0)
     inner = span(text)
@@ -34,7 +34,7 @@ def ours_within(text: str | None, outer: range) -> range:
 
 
 def described(kafka: Json, definition: Definition, outer: range) -> dict[str, Any]:
-    """A field of Kafka's definitions as facts."""
+    """Return the properties of a field in Kafka's definitions."""
     versions = within(kafka["versions"], outer)
     kind = kafka["type"].removeprefix("[]")
     return {
@@ -54,7 +54,7 @@ NAMES = {"boolean": "bool"}
 
 
 def declared(field: Field, outer: range) -> dict[str, Any]:
-    """A field of our declarations as the same facts."""
+    """Return the properties of a field in our declarations, in the same form."""
     versions = ours_within(field.versions, outer)
     inner = isinstance(field.element, type)
     default = field.new_default()

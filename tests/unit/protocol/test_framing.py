@@ -1,4 +1,4 @@
-"""Frames, correlation ids and requests in flight, on both ends."""
+"""Tests of frames, correlation ids, and requests in flight, for clients and servers."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def feed(reader: FrameReader, data: bytes) -> list[bytes]:
-    """Give bytes to a reader as a transport does: as many at a time as it has room for."""
+    """Pass bytes to a reader as a transport does: as many at a time as it has room for."""
     frames = []
     while data:
         room = reader.get_buffer()
@@ -40,7 +40,7 @@ def framed(payload: bytes) -> bytes:
 
 
 def body(segments: Iterable[Any]) -> bytes:
-    """A frame without its length, which must be right."""
+    """Return a frame without its length, and check the length."""
     data = b"".join(segments)
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     return data[4:]
@@ -73,7 +73,7 @@ def test_frames_do_not_depend_on_how_they_are_sliced(
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3000)), max_size=60))
 def test_readers_that_take_turns_do_not_mix_their_frames(turns: list[tuple[int, int]]) -> None:
-    """Readers share scratch buffers: what one has of an incomplete frame stays its own."""
+    """Readers share scratch buffers, but each one keeps its own part of an incomplete frame."""
     payloads = [[bytes([reader]) * size for size in (700, 0, 2000, 513)] for reader in range(3)]
     streams = [b"".join(map(framed, each)) for each in payloads]
     readers, found = [FrameReader(MIB) for _ in range(3)], [[], [], []]
@@ -165,7 +165,7 @@ def test_a_response_that_is_cut_is_refused(frame: bytes) -> None:
 
 
 def test_bytes_after_a_response_are_ignored() -> None:
-    """Some brokers leave something there, and Kafka's own client does not look."""
+    """Some brokers send extra bytes there, and Kafka's own client ignores them."""
     client = ClientPipeline("me")
     client.send(messages.HeartbeatRequest(), 3)
     _, _, response = client.receive(bytes(4) + b"\0\0\0\7\0\x19" + b"\0")
@@ -174,7 +174,7 @@ def test_bytes_after_a_response_are_ignored() -> None:
 
 @pytest.mark.parametrize("version", [0, 4])
 def test_bytes_after_a_request_are_ignored(version: int) -> None:
-    """Some clients leave something there, and Kafka's brokers do not look."""
+    """Some clients send extra bytes there, and Kafka's brokers ignore them."""
     _, segments = ClientPipeline("me").send(messages.HeartbeatRequest(group_id="g"), version)
     received = ServerFraming().decode_request(body(segments) + b"\1\0\0")
     assert received.request == messages.HeartbeatRequest(group_id="g")

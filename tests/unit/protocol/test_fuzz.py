@@ -1,4 +1,4 @@
-"""Every decoder survives any bytes: a message or a ProtocolError, and little memory."""
+"""Tests that decoders turn any bytes into a message or a ProtocolError, with little memory."""
 
 import math
 import os
@@ -55,7 +55,7 @@ def decoders() -> Iterator[tuple[type[Message], int]]:
 
 
 def value_of(field: Field, version: int) -> Any:
-    """Something else than the default, with one element in each array."""
+    """Return a value that is not the default, with one element in each array."""
     if not field.present_in(version):
         return field.new_default()
     inner = isinstance(field.element, type)
@@ -69,7 +69,10 @@ def filled(cls: type[Struct], version: int) -> Any:
 
 @cache
 def encodings() -> list[tuple[type[Message], int, bytes]]:
-    """A full message of every class and version, with an unknown tag where there may be one."""
+    """Return a full message of each class and version.
+
+    It has an unknown tag where tags are allowed.
+    """
     made = []
     for cls, version in decoders():
         message = filled(cls, version)
@@ -80,7 +83,10 @@ def encodings() -> list[tuple[type[Message], int, bytes]]:
 
 
 def survives(cls: type[Message], version: int, data: bytes) -> None:
-    """What decodes can be encoded, and that decodes to the same."""
+    """Check that the bytes are refused with ProtocolError or decoded.
+
+    A decoded message can be encoded, and this decodes to an equal message.
+    """
     try:
         message = cls.decode(data, version)
     except ProtocolError:
@@ -98,7 +104,7 @@ def has_nan(value: Any) -> bool:
 
 
 def fuzz(test: Callable[[], None]) -> None:
-    """Run a hypothesis test once, or again and again for AIOKCLIENT_FUZZ seconds."""
+    """Run a hypothesis test once, or repeatedly for AIOKCLIENT_FUZZ seconds."""
     limited = settings(
         max_examples=EXAMPLES,
         deadline=None,
@@ -130,7 +136,7 @@ def test_any_bytes() -> None:
 
 @st.composite
 def edits(draw: st.DrawFn) -> Decode:
-    """A way to spoil bytes: cut, overwrite, insert, repeat."""
+    """Draw a function that damages bytes: by cutting, overwriting, inserting, or removing."""
     steps = draw(
         st.lists(
             st.tuples(
@@ -179,7 +185,7 @@ def test_every_truncation_is_refused() -> None:
 
 
 def test_hostile_lengths_take_no_memory() -> None:
-    """A hostile number at every place of every message, in less than a quarter of a MiB."""
+    """A hostile length at any position of any message takes less than a quarter of a MiB."""
     spoiled = [
         (cls, version, data[:place] + hostile + data[place + len(hostile) :])
         for cls, version, data in encodings()

@@ -1,4 +1,4 @@
-"""Our codecs against one that interprets Kafka's definitions; needs no running Java."""
+"""Tests of our codecs against an interpreter of Kafka's definitions, which does not need Java."""
 
 from random import Random
 from typing import Any
@@ -31,7 +31,7 @@ def test_bytes_are_those_of_an_interpreter(definitions: dict[str, Definition]) -
 
 
 class Coverage:
-    """Which fields were seen at something else than their default, and which were null."""
+    """A record of which fields have had values other than the default, and which have been null."""
 
     def __init__(self, definition: Definition, version: int) -> None:
         self.definition = definition

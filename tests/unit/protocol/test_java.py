@@ -1,4 +1,4 @@
-"""Our bytes are those of Kafka's own implementation, for every message and version."""
+"""Tests that our bytes equal those of Kafka's own implementation, for each message and version."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -31,7 +31,7 @@ def java_name(definition: Definition) -> str:
 
 
 def encode_all(definition: Definition, version: int, samples: list[Any]) -> list[bytes]:
-    """Our bytes, each of which decodes to what was encoded."""
+    """Return our bytes for the samples, and check that they decode to equal messages."""
     cls = message_class(definition.name)
     encoded = []
     for sample in samples:
@@ -43,7 +43,7 @@ def encode_all(definition: Definition, version: int, samples: list[Any]) -> list
 
 
 class Comparison:
-    """Asks Java a few questions ahead and compares the answers with our bytes."""
+    """A queue of questions to Java whose answers are compared with our bytes."""
 
     def __init__(self) -> None:
         self.messages = 0

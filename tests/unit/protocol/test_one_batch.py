@@ -1,4 +1,7 @@
-"""Produce requests from templates: byte for byte those of the codec, and their responses."""
+"""Tests of produce requests from templates and of their responses.
+
+The bytes equal those of the codec.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message class is to the one who writes Python."""
+"""Tests of message classes as Python objects."""
 
 import copy
 import subprocess

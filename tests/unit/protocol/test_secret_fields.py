@@ -1,4 +1,4 @@
-"""Messages know which of their fields are secret, and show nothing of them."""
+"""Tests that messages know which of their fields are secret, and never show them."""
 
 import re
 import traceback
@@ -50,7 +50,7 @@ def text_of(error: BaseException) -> str:
 
 
 def refusal(message: Any, version: int) -> KafkaError | None:
-    """Return why a message cannot be encoded, None if it can."""
+    """Return the error with which a message cannot be encoded, or None."""
     try:
         message.encode(version)
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Kafka's own record code in Java as a witness."""
+"""Fixtures: Kafka's own record code in Java, with which our results are compared."""
 
 import struct
 import subprocess
@@ -18,7 +18,10 @@ Fields = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
 class JavaBatch(NamedTuple):
-    """What Java says about a batch; `records` are (offset, timestamp, key, value, headers)."""
+    """Java's description of a batch.
+
+    `records` has tuples of (offset, timestamp, key, value, headers).
+    """
 
     magic: int
     codec: int
@@ -38,7 +41,7 @@ class JavaBatch(NamedTuple):
 
 
 class JavaError(Exception):
-    """Java refused."""
+    """An error that Java raised for a batch."""
 
 
 class Reader:
@@ -63,7 +66,7 @@ def nullable(content: bytes | None) -> bytes:
 
 
 class RecordOracle:
-    """Asks the Java program, which stays up for the session."""
+    """A connection to the Java program, which lives as long as the test session."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -154,7 +157,7 @@ class RecordOracle:
 
 @pytest.fixture(scope="session")
 def java_records(java: str, kafka_jars: list[Path]) -> Iterator[RecordOracle]:
-    """Kafka's reader and writer of records, in one Java program."""
+    """Run Kafka's reader and writer of records in one Java program."""
     class_path = ":".join(str(jar) for jar in kafka_jars)
 
     def compile_into(folder: Path) -> None:
@@ -166,7 +169,7 @@ def java_records(java: str, kafka_jars: list[Path]) -> Iterator[RecordOracle]:
         classes = prepared(CACHE / name, compile_into)
     except MissingToolError as error:
         pytest.fail(str(error), pytrace=False)
-    # -XX:TieredStopAtLevel=1: what it runs is short, so starting fast is what counts.
+    # The program runs only short calls, so a fast start is what counts (-XX:TieredStopAtLevel=1).
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     oracle = RecordOracle([java, *options, "-cp", f"{classes}:{class_path}", "RecordOracle"])
     yield oracle
@@ -175,5 +178,5 @@ def java_records(java: str, kafka_jars: list[Path]) -> Iterator[RecordOracle]:
 
 @pytest.fixture(scope="session")
 def java_error() -> type[JavaError]:
-    """What a question raises when Java refuses."""
+    """Return the exception class for errors that Java raises."""
     return JavaError

@@ -1,4 +1,4 @@
-"""Records as Arrow columns, equal to the same records as objects."""
+"""Tests that records as Arrow columns equal the same records as objects."""
 
 import datetime
 import struct

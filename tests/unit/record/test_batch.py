@@ -1,4 +1,4 @@
-"""Walking over batches, headers changed by a log, control batches, and what is refused."""
+"""Tests of walking over batches, changed headers, control batches, and refused batches."""
 
 import struct
 from typing import Any
@@ -30,7 +30,7 @@ def batch_of(*values: bytes, base: int = 0, **options: Any) -> bytes:
 
 
 def changed(batch: bytes, layout: str, position: int, number: int) -> bytes:
-    """The batch with one field of its header changed, and the checksum made right again."""
+    """Return the batch with one changed header field and a correct checksum."""
     copy = bytearray(batch)
     struct.pack_into(">" + layout, copy, position, number)
     if position != 17:
@@ -39,7 +39,7 @@ def changed(batch: bytes, layout: str, position: int, number: int) -> bytes:
 
 
 def with_records(records: bytes, count: int) -> bytes:
-    """A batch of `count` records whose bytes are `records`, right in all but those."""
+    """Return a batch of `count` records with these bytes, whose other parts are valid."""
     header = bytearray(batch_of(b"x")[:HEADER_SIZE])
     struct.pack_into(">i", header, 8, HEADER_SIZE - 12 + len(records))
     struct.pack_into(">i", header, 23, max(count - 1, 0))
@@ -115,7 +115,7 @@ def test_an_impossible_header(data: bytes) -> None:
     good = batch_of(b"good")
     with pytest.raises(CorruptRecordError, match=r"offset|too few"):
         walk(data)
-    # What came before it can be used; the error comes when reading goes on there.
+    # The batches before the damage can be used. The error is raised when reading continues there.
     assert [bytes(b.buffer) for b in walk(good + data + good)] == [good]
     with pytest.raises(CorruptRecordError):
         walk(good + data, strict=True)
@@ -127,7 +127,7 @@ def test_a_buffer_that_is_not_one_batch() -> None:
             RecordBatch(data)
 
 
-RECORD = "0e 00 00 00 01 02 61 00"  # of null key and value b"a"
+RECORD = "0e 00 00 00 01 02 61 00"  # This record has a null key and the value b"a".
 BROKEN = {
     "count too high": (RECORD, 2),
     "count too low": (RECORD + RECORD.replace("00 00 00", "00 00 02"), 1),
@@ -174,7 +174,8 @@ def test_lenient_where_java_is() -> None:
     negative = bytes.fromhex(RECORD.replace("01 02 61", "03 05 00")[:-2])
     [batch] = walk(with_records(b"\x0c" + negative[1:], 1))
     assert batch.rows() == [(0, 1000, None, None, ())]
-    empty = walk(with_records(b"", 0))[0]  # what compaction leaves of a producer's last batch
+    # Compaction leaves such a batch when it has removed all records of a producer's last batch.
+    empty = walk(with_records(b"", 0))[0]
     assert (empty.count, empty.rows(), empty.next_offset) == (0, [], 1)
 
 

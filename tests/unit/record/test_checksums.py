@@ -1,4 +1,4 @@
-"""The numbers underneath: checksum, hash, varints, against known values."""
+"""Tests of checksums, hashes, and varints against known values."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from aiokclient.record import crc
 from aiokclient.record.murmur2 import murmur2, to_positive
 from aiokclient.record.varint import read_varint, read_varlong, wrap64, write_varint
 
-# RFC 3720, B.4
+# These values are from RFC 3720, B.4.
 CHECKSUMS = {
     bytes(32): 0x8A9136AA,
     b"\xff" * 32: 0x62A8AB43,
@@ -19,7 +19,7 @@ CHECKSUMS = {
     b"": 0,
 }
 
-# org.apache.kafka.common.utils.UtilsTest
+# These values are from org.apache.kafka.common.utils.UtilsTest.
 HASHES = {
     b"21": -973932308,
     b"foobar": -790332482,
@@ -92,5 +92,5 @@ def test_varints_that_do_not_end() -> None:
         read_varint(b"\xff" * 5 + b"\x00", 0)
     with pytest.raises(CorruptRecordError):
         read_varlong(b"\xff" * 10 + b"\x00", 0)
-    # Bits beyond the number's width are dropped, as Java's shifts drop them.
+    # Bits beyond the integer's width are dropped, as by Java's shifts.
     assert read_varint(b"\xfe\xff\xff\xff\x7f", 0) == ((1 << 31) - 1, 5)

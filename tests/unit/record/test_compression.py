@@ -1,4 +1,4 @@
-"""The codecs: whole content, bounded output, and nothing but CorruptRecordError for other bytes."""
+"""Tests of codecs: complete content, limited output, and CorruptRecordError for invalid bytes."""
 
 import gzip
 import random
@@ -99,7 +99,7 @@ def test_a_cut_stream_is_an_error(codec: Compression) -> None:
             assert len(decompress(codec, packed[:end], len(content))) < len(content)
         except CorruptRecordError:
             continue
-        # Only the framing of snappy may end between two blocks, or before the first.
+        # Only the framing of snappy can be cut between two blocks, or before the first one.
         assert codec is Compression.SNAPPY
 
 
@@ -147,7 +147,7 @@ def test_lz4_blocks_are_independent() -> None:
 def test_lz4_with_the_checksum_of_format_v0(store_size: bool) -> None:
     frame = lz4.frame.compress(b"content" * 100, block_linked=False, store_size=store_size)
     at = 14 if store_size else 6
-    # The old writers hashed the magic number along with the descriptor.
+    # Old writers included the magic number in the hash of the descriptor.
     broken = bytearray(frame)
     broken[at] ^= 0x5A
     with pytest.raises(CorruptRecordError):

@@ -1,6 +1,6 @@
-"""Any bytes whatever are read or refused with CorruptRecordError, within a bound of memory.
+"""Tests that any bytes are read or refused with CorruptRecordError, within a limit of memory.
 
-`make fuzz` runs the second half for longer, by time; a failure prints the seed and the bytes.
+`make fuzz` runs the second half for a given time. A failure prints the seed and the bytes.
 """
 
 import os
@@ -35,7 +35,7 @@ NAMES = ("offset", "key", "value")
 
 
 def to_columns(batch: RecordBatch, check: bool) -> list[tuple[object, ...]]:
-    """The same records by way of Arrow, which leaves out control batches."""
+    """Return the same records from an Arrow table, which omits control batches."""
     if batch.is_control:
         batch.records("fuzz", 0, check_crcs=check, limit=LIMIT)
     table = to_arrow("fuzz", 0, [batch], check_crcs=check, limit=LIMIT, pool=POOL)
@@ -91,7 +91,7 @@ def test_any_records_in_a_valid_batch(data: bytes, count: int, codec: int) -> No
 
 
 def seeds() -> list[bytes]:
-    """Batches of all kinds, to be mutated."""
+    """Return batches of all kinds, which the tests mutate."""
     found = [end_transaction_batch(True, 1, 2, 3)]
     for codec in Compression:
         builder = RecordBatchBuilder(compression=codec, limit=LIMIT)
@@ -129,7 +129,8 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
             changed[at:at] = rng.randbytes(rng.randrange(1, 9))
         if not changed:
             return b""
-    if rng.random() < 0.7 and len(changed) >= 61:  # so that the length is not what stops it
+    # With a correct length, the reader gets beyond the check of the length.
+    if rng.random() < 0.7 and len(changed) >= 61:
         changed[8:12] = (len(changed) - 12).to_bytes(4, "big")
         changed[16] = data[16]
     return bytes(changed)

@@ -1,4 +1,4 @@
-"""Kafka's own code as a witness: it reads what we write, and we read what it writes."""
+"""Tests that Kafka's own code reads what we write, and that we read what it writes."""
 
 import random
 from typing import Any
@@ -21,7 +21,7 @@ from aiokclient.types import TimestampType
 pytestmark = pytest.mark.java
 
 CONTENT = st.none() | st.binary(max_size=80) | st.sampled_from([b"", b"x" * 63, b"y" * 9000])
-# Surrogates have no encoding; NUL to the last plane are all that Java and Python share.
+# Surrogates cannot be encoded. All other characters exist in Java and in Python.
 HEADER = st.tuples(st.text(max_size=12), st.none() | st.binary(max_size=70))
 TIMESTAMP = st.integers(0, 1 << 62) | st.integers(1_700_000_000_000, 1_700_000_000_300)
 FIELDS = st.tuples(TIMESTAMP, CONTENT, CONTENT, st.lists(HEADER, max_size=3))

@@ -1,4 +1,4 @@
-"""Formats v0 and v1, built here byte by byte from their description, and by other clients."""
+"""Tests of formats v0 and v1, with bytes from their description and from other clients."""
 
 import gzip
 import struct
@@ -36,7 +36,10 @@ def message(
 
 
 def broken_lz4(data: bytes) -> bytes:
-    """As the first Java producers wrote it: the descriptor's checksum is over too many bytes."""
+    """Return an lz4 frame with the wrong header checksum of the first Java producers.
+
+    Their checksum covers too many bytes.
+    """
     frame = bytearray(lz4.frame.compress(data, block_linked=False, store_size=False))
     frame[6] ^= 0x33
     return bytes(frame)
@@ -95,7 +98,7 @@ def test_plain_messages() -> None:
 
 @pytest.mark.parametrize(("magic", "codec", "pack"), PACKERS)
 def test_wrapped_messages(magic: int, codec: Compression, pack: Any) -> None:
-    offsets = (100, 102, 103)  # one was compacted away
+    offsets = (100, 102, 103)  # Compaction has removed one message.
     inner = b"".join(
         message(magic, offset - (100 if magic else 0), b"v%d" % offset, timestamp=offset * 10)
         for offset in offsets

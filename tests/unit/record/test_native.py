@@ -1,7 +1,7 @@
-"""The native implementation beside the one in Python: equal in all that it answers, and in memory.
+"""Tests that the native implementation gives the same results as the one in Python.
 
-Everything else in this folder runs against one of them: the native one, or with `AIOKCLIENT_PURE=1`
-the other.
+They also check its memory. All other tests in this folder run with one of the two: the native one,
+or with `AIOKCLIENT_PURE=1` the other one.
 """
 
 import gc
@@ -31,7 +31,7 @@ from aiokclient.record.crc import crc32c
 from aiokclient.types import ConsumerRecord, TimestampType
 
 if not in_use():
-    # The record itself is then the one in Python, which the native modules would not make.
+    # Otherwise, records are Python objects, which the native modules do not make.
     pytest.skip("nothing native is in use", allow_module_level=True)
 from aiokclient._native import record as native
 
@@ -48,7 +48,7 @@ FIELDS = (
 
 
 def outcome(ask: Callable[[], Any]) -> Any:
-    """What it returns, or the error with its causes."""
+    """Return the result of a call, or its error with all causes."""
     try:
         return ask()
     except (KafkaError, ValueError, TypeError, AttributeError) as error:
@@ -61,7 +61,7 @@ def outcome(ask: Callable[[], Any]) -> Any:
 
 
 def read(module: Any, walk: Any, data: bytes) -> Any:
-    """All that can be asked about bytes."""
+    """Return everything that can be read from the bytes."""
 
     def one(found: Any) -> list[Any]:
         asks = [
@@ -123,7 +123,7 @@ def test_valid_batches(records: list[Any], codec: Compression, epoch: int, appen
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A batch with some bytes of it changed, the length and the checksum made right or not."""
+    """Draw a batch with some changed bytes, whose length and checksum may be correct or not."""
     records, codec = draw(RECORDS), draw(st.sampled_from(Compression))
     data = bytearray(built(native.RecordBatchBuilder, records, codec).seal())
     for _ in range(draw(st.integers(1, 4))):
@@ -189,7 +189,8 @@ def test_building(steps: list[Any], limit: int, codec: Compression, numbers: Any
 
     def same(ask: Callable[[Any], Any], *, message: bool = True) -> None:
         ours, theirs = [outcome(lambda b=b: ask(b)) for b in made]
-        if not message and isinstance(theirs, list):  # which of several errors is not told
+        # Which one of several errors is reported is not specified.
+        if not message and isinstance(theirs, list):
             assert isinstance(ours, list)
         else:
             assert ours == theirs
@@ -214,7 +215,7 @@ DELTAS = [0, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 40]
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("before", [1, 63, 64, 65, 8191, 8192])
 def test_where_numbers_take_another_byte(before: int, delta: int) -> None:
-    """Of every number in a record, with all the room that there may be and with the exact room."""
+    """Each varint of a record is tested with unlimited room and with exactly enough room."""
     for size in EDGES if before < 100 else EDGES[:3]:
         value = bytes(size)
         free = None
@@ -259,7 +260,7 @@ LOADED: dict[str, Any] = {}
 
 
 def pure(path: str) -> Any:
-    """A module as it is with `AIOKCLIENT_PURE=1`, under another name."""
+    """Return a module as it is with `AIOKCLIENT_PURE=1`, under another name."""
     if path not in LOADED:
         spec = importlib.util.spec_from_file_location(f"pure_{Path(path).stem}", path)
         assert spec is not None
@@ -340,7 +341,7 @@ def arrow_columns(found: Any) -> Any:
 
 
 def work(rounds: int) -> None:
-    """Everything native, with and without errors."""
+    """Use everything native, with and without errors."""
     topic = "a topic"
     good = bytes(built(native.RecordBatchBuilder, [(1, b"k", b"v", [("h", b"x")])] * 3).seal())
     bad = bytearray(good)
@@ -376,9 +377,12 @@ def grown(rounds: int) -> int:
 
 
 def test_nothing_leaks() -> None:
-    """A leak would be there each time; lists of spare memory, and Python's own, grow at first."""
+    """A leak would show in each run.
+
+    Free lists, Python's own included, grow only in the first runs.
+    """
     work(200)
-    assert any(grown(8_000) < 200 for _ in range(4))  # Each reads and writes 1e5 batches.
+    assert any(grown(8_000) < 200 for _ in range(4))  # Each run reads and writes 1e5 batches.
 
 
 @pytest.mark.parametrize("seal", [b"good", b"bad"])
@@ -396,12 +400,13 @@ def test_no_reference_is_lost(seal: bytes) -> None:
             data[-1] = 9
         for found in native.walk(data):
             outcome(lambda f=found: f.records(topic, partition, check_crcs=False))
-    ConsumerRecord("", 0, 0, 0, TimestampType.CREATE_TIME, None, None)  # the last place
+    # The module keeps the topic and partition of the last record. This call replaces them.
+    ConsumerRecord("", 0, 0, 0, TimestampType.CREATE_TIME, None, None)
     assert [sys.getrefcount(thing) for thing in shared] == before
 
 
 def test_memory_is_used_right() -> None:
-    """Under an allocator that notices what is written past the end, or used after it was freed."""
+    """The tests run under an allocator that detects writes past the end and uses after free."""
     code = f"""
 import runpy
 from hypothesis import settings

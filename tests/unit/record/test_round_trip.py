@@ -1,4 +1,4 @@
-"""What is appended comes back, in every codec, and a batch is exactly as large as it says."""
+"""Tests that appended records are read back, for each codec, and that batch sizes are exact."""
 
 from collections.abc import Callable
 from typing import Any

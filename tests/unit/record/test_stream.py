@@ -1,4 +1,4 @@
-"""Reading a batch in pieces gives what reading it whole gives, and holds little at a time."""
+"""Tests that reading a batch in pieces gives the same records and holds little memory."""
 
 import random
 import tracemalloc
