@@ -1,4 +1,4 @@
-"""A cluster for each test, and a client of few lines over blocking sockets to speak to it."""
+"""Fixtures: an embedded cluster for each test, and a small client over blocking sockets."""
 
 import itertools
 import socket
@@ -23,7 +23,10 @@ SETTLED_S = 60.0
 
 
 class Connection:
-    """One connection to one broker; speaks the latest version unless told."""
+    """A connection to one broker.
+
+    It uses the latest version of each API unless a version is passed.
+    """
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, SETTLED_S)
@@ -37,12 +40,15 @@ class Connection:
         self.socket.sendall(b"".join(segments))
 
     def send_all(self, *requests: Any) -> None:
-        """Send requests that come in one piece."""
+        """Send several requests in one write."""
         sent = [self.pipeline.send(each, each.max_version)[1] for each in requests]
         self.socket.sendall(b"".join(segment for segments in sent for segment in segments))
 
     def receive(self) -> Any:
-        """The next response; EOFError when the broker closed the connection."""
+        """Return the next response.
+
+        Raises EOFError if the broker closed the connection.
+        """
         size = int.from_bytes(self._read(4), "big")
         return self.pipeline.receive(memoryview(self._read(size)))[2]
 
@@ -63,7 +69,7 @@ class Connection:
         return self.receive()
 
     def silent(self) -> bool:
-        """Whether nothing has come that was not read."""
+        """Return whether the connection has no unread data."""
         self.socket.setblocking(False)
         try:
             self.buffer += self.socket.recv(1 << 16)
@@ -73,14 +79,14 @@ class Connection:
         return not self.buffer
 
     def closed(self) -> bool:
-        """Waits for the broker to close it."""
+        """Wait for the broker to close the connection, and return whether it did."""
         try:
             self._read(1)
         except EOFError:
             return True
         return False
 
-    # -- requests in one line --------------------------------------------------------------
+    # -- requests for one partition ---------------------------------------------------------
 
     def produce(
         self,
@@ -93,7 +99,7 @@ class Connection:
         version: int | None = None,
         wait: bool = True,
     ) -> Any:
-        """The response of the only partition."""
+        """Produce a batch to one partition, and return the partition's response."""
         data = TopicProduceData(
             partition_data=[PartitionProduceData(index=partition, records=batch)]
         )
@@ -109,7 +115,7 @@ class Connection:
         return self.receive().responses[0].partition_responses[0]
 
     def fetch(self, topic: str | uuid.UUID, **options: Any) -> Any:
-        """The only partition of a fetch as `fetch_request` describes it."""
+        """Send the request of `fetch_request`, and return the response of its only partition."""
         version = options.pop("version", 12 if isinstance(topic, str) else None)
         response = self.request(fetch_request(topic, **options), version)
         return response.responses[0].partitions[0]
@@ -185,7 +191,10 @@ def batch_of(
     compression: Compression = Compression.NONE,
     key: bytes | None = None,
 ) -> bytes:
-    """A record batch; `producer` is id, epoch and first sequence number."""
+    """Return a record batch.
+
+    `producer` has the producer id, epoch, and first sequence.
+    """
     builder = RecordBatchBuilder(compression=compression, limit=1 << 30)
     for index, value in enumerate(values):
         builder.append(timestamp + index, key, value)
@@ -194,7 +203,7 @@ def batch_of(
 
 
 def values_of(answer: Any) -> list[bytes | None]:
-    """The values in the records of a fetched partition."""
+    """Return the values of the records in a partition's fetch response."""
     return [
         record.value
         for batch in walk(answer.records or b"")
@@ -210,7 +219,10 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 class Wire:
-    """Opens connections, to the leader of orders-0 unless told; closes them at the end."""
+    """A factory of connections, which closes them at the end.
+
+    By default, a connection is to the leader of orders-0.
+    """
 
     batch = staticmethod(batch_of)
     values = staticmethod(values_of)
@@ -250,7 +262,7 @@ def wire(cluster: EmbeddedCluster) -> Iterator[Wire]:
 
 @pytest.fixture
 def wire_to() -> Iterator[Any]:
-    """For a cluster of the test's own: `wire_to(cluster)`."""
+    """Return `wire_to(cluster)`, which makes a `Wire` for a cluster that the test makes itself."""
     made: list[Wire] = []
 
     def make(cluster: EmbeddedCluster) -> Wire:
@@ -266,7 +278,7 @@ _names = itertools.count()
 
 
 class Place:
-    """One broker: a connection to it, fresh topics, the requests of `wire` in one line."""
+    """One broker for a scenario: a connection to it, new topics, and short forms of requests."""
 
     def __init__(self, wire, address):
         self.wire, self.address = wire, address
@@ -277,7 +289,7 @@ class Place:
         return self.wire.at(self.address)
 
     def topic(self, partitions=1, **configs):
-        """The name and the id of a new topic that can be used."""
+        """Create a topic with a new name, wait until it can be used, and return its name and id."""
         name = f"parity-{next(_names)}-{uuid.uuid4().hex[:6]}"
         values = [
             create_topics.CreatableTopicConfig(name=key.replace("_", "."), value=str(value))
@@ -316,7 +328,10 @@ class Place:
 
 @pytest.fixture
 def parity(kafka: Any, wire_to: Any) -> Any:
-    """Runs a scenario on the embedded cluster and on a real broker; both must see the same."""
+    """Return a function that runs a scenario on both clusters.
+
+    It checks that the embedded cluster and the real broker give the same results.
+    """
     host, port = kafka.bootstrap.split(",")[0].split(":")
 
     def compare(scenario: Callable[[Place], Any], **options: Any) -> None:

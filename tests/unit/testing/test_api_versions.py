@@ -1,4 +1,4 @@
-"""ApiVersions: what is announced, the way down from a version too high, KIP-1242."""
+"""Tests of ApiVersions: announced versions, the fallback from a version too high, and KIP-1242."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_each_handler_says_what_it_does(api):
 
 def test_a_version_too_high_is_answered_in_version_0(wire):
     connection = wire.to(1)
-    # The request of a version that nobody knows yet: its header is one of version 1 or later.
+    # The request has a version that does not exist yet, so its header has version 1 or later.
     connection.socket.sendall(bytes.fromhex("0000000b 0012 0063 00000000 ffff 00"))
     size = int.from_bytes(connection._read(4), "big")
     body = connection._read(size)[4:]

@@ -1,4 +1,4 @@
-"""Clients cost a cluster bounded memory, and stop no other client."""
+"""Tests that clients cost a cluster limited memory, and never block other clients."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ KEPT = 32 * MIB
 
 @contextlib.contextmanager
 def traced():
-    """Give a function that returns how many bytes were allocated since, and are still in use."""
+    """Yield a function that returns the bytes allocated since then which are still in use."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -33,7 +33,7 @@ def traced():
 
 
 def large_sync(size):
-    """A request of so many bytes in one field."""
+    """Return a request with one field of this size."""
     assignment = sync_group.SyncGroupRequestAssignment(member_id="m", assignment=bytes(size))
     return messages.SyncGroupRequest(
         group_id="g", protocol_type="consumer", protocol_name="range", assignments=[assignment]

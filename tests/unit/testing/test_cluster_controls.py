@@ -1,4 +1,4 @@
-"""Controls that wipe an embedded cluster, and that hold the metadata of a broker."""
+"""Tests of the controls that wipe an embedded cluster, and that delay a broker's metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The new consumer protocol, by the same raw requests to the embedded cluster and a real Kafka."""
+"""Tests of KIP-848 by the same raw requests to the embedded cluster and a real Kafka."""
 
 import itertools
 
@@ -94,7 +94,7 @@ def reconciliation(place):
     seen += [group.commit("a", 3, rest[0]), group.commit("a", 4), group.commit("a", -1)]
     seen += [group.fetch("a", 2), group.fetch("a", 3), group.fetch("x", 3), group.fetch(None, -1)]
     seen.append((group.beat("b", 3).given == [(0, rest)], group.describe()[:3]))
-    # The answer was lost: what is owned is still within what was assigned.
+    # The response was lost. The partitions owned are still a part of those assigned.
     lost = group.beat("a", 2, owned={0: kept[1][:1]})
     seen.append((lost.code, lost.epoch))
     seen.append(group.beat("a", 2, owned={0: rest}))
@@ -239,10 +239,10 @@ def classic_members_in_a_consumer_group(place):
 
 @scenario
 def up_and_down_again(place):
-    """A group of one classic consumer, another of the new protocol for a while."""
+    """Upgrade a group of one classic consumer to the consumer protocol, and downgrade it again."""
     group = Group(place, 4)
     old, topic = Classic(group), group.names[0]
-    # Clients may add what others do not know.
+    # Clients may append fields that others do not know.
     seen = [old.join(subscription(topic) + b"more")]
     seen += [old.sync(assignment((topic, [0, 1, 2, 3])) + b"more")]
     seen += [old.heartbeat(), group.join("new"), group.describe()[0], old.heartbeat()]

@@ -1,5 +1,7 @@
-"""Other clients under KIP-848 in groups on the embedded cluster: alone, with ours, with classic
-ones of their own."""
+"""Tests of other clients under KIP-848 in groups on the embedded cluster.
+
+They are alone, with our members, or with classic members of their own kind.
+"""
 
 import threading
 
@@ -83,7 +85,7 @@ def test_static_members(cluster):
 def test_the_coordinator_moves_and_fails(cluster):
     with closing([join(cluster), join(cluster, Ours)]) as readers:
         drive(readers, lambda: even(readers))
-        # librdkafka does not ask again for offsets that the old coordinator refuses to tell.
+        # librdkafka does not repeat a request for offsets that the old coordinator refused.
         values = produce(cluster, 0)
         drive(readers, lambda: all(each.values for each in readers) and have(readers, values))
         cluster.move_coordinator("g")
@@ -113,7 +115,7 @@ def test_a_group_of_librdkafka_goes_over_and_back(cluster):
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_tools_jars")
 def test_java_beside_ours(cluster):
-    """Java's console consumer reads its part of the partitions, then leaves."""
+    """Java's console consumer reads its share of the partitions and leaves."""
     values = produce(cluster, 0, 600)
     with closing([join(cluster, Ours)]) as readers:
         drive(readers, lambda: have(readers, values))

@@ -1,4 +1,4 @@
-"""Groups of the new consumer protocol on the embedded cluster: sessions, timers, coordinators."""
+"""Tests of sessions, timers, and coordinators of KIP-848 groups on the embedded cluster."""
 
 import pytest
 from kip848_raw import Classic, Group, assignment, subscription
@@ -12,7 +12,7 @@ LONG_MS = 600_000
 
 
 class Place:
-    """The coordinator of group "g", and topics of the cluster."""
+    """The coordinator of group "g", with methods that create topics."""
 
     def __init__(self, cluster, wire, node=None):
         self.cluster = cluster
@@ -26,7 +26,10 @@ class Place:
 
 @pytest.fixture
 def make(wire_to):
-    """`make(*sizes, **options)`: a cluster with topics of these sizes, and a group on it."""
+    """Return `make(*sizes, **options)`, which starts a cluster with topics of these sizes.
+
+    It returns the cluster and a group on it.
+    """
     entered = []
 
     def made(*sizes, brokers=1, configs=(), **options):
@@ -89,7 +92,7 @@ def test_a_classic_member_that_does_not_join_anew_is_out(make):
             )
         )
         assert named(answer.error_code) == "ok"
-    # It has not sent its SyncGroup.
+    # The old member has not sent its SyncGroup, so it is removed.
     cluster.wait_for(lambda: list(view(cluster).members) == ["new"])
 
 
@@ -100,7 +103,7 @@ def test_the_session_of_a_static_member_that_left_goes_on(make):
     connection = group.wire.to(cluster.coordinator("g"))
     request = messages.ConsumerGroupHeartbeatRequest
     known = {"group_id": "g", "member_id": "a", "instance_id": "i"}
-    # In one piece, so that the session does not end between the two.
+    # The requests are sent in one write, so that the session does not end between them.
     connection.send_all(*(request(**known, member_epoch=epoch) for epoch in (2, -2)))
     assert [connection.receive().member_epoch for _ in range(2)] == [2, -2]
     cluster.wait_for(lambda: not view(cluster).members)
@@ -162,7 +165,7 @@ def test_targets_wait_for_the_interval(make):
     assert group.join("b") == ("ok", 2, [])
     assert group.describe()[:3] == ("Assigning", 3, 2)
     assert group.beat("a", 2).given is None
-    # What is not subscribed to any more has to go at once.
+    # Partitions of topics that are not subscribed to any more must be revoked immediately.
     assert group.beat("a", 2, subscribed_topic_names=[]).given == []
     configure(group, "consumer.assignment.interval.ms", "0")
     assert group.beat("a", 2, owned={}) == ("ok", 4, None)
@@ -217,7 +220,7 @@ def test_migration_that_is_not_wanted(make, policy):
 
 
 def test_a_group_that_is_converted_while_it_rebalances(make):
-    """Who waits for an answer is told to join anew."""
+    """A classic member that waits for a response is told to join again."""
     cluster, group = make(2)
     topic = group.names[0]
     old = Classic(group)

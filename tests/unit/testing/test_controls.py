@@ -1,4 +1,4 @@
-"""What a test can do to the cluster: faults, brokers, leaders, records."""
+"""Tests of what a test can do to the cluster: faults, brokers, leaders, and records."""
 
 import threading
 
@@ -22,7 +22,7 @@ GROUPS = {
 
 
 def error_codes(value):
-    """All error codes in a response."""
+    """Return all error codes in a response."""
     if isinstance(value, list):
         return [code for each in value for code in error_codes(each)]
     found = [value.error_code] if hasattr(value, "error_code") else []
@@ -34,7 +34,7 @@ def error_codes(value):
 
 
 def sample(api):
-    """A request of an API about the topic orders, or about nothing in particular."""
+    """Return a request of this API, for the topic orders if the API has topics."""
     request = request_class(api)()
     fields = {field.name: field for field in request._fields}
     topics = next((each for each in ("topics", "topic_data", "resources") if each in fields), None)
@@ -125,7 +125,7 @@ class TestFail:
         assert [wire.to(node).request(METADATA).controller_id for node in (1, 2, 3)] == [1, 1, 1]
 
     def test_reset_forgets_what_was_sent_and_is_not_read_yet(self, cluster, wire):
-        """The last request of a client that has gone is not counted for who comes after it."""
+        """The last request of a disconnected client is not counted after the reset."""
         busy, go_on = threading.Event(), threading.Event()
 
         def hold(request, response):
@@ -218,7 +218,7 @@ class TestBrokers:
         cluster.start(1)
         assert cluster.address(1) == address
         assert wire.to(1).request(METADATA).brokers
-        # It follows; leadership does not come back by itself.
+        # The broker is a follower. It does not become the leader again by itself.
         assert (cluster.leader("orders", 0), cluster.isr("orders", 0)) == (2, [1, 2, 3])
 
     def test_failover_takes_its_time(self, cluster, wire):
@@ -228,7 +228,8 @@ class TestBrokers:
             cluster.stop(1, failover_after=0.02)
             seen.append(cluster.leader("orders", 0))
 
-        # In one turn of the cluster's loop: nothing comes between.
+        # Both calls run in one iteration of the cluster's loop, so that nothing happens between
+        # them.
         cluster._runner.call(stop)
         assert seen == [1]
         cluster.wait_for(lambda: cluster.leader("orders", 0) == 2)

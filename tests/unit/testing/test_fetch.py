@@ -1,4 +1,4 @@
-"""Fetch: limits, waiting, leaders and followers, epochs, transactions."""
+"""Tests of Fetch: limits, waiting, leaders and followers, epochs, and transactions."""
 
 import uuid
 
@@ -15,7 +15,7 @@ def leader(wire):
 
 
 def filled(cluster, count=10, size=100, topic="orders"):
-    """So many batches of one record each; gives the size of one."""
+    """Produce this number of batches with one record each, and return the size of one batch."""
     for number in range(count):
         cluster.produce(topic, [b"%d" % number + bytes(size - len(str(number)))])
     return size + 70
@@ -181,7 +181,7 @@ class TestTruncation:
         answer = leader.fetch("orders", offset=3, last_epoch=0)
         assert answer.diverging_epoch.end_offset == -1
         assert wire.values(answer) == [b"new"] * 4
-        # An epoch that the log has never heard of.
+        # The log has never had this epoch.
         answer = leader.fetch("orders", offset=3, last_epoch=9)
         assert answer.error_code == errors.OffsetOutOfRangeError.code
 

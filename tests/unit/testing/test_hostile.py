@@ -1,4 +1,4 @@
-"""Requests that make no sense: brokers answer or close the connection, and stay whole."""
+"""Tests that brokers answer invalid requests or close the connection, and stay consistent."""
 
 import random
 import uuid
@@ -26,7 +26,7 @@ ROUNDS = 60
 
 
 class Sender:
-    """Makes requests of any API with values at the edges of what their fields can hold."""
+    """A sender of requests of any API, whose fields have extreme values."""
 
     def __init__(self, cluster, wire, seed):
         self.rng = random.Random(seed)
@@ -68,7 +68,10 @@ class Sender:
         return self.rng.choice(EDGES[kind])
 
     def send(self, api, connection):
-        """A random request; False when the connection is of no more use after it."""
+        """Send a random request.
+
+        Return False if the connection cannot be used after it.
+        """
         cls = request_class(api)
         version = self.rng.randint(*announced()[api])
         if version < cls.min_version:
@@ -82,17 +85,17 @@ class Sender:
             else:
                 connection.request(request, version)
         except (EOFError, BrokenPipeError, ConnectionResetError, TimeoutError):
-            # Closed, or parked.
+            # The broker closed the connection, or holds the request.
             return False
         except KafkaError:
-            # A request that this version cannot say.
+            # This version cannot encode the request.
             return True
         return True
 
 
 @pytest.fixture
 def small():
-    """Leaving it fails if a broker failed on a request."""
+    """Run a small cluster. Its end fails the test if a broker failed at a request."""
     with EmbeddedCluster(2, {"orders": 2}, seed=1) as cluster:
         cluster.produce("orders", [b"v"] * 5)
         yield cluster

@@ -1,4 +1,4 @@
-"""A Kafka for Java's clients: the console tools of Kafka 4.3 work with the embedded cluster."""
+"""Tests that the console tools of Kafka 4.3 work with the embedded cluster."""
 
 import pytest
 from kafka_harness import JavaTool
@@ -43,7 +43,7 @@ def test_produces_and_consumes(servers, codec):
     assert [record.value for record in servers.records("orders", 0)] == LINES
     produced = [each for each in servers.requests if each.api == ApiKey.PRODUCE]
     assert {each.version for each in produced} == {13}
-    # Java's producer is idempotent unless told otherwise.
+    # Java's producer is idempotent by default.
     assert any(each.api == ApiKey.INIT_PRODUCER_ID for each in servers.requests)
     assert read(servers, 1500, 500) == LINES[1500:]
     fetched = [each for each in servers.requests if each.api == ApiKey.FETCH]

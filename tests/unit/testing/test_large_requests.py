@@ -1,4 +1,4 @@
-"""Large requests are handled in slices, so that other connections are served in between."""
+"""Tests that large requests are handled in slices, so that other connections are served between."""
 
 import asyncio
 
@@ -97,7 +97,7 @@ async def test_others_are_answered_while_a_large_request_is_handled(make):
 
 
 async def iterations(condition):
-    """Let the event loop run until a condition holds."""
+    """Let the event loop run until the condition holds."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
@@ -152,7 +152,7 @@ async def test_a_large_fetch_is_freed_without_holding_the_loop(end):
         )
         protocol.connection_made(transport)
         feed(protocol, sent)
-        # The collector looks through what the native modules do not hide from it.
+        # The garbage collector visits everything that the native modules do not untrack.
         with held_times(collecting=_native.in_use()) as times:
             if end == "answered":
                 await iterations(lambda: transport.written and not protocol._busy)

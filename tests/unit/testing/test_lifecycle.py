@@ -1,4 +1,4 @@
-"""Where an embedded cluster runs, how it begins and ends."""
+"""Tests of the threads and loops of an embedded cluster, and of its start and end."""
 
 import asyncio
 import concurrent.futures
@@ -15,7 +15,7 @@ from aiokclient.testing import EmbeddedCluster
 
 
 async def metadata(address):
-    """The brokers that one of them names, asked in this loop."""
+    """Return the brokers in a metadata response of this broker, requested in the current loop."""
     reader, writer = await asyncio.open_connection(*address)
     pipeline, frames = ClientPipeline("raw"), FrameReader(1 << 20)
     _, segments = pipeline.send(messages.MetadataRequest(topics=[]), 12)
@@ -39,7 +39,7 @@ async def test_in_this_loop():
         assert await metadata(cluster.address(1)) == [1, 2]
         cluster.produce("orders", [b"v"])
         assert len(cluster.records("orders", 0)) == 1
-        # Other threads may use the controls, too.
+        # Other threads may also use the controls.
         assert await asyncio.to_thread(lambda: cluster.topics) == {"orders": 2}
         cluster.stop(2)
         assert cluster.leader("orders", 1) == 1
@@ -149,7 +149,7 @@ async def test_close_raises_in_the_clusters_own_thread(wire_to):
 
 
 def test_two_threads_may_close_it():
-    for _ in range(50):  # The system gives new threads the identifiers of ended ones.
+    for _ in range(50):  # The system reuses the identifiers of ended threads for new ones.
         cluster = EmbeddedCluster()
         cluster.start()
         closing = [threading.Thread(target=cluster.close) for _ in range(4)]
@@ -189,7 +189,7 @@ def test_bad_options(options):
 
 
 def free_ports(count):
-    """The first of so many ports in a row that nobody listens on."""
+    """Return the first of `count` consecutive ports that are all free."""
     for first in range(21000, 60000, 17):
         places = []
         try:
@@ -267,7 +267,7 @@ def test_on_uvloop():
     ],
 )
 async def test_a_start_that_fails_leaves_nothing_open(wrong, said):
-    """Sockets that were left would be warnings, and warnings are errors here."""
+    """Sockets left open would cause warnings, which are errors here."""
     with pytest.raises(ValueError, match=said), EmbeddedCluster(**{"brokers": 2, **wrong}):
         pass
     with pytest.raises(ValueError, match=said):

@@ -1,4 +1,4 @@
-"""ListOffsets: the marks of a log, and offsets by time."""
+"""Tests of ListOffsets: the start and end of a log, and offsets by timestamp."""
 
 import pytest
 
@@ -10,7 +10,7 @@ LATEST, EARLIEST, MAX, LOCAL, TIERED, PENDING = range(-1, -7, -1)
 
 @pytest.fixture
 def leader(cluster, wire):
-    """Of a log with batches at timestamps 100, 101, then 300, 301, then 200."""
+    """Return the leader of a log with timestamps 100, 101, 300, 301, and 200, in three batches."""
     leader = wire.leader()
     for first, count in ((100, 2), (300, 2), (200, 1)):
         batch = wire.batch(*[b"v"] * count, timestamp=first, compression=Compression.GZIP)

@@ -1,4 +1,4 @@
-"""The listening sockets of the embedded cluster's brokers."""
+"""Tests of the listening sockets of the embedded cluster's brokers."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ from aiokclient.testing.broker.listener import TcpListener
 
 
 class Greeting(asyncio.Protocol):
-    """Greets every client and keeps the connection open until the client closes it."""
+    """A protocol that greets each client, and keeps the connection until the client closes it."""
 
     def __init__(self) -> None:
         self.lost = asyncio.get_running_loop().create_future()
@@ -24,7 +24,7 @@ class Greeting(asyncio.Protocol):
 
 
 class Place:
-    """A listening socket, and the protocols of the connections that it served."""
+    """A listening socket, with the protocols of the connections that it accepted."""
 
     def __init__(self) -> None:
         self.served: list[Greeting] = []
@@ -55,7 +55,7 @@ async def test_no_connection_stays_open_when_close_follows_accept(iterations):
         for _ in range(iterations):
             await asyncio.sleep(0)
         place.listening.close()
-        # A connection that was served before the end is the protocol's, and greets.
+        # If the connection was accepted before the socket closed, its protocol sends the greeting.
         assert await asyncio.wait_for(read(loop, client), 10) in (b"", b"hello")
     await place.end()
     gc.collect()

@@ -1,4 +1,4 @@
-"""The log of a partition against a list of batches, by hypothesis."""
+"""Tests of a partition's log against a list of batches, by hypothesis."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ sizes = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 300)), min_size=1, 
 
 
 def filled(batches, segment_bytes=1000):
-    """A log with batches of (records, bytes in each), and its offsets batch by batch."""
+    """Return a log with batches of (record count, record size), and the offsets of each batch."""
     log, spans = PartitionLog(), []
     log.epochs.assign(0, 0)
     for count, size in batches:
@@ -116,7 +116,7 @@ def test_epochs():
     cache.advance(15)
     assert cache.end_of(0, 30) == (0, 15)
     assert cache.end_of(2, 30) == (2, 20)
-    # An epoch in which nothing was written leaves no trace.
+    # An epoch without records is not remembered.
     cache.assign(6, 20)
     assert cache.end_of(5, 30) == (2, 20)
     cache.truncate(16)

@@ -1,4 +1,4 @@
-"""Requests of one connection are answered one at a time, in their order, as Kafka does."""
+"""Tests that requests of one connection are answered in order, one at a time, as in Kafka."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from aiokclient.protocol import ApiKey, messages
 
 
 def parked(cluster, wire):
-    """A connection on which a fetch waits for records."""
+    """Return a connection on which a fetch waits for records."""
     connection = wire.leader()
     connection.send(wire.fetch_request("orders", wait_ms=60_000), 12)
     cluster.wait_for(lambda: any(each.api == ApiKey.FETCH for each in cluster.requests))
@@ -17,7 +17,7 @@ def test_a_long_poll_holds_back_what_comes_after_it(cluster, wire):
     connection = parked(cluster, wire)
     connection.send(messages.ApiVersionsRequest(), 0)
     other = wire.leader()
-    # Another connection is answered meanwhile, and what is behind the poll was not even taken up.
+    # Another connection is served meanwhile. The request after the waiting fetch is not even read.
     assert other.request(messages.MetadataRequest(topics=[])).cluster_id == cluster.cluster_id
     assert connection.silent()
     assert [each.api for each in cluster.requests] == [ApiKey.FETCH, ApiKey.METADATA]

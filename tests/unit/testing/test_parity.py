@@ -1,8 +1,7 @@
-"""The same raw requests to the embedded cluster and to a real Kafka: the same answers.
+"""Tests that the embedded cluster and a real Kafka answer raw requests about records alike.
 
-Each scenario speaks to one broker and returns what it saw; what both say must be equal. Where a
-scenario leaves something out of what it returns, the two may differ in it.
-Records are the subject here.
+Each scenario uses one broker and returns what it saw. Both results must be equal. What a scenario
+omits from its result may differ between the two.
 """
 
 import uuid
@@ -21,7 +20,7 @@ scenario = SCENARIOS.add
 
 
 def patched(batch, at, content):
-    """The batch with other bytes there, and the checksum of those."""
+    """Return the batch with other bytes at an offset, and the matching checksum."""
     twisted = bytearray(batch)
     twisted[at : at + len(content)] = content
     twisted[17:21] = crc32c(twisted[21:]).to_bytes(4, "big")
@@ -107,7 +106,7 @@ def compacted_and_stamped(place):
 
 @scenario
 def records_refused(place):
-    """Which records of a batch are, and that the others are not."""
+    """Produce batches with invalid records, and return which records the leader refuses."""
 
     def produced(topic, *records, version=12, compression=Compression.NONE):
         builder = RecordBatchBuilder(compression=compression, limit=1 << 20)

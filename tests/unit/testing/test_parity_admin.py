@@ -1,8 +1,7 @@
-"""The same raw requests to the embedded cluster and to a real Kafka: the same answers.
+"""Tests that the embedded cluster and a real Kafka answer raw admin requests alike.
 
-Each scenario speaks to one broker and returns what it saw; what both say must be equal. Where a
-scenario leaves something out of what it returns, the two may differ in it.
-Topics and the cluster are the subject here.
+Each scenario uses one broker and returns what it saw. Both results must be equal. What a scenario
+omits from its result may differ between the two. The requests are about topics and the cluster.
 """
 
 import time
@@ -169,7 +168,10 @@ def configs(place):
         return named(result.error_code), listed if keys else bool(listed)
 
     def described(keys, *expected):
-        """Once the broker knows what the controller was told: it answers before that."""
+        """Return the configs when the broker knows the change.
+
+        The controller answers before the broker has learned it.
+        """
         deadline = time.monotonic() + 20
         while True:
             answer = describe(2, topic, *keys)

@@ -1,7 +1,7 @@
-"""The same raw requests to the embedded cluster and to a real Kafka: which configs there are.
+"""Tests that the embedded cluster and a real Kafka have the same configs.
 
-Names, types and defaults of a topic's configs, the brokers' configs behind them, and which values
-and changes are refused.
+They compare names, types, and defaults of topic configs, the broker configs from which these are
+taken, and the values and changes that are refused.
 """
 
 import uuid
@@ -17,17 +17,20 @@ from aiokclient.protocol.messages import incremental_alter_configs as incrementa
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND = 0, 1, 2
 OTHER_UNITS = "retention.ms", "segment.ms", "flush.ms", "segment.jitter.ms"
-"""What Kafka's brokers give in several units; the embedded ones know milliseconds only."""
+"""Configs that Kafka's brokers have in several units.
+
+The embedded brokers have only milliseconds.
+"""
 SMALLER = "retention.bytes", "segment.bytes"
 GIVEN = "file.delete.delay.ms", "min.insync.replicas"
-"""What the cluster that is compared with was given other values of."""
+"""Configs for which the real cluster was started with other values."""
 LATER = (
     "errors.deadletterqueue.group.enable",
     "max.decompressed.message.bytes",
     "remote.copy.lag.bytes",
     "remote.copy.lag.ms",
 )
-"""New in Kafka 4.4."""
+"""Configs that are new in Kafka 4.4."""
 
 SCENARIOS = Scenarios()
 scenario = SCENARIOS.add

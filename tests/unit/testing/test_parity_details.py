@@ -1,6 +1,6 @@
-"""The same raw requests to the embedded cluster and to a real Kafka: messages and flags.
+"""Tests that the embedded cluster and a real Kafka return the same messages and flags.
 
-Clients tell a message that is null from one that is empty, and print what they are told.
+Clients distinguish a null message from an empty one, and print the messages.
 """
 
 import time
@@ -27,7 +27,7 @@ scenario = SCENARIOS.add
 
 
 def told(answer):
-    """The error, and whether its message is null, empty or a text."""
+    """Return the error's name, and whether its message is null, empty, or a text."""
     name = named(answer.error_code)
     return name, answer.error_message and "text"
 

@@ -1,6 +1,7 @@
-"""Fields that change an answer, and what is not supported: as a real Kafka answers.
+"""Tests of fields that change a response, and of unsupported requests, as in a real Kafka.
 
-The scenarios run on both. What the embedded cluster does not support, and Kafka does, follows them.
+The scenarios run on both clusters. After them come tests of what Kafka supports but the embedded
+cluster does not.
 """
 
 import pytest
@@ -138,7 +139,7 @@ def stored_codecs(place):
 
 @scenario
 def repeated_parts(place):
-    """A topic or a partition that a request names more than once."""
+    """Name a topic or a partition more than once in a request."""
     topic, topic_id = place.topic(2)
 
     def metadata(version, *names, **fields):
@@ -218,7 +219,7 @@ def operations_on_consumer_groups(place):
 
 @scenario
 def features(place):
-    """Those that both have, and how they are told in each version."""
+    """Return the features that both clusters have, as each version of the response reports them."""
     seen = []
     for version in range(6):
         request = messages.ApiVersionsRequest(
@@ -245,7 +246,7 @@ def test_answers_as_kafka_does(name, parity):
     parity(SCENARIOS[name])
 
 
-# -- what Kafka supports, and the embedded cluster does not --------------------------------
+# -- what Kafka supports, but not the embedded cluster -------------------------------------
 
 
 def test_only_supported_features_are_announced(cluster, wire):

@@ -1,4 +1,7 @@
-"""Followers, a dead leader and its return, on the embedded cluster and on a real Kafka."""
+"""Tests of followers and of a leader that stops and returns.
+
+They run on the embedded cluster and on a real Kafka.
+"""
 
 import contextlib
 import time
@@ -14,7 +17,7 @@ from aiokclient.testing import EmbeddedCluster
 
 
 class World:
-    """Three brokers and a topic whose replicas are on 1, 2 and 3, in this order."""
+    """Three brokers and a topic with replicas on 1, 2, and 3, in this order."""
 
     def __init__(self, wire, addresses, stop, start):
         self.wire, self.addresses, self.stop, self.start = wire, addresses, stop, start
@@ -35,7 +38,7 @@ class World:
         self.until(lambda: self.to(2).fetch(self.topic_id).error_code == 0)
 
     def to(self, node):
-        """The connection to a broker; a new one after it was stopped."""
+        """Return the connection to a broker, or a new one after the broker was stopped."""
         if node not in self.connections:
             self.connections[node] = self.wire.at(self.addresses[node])
         return self.connections[node]
@@ -48,10 +51,11 @@ class World:
         deadline = time.monotonic() + 60
         while not predicate():
             assert time.monotonic() < deadline
-            time.sleep(0.02)  # a broker has to be asked again; it tells nothing by itself
+            # A broker does not report changes by itself, so it must be asked again.
+            time.sleep(0.02)
 
     def state(self, node):
-        """What a broker says of the partition: error, leader, in sync, offline."""
+        """Return what a broker reports: error, leader, in-sync replicas, and offline replicas."""
         asked = [MetadataRequestTopic(name=self.name)]
         request = messages.MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         response = self.to(node).request(request)
@@ -71,7 +75,7 @@ class World:
         return response.topics[0].partitions[0].leader_epoch
 
     def asked(self, node):
-        """What a broker answers to each kind of request about the partition."""
+        """Return the broker's response to each kind of request about the partition."""
         connection, name, topic_id = self.to(node), self.name, self.topic_id
         batch = self.wire.batch(b"v")
         seen = []
@@ -128,7 +132,7 @@ def run(world):
 
 
 def write_without_time(world, held):
-    """Write with acks of all replicas, which have no time to fetch."""
+    """Write with acks of all replicas and no time for the followers to fetch."""
     seen, batch = [], world.wire.batch(b"v")
     with held:
         for timeout in (0, -1, -60_000):

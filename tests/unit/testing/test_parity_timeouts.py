@@ -1,4 +1,4 @@
-"""Requests whose `timeout_ms` is 0 or negative: as a real Kafka answers, and what it does then."""
+"""Tests of requests with a `timeout_ms` of 0 or less: the response and the effect, as in Kafka."""
 
 import uuid
 
@@ -16,7 +16,7 @@ scenario = SCENARIOS.add
 
 
 def told(answer):
-    """The error, and whether its message is null, empty or a text."""
+    """Return the error's name, and whether its message is null, empty, or a text."""
     return named(answer.error_code), answer.error_message and "text"
 
 
@@ -122,7 +122,7 @@ def partitions_added(place):
 
 @scenario
 def records_written_and_deleted(place):
-    """A single replica: nothing has to be waited for."""
+    """Write and delete records of a single replica, which has to wait for no other one."""
     topic, _ = place.topic()
 
     def delete(offset, timeout):

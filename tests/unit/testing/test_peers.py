@@ -1,4 +1,4 @@
-"""A Kafka for others: confluent-kafka and aiokafka write to it and read from it."""
+"""Tests that confluent-kafka and aiokafka write to the embedded cluster and read from it."""
 
 import gc
 import logging
@@ -17,12 +17,12 @@ PATIENCE_S = 60.0
 def servers():
     with EmbeddedCluster(brokers=3, topics={"orders": 3}) as cluster:
         yield cluster
-    # What a peer or the cluster has left open is reported here, not in a later test.
+    # Report here what a peer or the cluster left open, and not in a later test.
     gc.collect()
 
 
 async def disconnected(cluster):
-    """Wait until the peer has closed its connections, and the brokers have seen it."""
+    """Wait until the peer has closed its connections and the brokers have noticed it."""
     await cluster.until(lambda: cluster.connections() == 0)
 
 
@@ -31,7 +31,7 @@ def expected(partition):
 
 
 def check(cluster):
-    """Everything is there, once, in order."""
+    """Check that the log has each value once, and in order."""
     for partition in range(3):
         found = [record.value for record in cluster.records("orders", partition)]
         assert found == expected(partition)

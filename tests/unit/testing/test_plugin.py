@@ -1,4 +1,4 @@
-"""The fixtures and the command that come with the package."""
+"""Tests of the pytest fixtures and of the command that the package installs."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from aiokclient.protocol import messages
 
 @pytest.fixture
 def run_pytest(tmp_path):
-    """Runs a test file in a pytest of its own, with the plugin alone."""
+    """Return a function that runs a test file in a separate pytest with only the plugin."""
 
     def run(text):
         (tmp_path / "test_it.py").write_text(text)

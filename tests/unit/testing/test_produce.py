@@ -1,4 +1,4 @@
-"""Produce: sequences, duplicates, epochs, checks, acks."""
+"""Tests of Produce: sequences, duplicates, epochs, checks, and acks."""
 
 import uuid
 
@@ -80,7 +80,7 @@ class TestSequences:
             assert self.send(wire, leader, 0, sequence) == (0, sequence)
         for sequence in range(4, 14, 2):
             assert self.send(wire, leader, 0, sequence) == (0, sequence)
-        # The last five are known; older ones look like a gap.
+        # The leader remembers the last five batches. An older one looks like a gap.
         out_of_order = errors.OutOfOrderSequenceError.code
         assert self.send(wire, leader, 0, 2) == (out_of_order, -1)
         assert cluster.offsets("orders", 0) == (0, 14)
@@ -222,7 +222,7 @@ class TestAcks:
         with cluster.hold_replication("orders", 0):
             answer = leader.produce("orders", wire.batch(b"a"), timeout_ms=10)
             assert answer.error_code == errors.RequestTimedOutError.code
-        # It was appended nevertheless.
+        # The batch was appended nevertheless.
         assert cluster.offsets("orders", 0) == (0, 1)
 
     def test_all_fails_when_the_leader_moves(self, cluster, wire, leader):

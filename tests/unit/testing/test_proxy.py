@@ -1,4 +1,4 @@
-"""The fault proxy by itself, before a server that sends back what it is sent."""
+"""Tests of the fault proxy alone, in front of an echo server."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The assignors of brokers: balance, stickiness, subscriptions, whatever comes."""
+"""Tests of the brokers' assignors: balance, stickiness, subscriptions, and arbitrary input."""
 
 import uuid
 
@@ -22,7 +22,7 @@ def counts(result):
 
 
 def check(members, sizes, result):
-    """Everything that somebody wants has one owner, who wants it."""
+    """Check that each subscribed partition has one owner, which subscribes to its topic."""
     assert result.keys() == members.keys()
     owners = {}
     for member, places in result.items():
@@ -78,7 +78,10 @@ def test_uniform_leaves_nothing_that_a_single_move_would_mend(members, sizes):
 
 
 def test_uniform_finds_chains_of_moves():
-    """The least loaded wants nothing of the most loaded; the one between does."""
+    """Partitions move through the middle member.
+
+    The least loaded member does not subscribe to the most loaded member's topic.
+    """
     a, b = TOPICS[:2]
     members = {
         "1": Subscriber(frozenset([a]), frozenset([Place(a, 0), Place(a, 1)])),
@@ -90,7 +93,7 @@ def test_uniform_finds_chains_of_moves():
 
 @given(members=groups(alike=True), sizes=sizes, data=st.data())
 def test_uniform_moves_no_more_than_it_must(members, sizes, data):
-    """One member goes: the others keep all they had. One comes: only what it gets has moved."""
+    """When a member leaves, the others keep what they had. When one joins, only its share moves."""
     before = assign_uniform(members, sizes)
     members = with_targets(members, before)
     gone = data.draw(st.sampled_from(sorted(members)))
@@ -112,7 +115,7 @@ def test_uniform_is_stable(members, sizes):
 
 @given(members=groups(), sizes=sizes, bigger=sizes)
 def test_targets_that_do_not_fit_any_more(members, sizes, bigger):
-    """Topics have gone, shrunk under another id, or are not subscribed to."""
+    """The topics were deleted, have fewer partitions and another id, or are not subscribed to."""
     members = with_targets(members, assign_uniform(members, bigger))
     check(members, sizes, assign_uniform(members, sizes))
 

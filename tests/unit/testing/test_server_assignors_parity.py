@@ -1,7 +1,7 @@
-"""What the brokers' assignors come to, step by step, in the same random groups here and in Kafka.
+"""Tests of the brokers' assignors in the same random groups here and in Kafka.
 
-Members join, change what they subscribe to, and leave. `range` gives the very same; `uniform` is
-never less balanced, and where all want the same topics it moves no more.
+Members join, change their subscriptions, and leave. `range` gives identical results. `uniform` is
+never less balanced, and moves no more partitions where all members have the same subscription.
 """
 
 import random
@@ -15,8 +15,11 @@ SEEDS = range(6)
 
 
 class Step(NamedTuple):
-    """After one change: what each member has, and how many partitions have moved between those
-    that stayed."""
+    """The state after one change.
+
+    `has` has the partitions of each member. `moved` counts the partitions that moved between
+    members which stayed in the group.
+    """
 
     has: dict[str, list[tuple[int, int]]]
     moved: int
@@ -53,7 +56,7 @@ class Play:
         return sorted(self.rng.sample(names, self.rng.randint(1, len(names))), key=names.index)
 
     def _note(self, member, epoch):
-        """A member joins, or has another subscription."""
+        """Join a member, or change its subscription, and record its assignment."""
         if epoch == 0:
             answer = self.group.join(member, self._names(), server_assignor=self.assignor)
             self.owned[member] = {}
@@ -93,7 +96,7 @@ class Play:
 
 
 def played(parity, seed, assignor, *, alike):
-    """The steps here, and in Kafka."""
+    """Return the steps in the embedded cluster and those in Kafka."""
     found = []
 
     def scenario(place):

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227)."""
+"""Tests of fetch sessions (KIP-227)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from aiokclient.testing import EmbeddedCluster
 
 @pytest.fixture
 def session(cluster, wire):
-    """A session over the three partitions of a topic that broker 1 leads."""
+    """Return a fetch session for three partitions of a topic, all of which broker 1 leads."""
     for partition in range(3):
         cluster.move_leader("orders", partition, to=1)
     return Session(cluster, wire)
@@ -28,7 +28,7 @@ class Session:
         return self.connection.request(self.wire.fetch_request(topic, **options))
 
     def next(self, topic=None, **options):
-        """What the next incremental fetch brings: values by partition."""
+        """Return the values of the next incremental fetch, by partition."""
         response = self.request(topic, session=(self.id, self.epoch), **options)
         assert (response.error_code, response.session_id) == (0, self.id)
         self.epoch += 1
@@ -44,7 +44,7 @@ def test_nothing_new_says_nothing(session):
 def test_only_what_is_new(cluster, session):
     cluster.produce("orders", [b"v"], 1)
     assert session.next() == {1: [b"v"]}
-    # The offset was not moved: the records come again.
+    # The fetch offset is unchanged, so the same records are returned.
     assert session.next() == {1: [b"v"]}
     assert session.next(session.topic, offset=1, partitions=[1]) == {}
     cluster.produce("orders", [b"w"], 1)

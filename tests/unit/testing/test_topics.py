@@ -1,4 +1,4 @@
-"""Metadata and the admin requests."""
+"""Tests of metadata requests and of admin requests."""
 
 import uuid
 

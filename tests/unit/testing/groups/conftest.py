@@ -1,4 +1,4 @@
-"""Members of groups that speak raw requests, one line each."""
+"""Fixtures: members of groups that send raw requests, with one method for each request."""
 
 import itertools
 import time
@@ -27,8 +27,11 @@ def named(code: int) -> str:
 
 
 class Peer:
-    """One member. `open` makes a connection to the coordinator; there is one for requests that
-    may park and one for all others. What it learns from answers it keeps."""
+    """One member of a group, which stores its id, generation, and leader from the responses.
+
+    `open` makes a connection to the coordinator. The member has one for requests that the broker
+    may hold, and one for all others.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Peer:
         self.waiting, self.side = open(), open()
 
     def moved(self, open: Callable[[], Any] | None = None) -> None:
-        """Go to another coordinator."""
+        """Connect to another coordinator."""
         self.open = open or self.open
         self.waiting, self.side = self.open(), self.open()
 
@@ -74,13 +77,16 @@ class Peer:
         self.member_id = answer.member_id
 
     def start_join(self, version: int | None = None) -> None:
-        """Send the JoinGroup that parks; a new member gets its id first."""
+        """Send a JoinGroup request, which the broker holds.
+
+        A new member requests its id first.
+        """
         if not self.member_id and self.instance is None and (version is None or version >= 4):
             self.get_id()
         self.waiting.send(self.join_request(), version)
 
     def joined(self) -> Any:
-        """The answer to it."""
+        """Return the response to JoinGroup, and store its fields."""
         answer = self.waiting.receive()
         if not answer.error_code:
             self.member_id, self.generation = answer.member_id, answer.generation_id
@@ -100,7 +106,10 @@ class Peer:
     def start_sync(
         self, given: Mapping[Any, bytes] | None = None, version: int | None = None, **others: Any
     ) -> None:
-        """`given` is by peers; only leaders give."""
+        """Send SyncGroup.
+
+        `given` has the assignment of each peer. Only the leader passes it.
+        """
         assignments = [
             SyncGroupRequestAssignment(member_id=peer.member_id, assignment=data)
             for peer, data in (given or {}).items()
@@ -138,7 +147,7 @@ class Peer:
         )
 
     def leave(self, *others: tuple[str, str | None], version: int | None = None) -> Any:
-        """Itself, or others by (member id, instance id)."""
+        """Send LeaveGroup for this member, or for others by (member id, instance id)."""
         request = messages.LeaveGroupRequest(group_id=self.group)
         if version is not None and version < 3:
             request.member_id = self.member_id
@@ -151,7 +160,7 @@ class Peer:
         return named(answer.error_code), [named(each.error_code) for each in answer.members]
 
     def commit(self, topic: str | uuid.UUID, *offsets: int, **others: Any) -> list[str]:
-        """Offsets for the partitions from 0 on; the error of each."""
+        """Commit offsets for the partitions 0, 1, ..., and return the error of each."""
         version, metadata = others.pop("version", None), others.pop("metadata", "")
         partitions = [
             offset_commit.OffsetCommitRequestPartition(
@@ -176,7 +185,10 @@ class Peer:
         return [named(each.error_code) for each in sorted(found, key=lambda p: p.partition_index)]
 
     def fetch(self, topic: str | uuid.UUID | None, *partitions: int, **others: Any) -> Any:
-        """Offset, metadata and error of each partition; of all for no topic."""
+        """Return the offset, metadata, and error of each partition.
+
+        Without a topic, return those of all topics.
+        """
         wanted = offset_fetch.OffsetFetchRequestTopics(partition_indexes=list(partitions))
         version = 10
         if isinstance(topic, str):
@@ -204,7 +216,7 @@ class Peer:
         return state
 
     def until(self, state: str, members: int | None = None) -> None:
-        """Wait for the group to be in a state, with so many members."""
+        """Wait until the group has this state, and this number of members if it is passed."""
 
         def there() -> bool:
             found = self.described()
@@ -214,15 +226,15 @@ class Peer:
 
 
 def wait(check: Callable[[], bool]) -> None:
-    """Ask until it is true."""
+    """Check the condition repeatedly until it holds."""
     deadline = time.monotonic() + PATIENCE_S
     while not check():
-        assert time.monotonic() < deadline, "it has not come about"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.005)
 
 
 class Peers:
-    """Members of one group, and what they do together."""
+    """The members of one group, and the steps that they take together."""
 
     def __init__(self, open: Callable[[], Any], group: str) -> None:
         self.open, self.group = open, group
@@ -232,7 +244,7 @@ class Peers:
 
     @staticmethod
     def gather(*new: Peer, old: tuple[Peer, ...] = ()) -> Peer:
-        """Bring new members into one generation with those there are; gives the leader."""
+        """Join new members to one generation with the old ones, and return the leader."""
         if not old:
             first, *new = new
             first.join()
@@ -248,14 +260,14 @@ class Peers:
         return next(peer for peer in (*old, *new) if peer.leads)
 
     def settle(self, *new: Peer, old: tuple[Peer, ...] = ()) -> Peer:
-        """`gather`, and the assignments: to each its number, as bytes."""
+        """Call `gather`, and assign to each member its number as bytes."""
         leader = self.gather(*new, old=old)
         self.assign(*old, *new)
         return leader
 
     @staticmethod
     def assign(*peers: Peer) -> None:
-        """The leader's SyncGroup and the others', of one generation."""
+        """Send SyncGroup from all members of a generation, the leader included."""
         given = {peer: b"%d" % number for number, peer in enumerate(peers)}
         for peer in peers:
             peer.start_sync(given if peer.leads else None)
@@ -271,13 +283,13 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def peers(cluster: EmbeddedCluster, wire: Any) -> Peers:
-    """Makes members of the group "g"."""
+    """Return a factory of members of the group "g"."""
     return Peers(lambda: wire.to(cluster.coordinator("g")), "g")
 
 
 @pytest.fixture
 def peers_of(wire_to: Any) -> Any:
-    """The same for a cluster of the test's own."""
+    """Return a function that makes such a factory for a cluster that the test makes itself."""
 
     def make(cluster: EmbeddedCluster, group: str = "g") -> Peers:
         wire = wire_to(cluster)
@@ -288,7 +300,7 @@ def peers_of(wire_to: Any) -> Any:
 
 @pytest.fixture
 def fresh_group() -> Callable[[Any], Peers]:
-    """A group of a fresh name on the broker of a parity scenario."""
+    """Return a function that makes members of a new group, on the broker of a parity scenario."""
 
     def make(place: Any) -> Peers:
         group = f"group-{next(_numbers)}-{uuid.uuid4().hex[:6]}"

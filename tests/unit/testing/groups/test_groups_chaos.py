@@ -1,4 +1,4 @@
-"""Members, brokers and coordinators come and go at random; afterwards the group settles."""
+"""Tests that a group settles after members, brokers, and coordinators came and went at random."""
 
 import asyncio
 import itertools
@@ -30,7 +30,8 @@ class Life:
                 while True:
                     await self.generation()
             except (EOFError, OSError):
-                # Lost, or not the coordinator any more: look for it again.
+                # The connection is lost, or the broker is not the coordinator any more. Look for it
+                # again.
                 await asyncio.sleep(0.2)
 
     async def generation(self):
@@ -57,7 +58,7 @@ class Life:
         return code
 
     def end(self):
-        """As if it was killed: nothing is said to anybody."""
+        """End as if the process was killed, without a LeaveGroup request."""
         self.task.cancel()
         self.member.hang_up()
 
@@ -70,7 +71,7 @@ class Life:
 
 
 class Chaos:
-    """What happens, one thing after the other, and what must hold meanwhile."""
+    """A sequence of random events, and the checks of what must hold meanwhile."""
 
     def __init__(self, world, resync):
         self.world, self.cluster, self.resync = world, world.cluster, resync
@@ -81,13 +82,13 @@ class Chaos:
         self.down = None
 
     def joined(self, member):
-        """In a generation all are told of one leader; the leader of all."""
+        """Check that a generation has one leader, and that it receives the list of members."""
         if member.leads:
             assert self.leaders.setdefault(member.generation, member.member_id) == member.member_id
             assert member.member_id in member.told
 
     def synced(self, member):
-        """In a generation, no two are given the same, and nobody something else later."""
+        """Check that assignments of a generation differ, and that a member's does not change."""
         if self.resync or not member.given:
             return
         known = self.given.setdefault(member.generation, {})
@@ -171,7 +172,7 @@ def test_a_group_settles(seed, resync, persist):
     async def scenario(world):
         chaos = Chaos(world, resync)
         if not persist:
-            # Generations begin anew with each coordinator.
+            # The numbers of generations start again with each coordinator.
             chaos.joined = chaos.synced = lambda member: None
         await chaos.run()
         await world.cluster.until(chaos.is_settled, 200)

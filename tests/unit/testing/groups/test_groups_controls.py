@@ -1,4 +1,4 @@
-"""Groups as a test sees them and disturbs them: views, faults, offsets that go with topics."""
+"""Tests of how a test inspects and disturbs groups: views, faults, and deleted topics."""
 
 import asyncio
 
@@ -87,7 +87,7 @@ class TestLooking:
 
 
 class TestFaults:
-    """Requests that park are dropped, delayed and refused as others are."""
+    """Requests that the broker holds are dropped, delayed, and refused like all others."""
 
     def test_dropped_before(self, cluster, peers):
         a, b = peers(), peers()
@@ -106,7 +106,7 @@ class TestFaults:
             member.start_join()
             with pytest.raises(EOFError):
                 member.joined()
-        # It is a member, and is told of its generation when it asks again.
+        # The member has joined. It learns its generation when it sends the request again.
         assert cluster.groups["g"].generation == 1
         member.moved()
         assert member.join().generation_id == 1

@@ -1,4 +1,4 @@
-"""A coordinator fails or moves: what the next one knows, at each step of a rebalance."""
+"""Tests of what a new coordinator knows after a failover, at each step of a rebalance."""
 
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import EmbeddedCluster
@@ -10,13 +10,13 @@ def state_of(cluster):
 
 
 def resume(cluster, *members):
-    """The members find the new coordinator."""
+    """Connect the members to the new coordinator."""
     for each in members:
         each.moved()
 
 
 class TestTheFourPoints:
-    """As the design of client-side assignment numbers them."""
+    """The four points of a rebalance as the design of client-side assignment numbers them."""
 
     def test_before_all_members_have_joined(self, cluster, peers):
         a, b = peers(), peers()
@@ -24,13 +24,13 @@ class TestTheFourPoints:
         b.start_join()
         a.until("PreparingRebalance", 2)
         cluster.move_coordinator("g")
-        # Whoever waits is told, the new coordinator has the generation before.
+        # The waiting member receives an error. The new coordinator has the previous generation.
         assert b.joined().error_code == 16
         assert a.beat() == "NOT_COORDINATOR"
         resume(cluster, a, b)
         assert state_of(cluster) == ("Stable", 1)
         assert (a.beat(), a.sync()) == ("ok", ("ok", b"0"))
-        # An id that was persisted in no generation is not known.
+        # A member id that was not persisted with a generation is unknown.
         assert b.join().error_code == 25
         b.member_id = ""
         peers.settle(b, old=(a,))
@@ -56,7 +56,7 @@ class TestTheFourPoints:
         cluster.move_coordinator("g")
         assert state_of(cluster) == ("CompletingRebalance", 3)
         resume(cluster, a, b)
-        # Who was not told asks again, and is told of the same generation.
+        # A member without a response sends the request again and gets the same generation.
         assert a.beat() == "ok"
         assert b.join().generation_id == 3
         peers.assign(a, b)
@@ -102,7 +102,7 @@ class TestTheFourPoints:
         cluster.move_coordinator("g")
         resume(cluster, a, b)
         assert state_of(cluster) == ("Stable", 2)
-        # Nobody is asked for anything anew.
+        # No member has to send anything again.
         assert other.sync() == ("ok", b"o")
         assert leader.sync() == ("ok", b"l")
         assert (leader.beat(), other.beat()) == ("ok", "ok")
@@ -130,7 +130,7 @@ class TestMoves:
         member.start_join()
         member.joined()
         cluster.start(home)
-        # The group goes home; its coordinator meanwhile knows nothing of it any more.
+        # The group moves back to its first coordinator. The other one now knows nothing of it.
         assert cluster.coordinator("g") == home
         assert member.beat() == "NOT_COORDINATOR"
         member.moved()
@@ -186,7 +186,7 @@ class TestMoves:
             cluster.move_coordinator("g")
             cluster.move_coordinator("other")
             resume(cluster, a, b)
-            # What was committed is known, and nothing else.
+            # Only committed offsets are known to the new coordinator.
             assert state_of(cluster) == ("Empty", 0)
             assert list(cluster.groups) == ["g"]
             assert a.fetch("orders", 0) == ("ok", [(0, 7, "", "ok")])
@@ -208,7 +208,8 @@ class TestLoading:
         with cluster.hold_loading("g"):
             assert b.joined().error_code == 16
             assert cluster.groups["g"].state == "loading"
-            # As Kafka's: a coordinator that does not know yet lets its members be.
+            # As in Kafka, a coordinator that still loads its groups accepts the heartbeats of their
+            # members.
             assert a.beat() == "ok"
             assert b.join().error_code == 14
             assert a.sync()[0] == "COORDINATOR_LOAD_IN_PROGRESS"

@@ -1,4 +1,4 @@
-"""Requests about a group in any order, by whoever it may be: brokers answer, and stay whole."""
+"""Tests that brokers answer group requests in any order, from any sender, and stay consistent."""
 
 import random
 
@@ -22,14 +22,14 @@ APIS = (
 
 
 class Stranger:
-    """Knows the ids and generations that there are, and uses them as it likes."""
+    """A sender of random requests that knows the existing member ids and generations."""
 
     def __init__(self, cluster, wire, rng):
         self.cluster, self.wire, self.rng = cluster, wire, rng
         self.given = []
 
     def some(self):
-        """A member id, a generation and an instance id, right or wrong."""
+        """Return a member id, a generation, and an instance id, each one right or wrong."""
         rng, group = self.rng, self.cluster.groups.get("g")
         ids, generation = [*self.given[-2:], ""], 0
         if group is not None and group.kind.value == "classic":
@@ -97,7 +97,7 @@ class Stranger:
                 if getattr(answer, "member_id", ""):
                     self.given = [*self.given[-3:], answer.member_id]
             except TimeoutError:
-                # It is parked, for ever as far as this one is concerned.
+                # The broker holds the request, perhaps forever.
                 connection = self.wire.to(self.cluster.coordinator("g"))
             if self.rng.random() < 0.02:
                 self.cluster.move_coordinator("g")
@@ -110,7 +110,7 @@ def test_whatever_is_asked(seed, resync, wire_to, peers_of):
     configs = {"group.min.session.timeout.ms": 1, "group.max.size": 4}
     with EmbeddedCluster(2, {"orders": 1}, seed=seed, configs=configs, resync=resync) as cluster:
         Stranger(cluster, wire_to(cluster), random.Random(seed)).go()
-        # Whoever is still a member goes, by and by; then the group serves again.
+        # The remaining members expire. After that, the group works again.
         cluster.wait_for(lambda: not (cluster.groups.get("g") and cluster.groups["g"].members))
         member = peers_of(cluster)()
         assert member.join().error_code == 0

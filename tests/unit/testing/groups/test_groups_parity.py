@@ -1,7 +1,7 @@
-"""The classic protocol, by the same raw requests to the embedded cluster and a real Kafka.
+"""Tests of the classic protocol by the same raw requests to the embedded cluster and a real Kafka.
 
-Each scenario speaks to one broker and returns what it saw; what both say must be equal. Leaders
-are not compared: the embedded cluster draws them by lot.
+Each scenario uses one broker and returns what it saw. Both results must be equal. Leaders are not
+compared, because the embedded cluster chooses them at random.
 """
 
 import uuid
@@ -27,7 +27,7 @@ def named(code):
 
 
 def shown(answer, *peers):
-    """A JoinGroup's answer without ids."""
+    """Return the fields of a JoinGroup response without member ids."""
     ids = {peer.member_id: number for number, peer in enumerate(peers) if peer.member_id}
     return (
         named(answer.error_code),
@@ -118,7 +118,7 @@ def two_members(place, peers):
     seen.append(sorted(shown(each, first, second)[:5] for each in answers))
     leader, other = (first, second) if first.leads else (second, first)
     seen += [leader.beat(), other.beat(), other.commit(topic, 5), leader.commit(topic, 5)]
-    # A JoinGroup with the same metadata tells the generation that there is.
+    # A JoinGroup with unchanged metadata returns the current generation.
     seen += [shown(each.join(), each)[:7] for each in (other, leader)]
     other.start_sync()
     leader.start_sync({leader: b"l", other: b"o", peers(): b"nobody's"})
@@ -134,7 +134,7 @@ def two_members(place, peers):
 
 @scenario
 def what_a_stranger_may_do(place, peers):
-    """The wrong member, the wrong generation, in each state of the group."""
+    """Send requests with the wrong member id or generation in each state of the group."""
     topic, _ = place.topic()
     member, stranger = peers(), peers()
     stranger.member_id = "nobody"
@@ -223,13 +223,13 @@ def a_static_member_in_a_rebalance(place, peers):
     a, b = peers(instance="a"), peers(instance="b")
     leader = peers.gather(a, b)
     other = b if leader is a else a
-    # In CompletingRebalance the group begins anew.
+    # In CompletingRebalance, the group starts a new rebalance.
     other.start_sync()
     again = peers(instance=leader.instance)
     again.start_join()
     again.until("PreparingRebalance")
     seen = [other.synced(), leader.beat()]
-    # In PreparingRebalance the one who waits is fenced.
+    # In PreparingRebalance, the member that waits is fenced.
     third = peers(instance=leader.instance)
     third.start_join()
     seen.append(shown(again.joined())[0])
@@ -351,7 +351,7 @@ def groups_are_listed_and_deleted(place, peers):
 
 @scenario
 def ids_that_are_not_used(place, peers):
-    """A new member that got its id and left, or never came with it."""
+    """Leave with a member id that never joined, or never use the id."""
     first, second, third = peers(), peers(), peers(session_ms=1000)
     peers.settle(first)
     second.get_id()
@@ -366,12 +366,12 @@ def ids_that_are_not_used(place, peers):
 
 @scenario
 def who_does_not_come_is_out(place, peers):
-    # Time enough for a SyncGroup that is sent at once, also on a busy machine.
+    # The timeout suffices for a SyncGroup that is sent immediately, even on a busy machine.
     slow, quick = peers(rebalance_ms=3000), peers(rebalance_ms=1000)
     peers.settle(slow)
     quick.start_join()
     seen = [shown(quick.joined(), quick), slow.beat()]
-    # Nor does it sync.
+    # The member does not send SyncGroup, either.
     quick.until("Empty")
     return [*seen, quick.beat(), quick.state]
 

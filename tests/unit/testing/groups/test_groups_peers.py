@@ -1,4 +1,4 @@
-"""Other clients are members of groups on the embedded cluster, alone and mixed."""
+"""Tests of other clients as members of groups on the embedded cluster, alone and mixed."""
 
 import itertools
 import logging
@@ -26,7 +26,7 @@ def cluster():
 
 
 def produce(cluster, count):
-    """Values that have not been there before, over all partitions."""
+    """Produce values that are new in the test run, over all partitions, and return them."""
     values = [b"%d" % next(_numbers) for _ in range(count)]
     for number, value in enumerate(values):
         cluster.produce("orders", [value], number % PARTITIONS)
@@ -34,7 +34,7 @@ def produce(cluster, count):
 
 
 class Reader:
-    """A consumer of librdkafka: what it has, and what it has read."""
+    """A consumer of librdkafka with its assignment and the values that it has read."""
 
     def __init__(self, cluster, strategy, **options):
         self.has, self.values, self.errors = set(), [], []
@@ -75,7 +75,7 @@ class Reader:
 
 
 def drive(readers, check):
-    """Let all of them read until it is true."""
+    """Poll all readers until the condition holds."""
     deadline = time.monotonic() + PATIENCE_S
     while not check():
         assert time.monotonic() < deadline, [(each.has, len(each.values)) for each in readers]
@@ -84,7 +84,7 @@ def drive(readers, check):
 
 
 def share(cluster, readers):
-    """Whether they have all partitions, each one of them, in a stable group."""
+    """Return whether the readers own all partitions, each one once, in a stable group."""
     group = cluster.groups.get("g")
     if group is None or group.state != "Stable" or len(group.members) != len(readers):
         return False
@@ -122,7 +122,7 @@ class TestConfluent:
         committed = cluster.committed("g")
         assert sum(each.offset for each in committed.values()) == len(values)
         assert cluster.groups["g"].state == "Empty"
-        # Who comes later goes on where they ended.
+        # A later member continues at the committed offsets.
         values = produce(cluster, 12)
         readers = [Reader(cluster, strategy)]
         drive(readers, lambda: have(readers, values))
@@ -137,7 +137,7 @@ class TestConfluent:
         readers[1] = Reader(cluster, "range", group_instance_id="b")
         drive(readers, lambda: share(cluster, readers))
         assert (readers[1].has, cluster.groups["g"].generation) == (before, generation)
-        # A second one of the same name fences the first.
+        # A second member with the same instance id fences the first one.
         third = Reader(cluster, "range", group_instance_id="b")
         drive([*readers, third], lambda: readers[1].errors and third.has)
         assert readers[1].errors[0].code() == confluent.KafkaError._FATAL
@@ -173,7 +173,7 @@ class TestConfluent:
         cluster.start(home)
         values += produce(cluster, 60)
         drive(readers, lambda: have(readers, values) and share(cluster, readers))
-        # The group was found as it had been left each time.
+        # After each restart, the group was unchanged.
         assert cluster.groups["g"].generation == generation
         close(readers)
 
@@ -234,7 +234,7 @@ class TestAiokafka:
 
 
 def console_consumer(cluster, count, *properties):
-    """Java's console consumer as a member of the group; it ends after `count` records."""
+    """Return a function that runs Java's console consumer in the group, for `count` records."""
     options = [f"--command-property={each}" for each in properties]
     return JavaTool(
         "console-consumer",
@@ -290,7 +290,7 @@ class TestJava:
 
 
 def half(cluster, reader):
-    """Whether the group is two members, each with half of the partitions."""
+    """Return whether the group has two members, each with half of the partitions."""
     group = cluster.groups.get("g")
     two = group is not None and group.state == "Stable" and len(group.members) == 2
     return two and len(reader.has) == PARTITIONS // 2 and two_assigned(group)

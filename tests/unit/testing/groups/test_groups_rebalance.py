@@ -1,4 +1,4 @@
-"""Generations: who waits for whom, who is out, who leads, on which protocol they agree."""
+"""Tests of generations: who is waited for, who is removed, who leads, and the common protocol."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from aiokclient.testing import EmbeddedCluster
 
 
 def drawn(peers_of, seed):
-    """The leaders of ten generations of five members, as their places."""
+    """Return the leaders of ten generations of five members, as indexes."""
     with EmbeddedCluster(1, {"orders": 1}, seed=seed) as cluster:
         peers = peers_of(cluster)
         members = [peers() for _ in range(5)]
@@ -90,7 +90,7 @@ class TestSize:
         leader = next(each for each in members if each.leads)
         leader.start_join()
         leader.until("PreparingRebalance")
-        # Whoever comes first is taken.
+        # Up to the limit, the members that join first are accepted.
         third.get_id()
         third.start_join()
         cluster.wait_for(lambda: len(cluster.groups["g"].members) == 3)

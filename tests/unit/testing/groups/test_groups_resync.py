@@ -1,4 +1,7 @@
-"""`resync=True`: the leader may give new assignments within a generation; Kafka's does not."""
+"""Tests of `resync=True`, which lets the leader change assignments within a generation.
+
+Kafka does not have this.
+"""
 
 import pytest
 
@@ -14,7 +17,7 @@ def cluster():
 
 @pytest.fixture
 def settled(peers):
-    """The leader of a stable group, and two others."""
+    """Return the leader of a stable group, and its two other members."""
     members = [peers() for _ in range(3)]
     leader = peers.settle(*members)
     return leader, *(each for each in members if each is not leader)
@@ -51,14 +54,14 @@ def test_new_assignments_in_the_same_generation(cluster, settled):
     new = given(*settled, data=b"new")
     leader.start_sync(new)
     leader.until("CompletingRebalance")
-    # Whoever has not asked anew is told, and may still commit what it gives up.
+    # Members that have not synced again get an error, and may still commit what they revoke.
     assert [each.beat() for each in settled] == ["ok", *["REBALANCE_IN_PROGRESS"] * 2]
     assert one.commit("orders", 5) == ["ok"]
     assert leader.commit("orders", 5) == ["REBALANCE_IN_PROGRESS"]
     one.start_sync()
     cluster.wait_for(lambda: one.beat() == "ok")
     assert one.commit("orders", 6) == ["REBALANCE_IN_PROGRESS"]
-    # Nobody gets anything before all have given up what they had.
+    # No member gets a new assignment before all have revoked their old ones.
     assert leader.waiting.silent()
     assert one.waiting.silent()
     two.start_sync()
@@ -78,7 +81,7 @@ def test_a_lost_answer_is_no_resync(settled):
 
 
 def test_who_does_not_know_of_it_joins(settled):
-    """Old clients answer REBALANCE_IN_PROGRESS by a JoinGroup."""
+    """Clients that do not know it react to REBALANCE_IN_PROGRESS with a JoinGroup."""
     leader, one, two = settled
     generation = leader.generation
     leader.start_sync(given(*settled, data=b"new"))
@@ -134,7 +137,8 @@ def test_the_coordinator_moves_meanwhile(cluster, settled):
     assert leader.synced()[0] == "NOT_COORDINATOR"
     for each in settled:
         each.moved()
-    # The new ones were not persisted: the old ones hold until the leader gives them again.
+    # The new assignments were not persisted. The old ones are valid until the leader sends new
+    # ones.
     assert [each.sync() for each in others] == [("ok", old[each]) for each in others]
     leader.start_sync(given(*settled, data=b"new"))
     leader.until("CompletingRebalance")

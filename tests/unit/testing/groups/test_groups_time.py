@@ -1,4 +1,4 @@
-"""The timers of a group, in virtual time: to the millisecond, and at no cost."""
+"""Tests of a group's timers, in virtual time: exact to the millisecond."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from virtual_group import Member, in_virtual_time
     ("joins", "rebalance_ms", "begins"),
     [
         ([0], 60_000, 3),
-        # 3 s more for each that came meanwhile, up to the rebalance timeout.
+        # Each member that joins meanwhile adds 3 s, up to the rebalance timeout.
         ([0, 1], 60_000, 6),
         ([0, 1, 4], 60_000, 9),
         ([0, 1, 4], 7_000, 7),
@@ -138,7 +138,7 @@ def test_members_that_wait_need_not_be_heard_of():
 
 
 def test_a_new_member_is_waited_for_five_minutes():
-    """Its JoinGroup is parked and it does not send heartbeats; its session does not count."""
+    """The broker holds its JoinGroup, so it sends no heartbeats and its session does not expire."""
 
     async def scenario(world):
         timeouts = {"rebalance_timeout_ms": 1_000_000, "session_timeout_ms": 1_000_000}
@@ -161,7 +161,7 @@ def test_sessions_begin_anew_with_another_coordinator():
         await asyncio.sleep(9)
         assert [await each.beat() for each in members] == [0, 0]
         started = world.now
-        # Both are out at once; the generation of nobody is the next one.
+        # Both members expire together. The empty group has the next generation.
         return await world.until_state("Empty") - started, world.group.generation
 
     assert in_virtual_time(scenario) == (10.0, 2)

@@ -1,4 +1,4 @@
-"""Patterns of topics' names, matched in linear time."""
+"""Tests of patterns for topic names, which are matched in linear time."""
 
 import random
 import re
