@@ -29,7 +29,7 @@ def in_python() -> Any:
 
 
 KINDS = {"pure": in_python(), "native" if NATIVE else "pure": BufferPool}
-native = pytest.mark.skipif(not NATIVE, reason="nothing native is in use")
+native = pytest.mark.skipif(not NATIVE, reason="the native modules are not in use")
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))

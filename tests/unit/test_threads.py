@@ -171,7 +171,7 @@ def test_the_interpreter_exits_while_a_call_hangs() -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("over\n", "", 0)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 def test_a_forked_process_has_threads_of_its_own() -> None:
     code = (
         "import asyncio, os\n"

@@ -21,7 +21,7 @@ from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.untracked import MANY, free_slowly
 
 VERSION = 12
-native = pytest.mark.skipif(not _native.in_use(), reason="nothing native is in use")
+native = pytest.mark.skipif(not _native.in_use(), reason="the native modules are not in use")
 
 
 def encoded(topics: int, partitions: int) -> bytes:

@@ -1,4 +1,7 @@
-"""Tests of `asyncio.eager_task_factory`, with which a task may end before its creation returns."""
+"""Tests of `asyncio.eager_task_factory`.
+
+With it, a task may end before the call that creates the task returns.
+"""
 
 import asyncio
 import math
@@ -24,7 +27,9 @@ def run(scenario: Callable[[World], Any], *, eagerly: bool = True) -> None:
     simulate(main)
 
 
-needs_eager = pytest.mark.skipif(sys.version_info < (3, 12), reason="new in Python 3.12")
+needs_eager = pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="the eager task factory is new in Python 3.12"
+)
 
 
 @needs_eager

@@ -33,7 +33,7 @@ NAME = b"t%07d"
 
 @functools.cache
 def many_topics(count: int = MANY) -> bytes:
-    """Return `count` encoded topics, t0000000 first. Only the first topic has a partition."""
+    """Return `count` encoded topics, named from t0000000 on, with one partition each."""
     partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=1)
     topic = MetadataResponseTopic(name="NNNNNNNN", partitions=[partition])
     whole = b"".join(map(bytes, MetadataResponse(topics=[topic]).encode(VERSION)))

@@ -27,7 +27,10 @@ CLOSED_S = 5.0
 """Virtual seconds within which everything that a dropped object had open must be closed."""
 T0 = TopicPartition("t", 0)
 Calls = dict[str, Callable[[Any], Any]]
-"""Calls on `app.one`. The functions of an application keep alive only what they hold themselves."""
+"""Calls that take the object from `app.one`.
+
+A function that held the object itself would keep it alive.
+"""
 
 
 @pytest.fixture

@@ -62,7 +62,10 @@ def test_every_row_is_walked_from_the_beginning(
 
 @pytest.mark.parametrize("phase", [each for each in LifecyclePhase if each is not P.CLOSED])
 def test_every_phase_can_be_closed(phase: LifecyclePhase) -> None:
-    """The start ends before its close does. Every order of the steps leads to CLOSED."""
+    """A start that is in progress ends before its close does.
+
+    Every order of the steps leads to CLOSED.
+    """
     for start in ([], [E.START_FAILED, E.UNDONE], [E.READY, E.START_FAILED, E.UNDONE]):
         for before in range(len(start) + 1):
             events = [E.CLOSE, *start[:before], E.ENDING_BEGINS, *start[before:], E.ENDED]

@@ -47,7 +47,7 @@ class Slow(Lifecycle):
 @pytest.mark.parametrize("first", ["cancelled", "closed", "failed"])
 @pytest.mark.parametrize("then", ["cancelled", "closed", "both"])
 def test_it_is_undone_to_the_end(first: str, then: str) -> None:
-    """Otherwise, a group would wait for a member that did not leave it."""
+    """An incomplete undo could leave a member in a group, for which other members would wait."""
 
     async def scenario(world: World) -> None:
         slow = Slow(world.options())

@@ -1,4 +1,4 @@
-"""Tests of size limits: the lists and tables that are delivered, and very compressible batches."""
+"""Tests of limits of memory: the size of lists and tables, and very compressible batches."""
 
 import asyncio
 import gc

@@ -280,8 +280,8 @@ def test_what_is_buffered_of_a_thousand_partitions_is_bounded() -> None:
                 await asyncio.sleep(1)
                 largest = max(largest, buffer.size)
                 seen += len(await consumer.poll(timeout=5.0))
-            # The limit is two responses and one batch for each broker, and as much again for paused
-            # partitions.
+            # The limit is two responses and one batch for each broker, and the same again for
+            # paused partitions.
             assert 0 < largest <= 3 * 2 * 103_000 + 100_000
             consumer.resume(consumer.paused())
             while seen < 10_000:

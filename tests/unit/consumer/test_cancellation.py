@@ -1,7 +1,7 @@
 """Tests that no cancellation loses records, blocks a later call, or leaves a task or connection.
 
 Each scenario runs once for n = 1, 2, ... and is cancelled at its n-th suspension, until it ends
-without reaching that. Cancellation by anyio is level-triggered: every further await in the
+before its n-th suspension. Cancellation by anyio is level-triggered: every further await in the
 cancelled scope is cancelled, too.
 """
 

@@ -266,7 +266,8 @@ async def test_nothing_leaks(make: Any) -> None:
         gc.collect()
         return sys.getallocatedblocks() - before
 
-    # A leak would show in each run. Free lists, Python's own included, grow only in the first ones.
+    # A leak would show in each run. Free lists, including Python's own, grow only in the first
+    # runs.
     assert min([await grown() for _ in range(4)]) < 100
     assert not any(isinstance(thing, Thing) for thing in gc.get_objects())
 

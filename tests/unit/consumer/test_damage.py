@@ -79,7 +79,7 @@ def test_poisonous_records_are_left_out_or_replaced() -> None:
 
 
 def test_slow_deserializers_yield_to_the_loop() -> None:
-    """The deserializers of one batch do not run without an interruption."""
+    """Other tasks run between the deserializer calls for one batch."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"1"] * 1_000)

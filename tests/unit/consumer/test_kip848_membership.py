@@ -245,9 +245,9 @@ def test_what_nobody_understands_means_to_join_anew() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_lost_requests_and_answers(when: str) -> None:
-    """The member epoch may have changed meanwhile.
+    """After a loss, the member sends its full state and is still accepted.
 
-    The member sends its full state and stays a member.
+    Its epoch may have increased without it.
     """
 
     async def scenario(group: Group) -> None:
@@ -321,9 +321,9 @@ def test_the_subscription_changes_and_ends() -> None:
 
 
 def test_who_waits_to_leave_stays_a_member() -> None:
-    """Records may be processed for longer than the session.
+    """A member that still processes records when it leaves keeps its partitions.
 
-    Nobody else gets their partitions meanwhile.
+    This holds even if it takes longer than the session.
     """
 
     async def scenario(group: Group) -> None:
@@ -456,10 +456,7 @@ def test_leaving_twice_and_without_a_coordinator() -> None:
 
 
 def test_the_ledger_notices_a_member_that_keeps_what_was_revoked() -> None:
-    """The test's own check works.
-
-    It finds a member that acknowledges a revocation and keeps on reading.
-    """
+    """The ledger finds a member that acknowledges a revocation and keeps on reading."""
 
     async def scenario(world: World) -> None:
         group = Group(world)

@@ -1,4 +1,4 @@
-"""Tests that random program steps never lead to a gap or a repeated record in a partition.
+"""Tests that random steps of a program never lead to a gap or a repeated record.
 
 A model keeps the next expected offset of each partition. Meanwhile, records are written, leaders
 move, sessions are evicted, and connections are lost.
@@ -29,7 +29,9 @@ class Walk:
 
     def take(self, topic: str, partition: int, offset: int) -> None:
         tp = TopicPartition(topic, partition)
-        assert offset == self.expected[tp], f"{tp}: {offset} came, not {self.expected[tp]}"
+        assert offset == self.expected[tp], (
+            f"{tp}: read offset {offset}, expected {self.expected[tp]}"
+        )
         assert tp not in self.consumer.paused()
         self.expected[tp] += 1
         self.read += 1
@@ -162,7 +164,7 @@ def test_random_walk(seed: int) -> None:
 
 
 def test_the_model_notices() -> None:
-    """If a record is left out, the check of the walk fails."""
+    """The check of the walk fails when a record is left out."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"v"] * 20)

@@ -1,4 +1,7 @@
-"""Tests of reading: single records, lists, Arrow tables, progress, one reader, stop, and close."""
+"""Tests of reading one by one, in lists, and as Arrow tables, and of stop and close.
+
+They also cover records in progress, and that there is only one reader.
+"""
 
 import asyncio
 import re
@@ -152,7 +155,10 @@ GROUPS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_to_the_end_of_what_was_subscribed_a_moment_before(group: dict[str, Any]) -> None:
-    """The iteration waits for partitions of the subscription or the group, beside assigned ones."""
+    """`until_end()` also waits for partitions of a subscription or group that was just added.
+
+    Partitions that were assigned by hand are not enough.
+    """
 
     async def scenario(world: World) -> None:
         fill(world)
@@ -164,7 +170,7 @@ def test_to_the_end_of_what_was_subscribed_a_moment_before(group: dict[str, Any]
             consumer.subscribe(re.compile("[tv]"))
             consumer.assign([TopicPartition("u", 0)])
             topics = {r.topic async for r in consumer.until_end()}
-            assert topics == {"u"}, "t stays subscribed, and is read to its end"
+            assert topics == {"u"}, "t stays subscribed, but all its records have been read"
 
     simulate(scenario, topics={"t": 1, "u": 1})
 
@@ -268,7 +274,7 @@ def test_arrow() -> None:
 
 
 def test_ways_of_reading_follow_each_other() -> None:
-    """A change of the way of reading in the middle of a list loses no records."""
+    """No record is lost when a program changes between ways of reading inside a list."""
     pytest.importorskip("pyarrow")
 
     async def scenario(world: World) -> None:

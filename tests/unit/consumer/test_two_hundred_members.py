@@ -94,7 +94,7 @@ class Answers:
 
 
 class Beats:
-    """A condition: each member has sent `count` heartbeats since this object was made."""
+    """A condition that holds when each member has sent `count` more heartbeats."""
 
     def __init__(self, cluster: EmbeddedCluster, count: int) -> None:
         self._cluster, self._count = cluster, count

@@ -1,4 +1,4 @@
-"""Tests of small parts: initial offsets, lists of records, and deserializers."""
+"""Tests of initial offsets, lists of records, and deserializers."""
 
 from typing import Any
 

@@ -262,7 +262,10 @@ async def wait_for(event: asyncio.Event) -> None:
 
 
 def test_what_is_not_given_up_in_time_is_lost() -> None:
-    """The rebalance may have begun directly after the last heartbeat that did not report it."""
+    """The time counts from the last heartbeat that did not report the rebalance.
+
+    The rebalance may have begun directly after it.
+    """
 
     async def scenario(world: World) -> None:
         handler = Handler()
@@ -353,7 +356,10 @@ def test_refused_it_stays_out_until_it_is_asked_for() -> None:
 
 
 def test_refused_with_an_id_it_leaves() -> None:
-    """Otherwise, the next rebalance would wait for a member which has an id but does not join."""
+    """A member that has an id but does not join must leave.
+
+    Otherwise, the next rebalance would wait for it.
+    """
 
     async def scenario(world: World) -> None:
         first, second = Handler(), Handler()
@@ -385,7 +391,10 @@ def test_other_errors_are_tried_again_with_backoff(code: int) -> None:
 
 
 def test_a_silent_coordinator_is_given_up_for_the_new_one() -> None:
-    """A broker that hangs holds JoinGroup. The heartbeats notice, and the request is sent again."""
+    """The coordinator hangs while it holds JoinGroup.
+
+    Failed heartbeats lead to the new coordinator, to which the member sends the request again.
+    """
 
     async def scenario(world: World) -> None:
         handler = Handler()

@@ -221,9 +221,9 @@ async def test_a_rolling_upgrade_of_protocols(make: Make) -> None:
 
 
 async def test_a_static_member_comes_back_without_a_rebalance(make: Make) -> None:
-    """Closing sends no LeaveGroup.
+    """Closing sends no LeaveGroup, and the next member with the instance id gets its assignment.
 
-    The next member with the instance id continues for it (KIP-345).
+    This is KIP-345.
     """
     other = make("other", group_instance_id="i-1")
     first = make("same", group_instance_id="i-2")

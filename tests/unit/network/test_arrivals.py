@@ -94,7 +94,7 @@ async def test_what_cannot_be_read_closes(connect: Connect, broken: int) -> None
 async def test_connection_closes_when_decoding_in_a_thread_has_a_bug(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise, the next response would be taken for the response to an earlier request."""
+    """An open connection would take the next response for the response to an earlier request."""
     connection, transport = connect()
     outcomes = ask(connection, 2)
     decode = InFlight.decode

@@ -73,7 +73,7 @@ class Slow(asyncio.Protocol):
 
 
 async def test_what_tls_has_encrypted_is_still_sent() -> None:
-    """There is no response that could tell whether the data arrived."""
+    """The request expects no response that would show whether the data arrived."""
     loop, authority, peers = asyncio.get_running_loop(), trustme.CA(), list[Slow]()
     at_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(at_server)

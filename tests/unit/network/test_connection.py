@@ -317,7 +317,7 @@ async def test_draining_closes_after_the_last_answer(connect: Connect) -> None:
 
 
 async def test_draining_closes_after_the_last_write(connect: Connect) -> None:
-    """No request is waiting for a response at that time."""
+    """The request expects no response, so nothing else keeps the connection open."""
     connection, transport = connect()
     connection.pause_writing()
     future = connection.send(ListGroupsRequest(), timeout_s=30, expect_response=False)

@@ -1,4 +1,7 @@
-"""Tests that requests which a throttle delays keep their whole timeout, in virtual time."""
+"""Tests that a throttle does not use up the timeout of the requests that it delays.
+
+All times are virtual.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine

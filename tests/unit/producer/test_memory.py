@@ -89,7 +89,9 @@ def test_moving_in_for_one_that_cannot_be_sent() -> None:
     assert memory.may_move_in(account, 250)
     assert not memory.may_move_in(account, 251)
     memory.take(account, 190, parked=False)
-    assert not memory.may_move_in(account, 1), "three quarters of its quarter are in use"
+    assert not memory.may_move_in(account, 1), (
+        "three quarters of the partition's share are already in use"
+    )
 
 
 def test_a_batch_larger_than_the_buffer_moves_in_when_that_is_empty() -> None:

@@ -30,7 +30,7 @@ from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import RecordMetadata
 
 if not in_use():
-    pytest.skip("nothing native is in use", allow_module_level=True)
+    pytest.skip("the native modules are not in use", allow_module_level=True)
 from aiokclient._native import producer as native
 
 PURE = SimpleNamespace(
@@ -320,7 +320,7 @@ def grown(rounds: int) -> int:
 def test_nothing_leaks() -> None:
     """A leak would show in each run.
 
-    Free lists, Python's own included, grow only in the first runs.
+    Free lists, including Python's own, grow only in the first runs.
     """
     work(200)
     assert any(grown(200) < 100 for _ in range(8))

@@ -21,7 +21,7 @@ from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.testing import EmbeddedCluster
 
 if not in_use():
-    pytest.skip("nothing native is in use", allow_module_level=True)
+    pytest.skip("the native modules are not in use", allow_module_level=True)
 from aiokclient._native import producer as native
 
 TOPICS = ("one", "three")

@@ -306,10 +306,12 @@ def test_nothing_acknowledged_is_lost_twice_or_out_of_order(
     if straggle:
         model.straggle()
     log = model.leader.log
-    assert len(set(log)) == len(log), f"twice: {log}"
-    assert set(model.acknowledged) <= set(log), f"lost: {set(model.acknowledged) - set(log)}"
+    assert len(set(log)) == len(log), f"a batch was written twice: {log}"
+    assert set(model.acknowledged) <= set(log), (
+        f"acknowledged batches are missing: {set(model.acknowledged) - set(log)}"
+    )
     acknowledged = [name for name in log if name in set(model.acknowledged)]
-    assert acknowledged == sorted(acknowledged), f"order: {log}"
+    assert acknowledged == sorted(acknowledged), f"the batches are out of order: {log}"
     assert {*model.acknowledged, *model.expired} >= set(range(next(model.names)))
 
 

@@ -141,9 +141,10 @@ def test_a_closed_producer_stays_with_nobody() -> None:
 
 
 def test_what_others_wait_for_is_no_silence_for_long() -> None:
-    """Requests without acknowledgements share the connection with the waiting ones.
+    """A producer with acks=0 recovers when another producer's requests made the broker seem silent.
 
-    A sender that expects no responses sees none that would end the period of silence.
+    They share a connection. A producer that expects no responses sees none that would end the
+    silence.
     """
 
     async def scenario(world: World) -> None:

@@ -166,7 +166,7 @@ def test_a_task_that_ends_a_cancellation_may_wait_again(run_tasks: Any) -> None:
                 await delivery
             except asyncio.CancelledError:
                 return (await delivery).offset
-            raise AssertionError("it was cancelled")
+            raise AssertionError("the task should have been cancelled")
 
         task = asyncio.ensure_future(wait())
         await turns()
@@ -251,7 +251,7 @@ def test_an_interrupt_loses_no_other() -> None:
         loop.close()
 
 
-@pytest.mark.skipif(not in_use(), reason="in Python each has a future")
+@pytest.mark.skipif(not in_use(), reason="in pure Python, each waiting task has a future")
 def test_the_loop_is_given_way_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -152,7 +152,7 @@ def test_native_columns_are_those_in_python(
     parts: list[Any], codec: int, start: int, broken: tuple[int, bytes] | None
 ) -> None:
     if not in_use():
-        pytest.skip("nothing native is in use")
+        pytest.skip("the native modules are not in use")
     data, base = b"", 8
     for records, appended in parts:
         made = batch_of(records, base, codec)
@@ -301,7 +301,7 @@ def test_arrays_that_hold_no_bytes() -> None:
 def test_buffers_that_do_not_fit_together() -> None:
     builder: Any = RecordBatchBuilder(limit=1 << 20)
     if not hasattr(builder, "append_buffers"):
-        pytest.skip("nothing native was built")
+        pytest.skip("the native modules were not built")
     good = struct.pack("<3i", 0, 2, 4)
     assert builder.append_buffers(1, None, good, b"abcd", 4, 0, 0, 2) == 2
     before = builder.size, builder.count

@@ -32,7 +32,7 @@ from aiokclient.types import ConsumerRecord, TimestampType
 
 if not in_use():
     # Otherwise, records are Python objects, which the native modules do not make.
-    pytest.skip("nothing native is in use", allow_module_level=True)
+    pytest.skip("the native modules are not in use", allow_module_level=True)
 from aiokclient._native import record as native
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -379,7 +379,7 @@ def grown(rounds: int) -> int:
 def test_nothing_leaks() -> None:
     """A leak would show in each run.
 
-    Free lists, Python's own included, grow only in the first runs.
+    Free lists, including Python's own, grow only in the first runs.
     """
     work(200)
     assert any(grown(8_000) < 200 for _ in range(4))  # Each run reads and writes 1e5 batches.

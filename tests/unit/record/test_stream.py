@@ -154,7 +154,7 @@ def test_native_and_pure_find_the_same_records(
     content: bytes, start: int, most: int, size: int
 ) -> None:
     if span is pure_decode.span:
-        pytest.skip("nothing native is in use")
+        pytest.skip("the native modules are not in use")
     start = min(start, len(content))
     results: list[Any] = []
     for function in (span, pure_decode.span):
@@ -168,7 +168,7 @@ def test_native_and_pure_find_the_same_records(
 @pytest.mark.parametrize("expected", [0, 3, 4])
 def test_native_and_pure_read_the_same_parts(expected: int) -> None:
     if span is pure_decode.span:
-        pytest.skip("nothing native is in use")
+        pytest.skip("the native modules are not in use")
     values: list[bytes | None] = [b"%d" % number for number in range(8)]
     data = batch_of(values).buffer
     results: list[Any] = []

@@ -22,7 +22,10 @@ KEPT = 32 * MIB
 
 @contextlib.contextmanager
 def traced():
-    """Yield a function that returns the bytes allocated since then which are still in use."""
+    """Yield a function that returns how many bytes were allocated since its creation.
+
+    Memory that was freed again does not count.
+    """
     gc.collect()
     tracemalloc.start()
     try:
@@ -33,7 +36,7 @@ def traced():
 
 
 def large_sync(size):
-    """Return a request with one field of this size."""
+    """Return a SyncGroup request with one field of this size in bytes."""
     assignment = sync_group.SyncGroupRequestAssignment(member_id="m", assignment=bytes(size))
     return messages.SyncGroupRequest(
         group_id="g", protocol_type="consumer", protocol_name="range", assignments=[assignment]

@@ -20,7 +20,7 @@ scenario = SCENARIOS.add
 
 
 def patched(batch, at, content):
-    """Return the batch with other bytes at an offset, and the matching checksum."""
+    """Return the batch with other bytes from `at` on, and with the matching checksum."""
     twisted = bytearray(batch)
     twisted[at : at + len(content)] = content
     twisted[17:21] = crc32c(twisted[21:]).to_bytes(4, "big")

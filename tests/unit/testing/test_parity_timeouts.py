@@ -122,7 +122,7 @@ def partitions_added(place):
 
 @scenario
 def records_written_and_deleted(place):
-    """Write and delete records of a single replica, which has to wait for no other one."""
+    """Write and delete records of a single replica, which waits for no other replica."""
     topic, _ = place.topic()
 
     def delete(offset, timeout):

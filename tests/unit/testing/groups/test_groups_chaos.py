@@ -16,7 +16,7 @@ FENCED = 82
 
 
 class Life:
-    """A member that does as Kafka's clients do: joins, syncs, sends heartbeats, joins anew."""
+    """A member that joins, syncs, sends heartbeats, and rejoins as Kafka's clients do."""
 
     def __init__(self, chaos, member):
         self.chaos, self.member = chaos, member

@@ -351,7 +351,10 @@ def groups_are_listed_and_deleted(place, peers):
 
 @scenario
 def ids_that_are_not_used(place, peers):
-    """Leave with a member id that never joined, or never use the id."""
+    """Request member ids and do not join with them.
+
+    One member leaves, and the other one's id expires.
+    """
     first, second, third = peers(), peers(), peers(session_ms=1000)
     peers.settle(first)
     second.get_id()

@@ -1,4 +1,4 @@
-"""Tests of generations: who is waited for, who is removed, who leads, and the common protocol."""
+"""Tests of generations: which members are awaited or removed, the leader, and the protocol."""
 
 import pytest
 

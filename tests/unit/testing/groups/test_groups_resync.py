@@ -81,7 +81,7 @@ def test_a_lost_answer_is_no_resync(settled):
 
 
 def test_who_does_not_know_of_it_joins(settled):
-    """Clients that do not know it react to REBALANCE_IN_PROGRESS with a JoinGroup."""
+    """Clients without support for it react to REBALANCE_IN_PROGRESS with a JoinGroup."""
     leader, one, two = settled
     generation = leader.generation
     leader.start_sync(given(*settled, data=b"new"))

@@ -138,7 +138,10 @@ def test_members_that_wait_need_not_be_heard_of():
 
 
 def test_a_new_member_is_waited_for_five_minutes():
-    """The broker holds its JoinGroup, so it sends no heartbeats and its session does not expire."""
+    """The member sends no heartbeats while the broker holds its JoinGroup.
+
+    Its session timeout does not apply.
+    """
 
     async def scenario(world):
         timeouts = {"rebalance_timeout_ms": 1_000_000, "session_timeout_ms": 1_000_000}
