@@ -280,7 +280,7 @@ async def read(cluster_servers: Any) -> AsyncIterator[Callable[..., Any]]:
 
 async def eventually(check: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not check():  # noqa: ASYNC110  # There is no event for it.
+        while not check():  # noqa: ASYNC110  # No event signals this condition.
             await asyncio.sleep(0.02)
 
 

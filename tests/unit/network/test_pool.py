@@ -106,7 +106,7 @@ async def test_failures_back_off_and_success_forgets_them(
         began = max(pool.not_before, asyncio.get_running_loop().time())
         with pytest.raises(DisconnectedError):
             await pool.get(Purpose.CONTROL)
-        early_s = 0.001  # uvloop rounds times to whole milliseconds.
+        early_s = 0.001  # uvloop rounds to whole milliseconds.
         assert pool.not_before >= began + 0.001 * 2**attempt - early_s
         assert not pool.reachable
     broker = ScriptedBroker()

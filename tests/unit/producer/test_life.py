@@ -52,7 +52,7 @@ def test_leaving_by_an_exception_flushes_within_the_bound_and_raises_it() -> Non
         began = world.now
         lost = producer.send("t", b"lost")
         await producer.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
-        assert 1.999 < world.now - began < 3.5  # The bounds allow for the rounding of floats.
+        assert 1.999 < world.now - began < 3.5  # The lower bound allows for the rounding of floats.
         assert isinstance(lost.exception(), ClosedError)
         world.cluster.resume(1)
 

@@ -92,7 +92,7 @@ def test_a_classic_member_that_does_not_join_anew_is_out(make):
             )
         )
         assert named(answer.error_code) == "ok"
-    # The old member has not sent its SyncGroup, so it is removed.
+    # The broker removes the old member, which has not sent its SyncGroup.
     cluster.wait_for(lambda: list(view(cluster).members) == ["new"])
 
 

@@ -152,7 +152,8 @@ async def test_a_large_fetch_is_freed_without_holding_the_loop(end):
         )
         protocol.connection_made(transport)
         feed(protocol, sent)
-        # The garbage collector visits everything that the native modules do not untrack.
+        # Without native modules, the garbage collector is disabled: it would visit many more
+        # objects.
         with held_times(collecting=_native.in_use()) as times:
             if end == "answered":
                 await iterations(lambda: transport.written and not protocol._busy)

@@ -138,9 +138,9 @@ def test_members_that_wait_need_not_be_heard_of():
 
 
 def test_a_new_member_is_waited_for_five_minutes():
-    """The member sends no heartbeats while the broker holds its JoinGroup.
+    """A member without heartbeats stays while the broker holds its JoinGroup, for five minutes.
 
-    Its session timeout does not apply.
+    Its session timeout does not apply meanwhile.
     """
 
     async def scenario(world):
