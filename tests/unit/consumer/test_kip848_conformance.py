@@ -224,7 +224,7 @@ async def test_an_instance_that_another_took_over(group: Group) -> None:
     async with second:
         await second.subscribe(topic)
         await until(lambda: first.failure is not None or second.failure is not None, [second])
-        # The member that joined first keeps the instance id.
+        # The member that joins again first keeps the instance id.
         errors = [each.failure for each in (first, second) if each.failure is not None]
         assert isinstance(errors[0], FencedInstanceIdError | UnreleasedInstanceIdError)
 

@@ -320,7 +320,7 @@ def test_out_of_range_is_told_once_and_counted(caplog: pytest.LogCaptureFixture)
 
 @pytest.mark.fault(22)
 def test_what_is_buffered_is_read_before_an_offset_is_out_of_range() -> None:
-    """The log loses its end while records before it are still buffered."""
+    """Buffered records are delivered before the error of a later fetch is raised."""
 
     async def scenario(world: World) -> None:
         fill(world, 10)

@@ -204,7 +204,8 @@ def test_a_new_producer_id_is_taken_when_sequence_0_is_out_of_order() -> None:
         ):
             for number in range(8):
                 await one.send("t", b"before %d" % number)
-            # This simulates a wipe of the cluster between the two sends that nobody noticed.
+            # The producers get the same id, as if the cluster had been wiped unnoticed between
+            # their starts.
             other._engine._ids.current = one._engine._ids.current
             offsets = {}
             for number in range(5):

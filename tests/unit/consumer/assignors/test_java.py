@@ -89,7 +89,10 @@ def test_sticky_is_no_worse(java_assignors: AssignorOracle, report: list[str], c
 def test_cooperative_sticky_is_no_worse(
     java_assignors: AssignorOracle, report: list[str], case: Case
 ) -> None:
-    """The final assignments are compared, after all the rebalances needed. Ours needs two."""
+    """The final assignments are compared, if Java's rebalances end.
+
+    Ours needs two rebalances.
+    """
     name = "cooperative-sticky"
     rng = Random(f"{name} {case}")
     tally = Tally()

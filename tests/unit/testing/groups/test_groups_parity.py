@@ -223,13 +223,14 @@ def a_static_member_in_a_rebalance(place, peers):
     a, b = peers(instance="a"), peers(instance="b")
     leader = peers.gather(a, b)
     other = b if leader is a else a
-    # In CompletingRebalance, the group starts a new rebalance.
+    # When a static member joins again in CompletingRebalance, a new rebalance starts.
     other.start_sync()
     again = peers(instance=leader.instance)
     again.start_join()
     again.until("PreparingRebalance")
     seen = [other.synced(), leader.beat()]
-    # In PreparingRebalance, the member that waits is fenced.
+    # When it joins again in PreparingRebalance, its earlier JoinGroup, which still waits, is
+    # fenced.
     third = peers(instance=leader.instance)
     third.start_join()
     seen.append(shown(again.joined())[0])
@@ -353,7 +354,7 @@ def groups_are_listed_and_deleted(place, peers):
 def ids_that_are_not_used(place, peers):
     """Request member ids and do not join with them.
 
-    One member leaves, and the other one's id expires.
+    One member leaves, and the other one joins too late.
     """
     first, second, third = peers(), peers(), peers(session_ms=1000)
     peers.settle(first)

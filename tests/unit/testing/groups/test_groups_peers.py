@@ -173,7 +173,7 @@ class TestConfluent:
         cluster.start(home)
         values += produce(cluster, 60)
         drive(readers, lambda: have(readers, values) and share(cluster, readers))
-        # After each restart, the group was unchanged.
+        # Each new coordinator found the group as the previous one had left it.
         assert cluster.groups["g"].generation == generation
         close(readers)
 
