@@ -370,12 +370,12 @@ def ids_that_are_not_used(place, peers):
 
 @scenario
 def who_does_not_come_is_out(place, peers):
-    # The timeout suffices for a SyncGroup that is sent immediately, even on a busy machine.
+    # The timeout is long enough for an immediate SyncGroup, even on a busy machine.
     slow, quick = peers(rebalance_ms=3000), peers(rebalance_ms=1000)
     peers.settle(slow)
     quick.start_join()
     seen = [shown(quick.joined(), quick), slow.beat()]
-    # The member does not send SyncGroup, either.
+    # The second member sends no SyncGroup, so the group becomes empty.
     quick.until("Empty")
     return [*seen, quick.beat(), quick.state]
 
