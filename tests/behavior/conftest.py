@@ -1,4 +1,4 @@
-"""A cluster in a thread of its own, and topics on it; everything through the public API."""
+"""An embedded cluster in its own thread, with helpers that use only the public API."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -13,14 +13,14 @@ _numbers = itertools.count(1)
 
 
 class Stage:
-    """The embedded cluster as a test uses it, with one topic that is the test's own."""
+    """The embedded cluster for a test, with one topic of the test's own."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
         self.topic = ""
 
     def new_topic(self, partitions: int = 1, **options: Any) -> str:
-        """Makes a topic; `topic` and `tp` are about the last one made."""
+        """Create a topic, to which `topic` and `tp` refer from now on."""
         self.topic = f"contract-{next(_numbers)}"
         self.cluster.create_topic(self.topic, partitions, **options)
         return self.topic
@@ -29,7 +29,7 @@ class Stage:
         return TopicPartition(self.topic, partition)
 
     def fill(self, count: int, partition: int = 0, batch: int = 100, **options: Any) -> None:
-        """Values "partition:offset", in batches of so many."""
+        """Write `count` records with values "partition:offset", in batches of the given size."""
         start = self.cluster.offsets(self.topic, partition)[1]
         for first in range(start, start + count, batch):
             last = min(first + batch, start + count)
@@ -37,7 +37,7 @@ class Stage:
             self.cluster.produce(self.topic, values, partition, **options)
 
     def consumer(self, *topics: Any, **options: Any) -> Consumer[Any, Any]:
-        """Of the test's topic unless another, or a partition to be assigned, is named."""
+        """Return a consumer of the test's topic, or of the given topics or assigned partitions."""
         options.setdefault("auto_offset_reset", "earliest")
         options.setdefault("bootstrap_servers", self.cluster.bootstrap_servers)
         by_hand = [topic for topic in topics if isinstance(topic, TopicPartition)]
@@ -47,17 +47,17 @@ class Stage:
         return consumer
 
     async def drain(self, consumer: Consumer[Any, Any], count: int) -> list[Any]:
-        """So many records by `poll`, or an AssertionError for what is missing."""
+        """Return `count` records from `poll`, or raise AssertionError if some do not arrive."""
         found: list[Any] = []
         while len(found) < count:
             records = await consumer.poll(timeout=20.0, max_records=count - len(found))
-            assert records, f"{len(found)} of {count} records came"
+            assert records, f"{len(found)} of {count} records arrived"
             found += records
         return found
 
 
 def check(records: Any) -> None:
-    """Each record is where its value says."""
+    """Check that each record has the partition and offset that its value names."""
     assert all(r.value == b"%d:%d" % (r.partition, r.offset) for r in records)
 
 

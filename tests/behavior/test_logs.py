@@ -1,4 +1,4 @@
-"""The log of a client: names, events, the wire, and nothing that alarms without need."""
+"""The log of a client: logger names, events, the wire log, and no alarm without a reason."""
 
 import ast
 import asyncio
@@ -90,7 +90,7 @@ def test_every_event_that_the_code_uses_is_listed() -> None:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "event":
                     used |= {c.value for c in ast.walk(value) if isinstance(c, ast.Constant)}
-    used.discard("partitions_")  # of an f-string
+    used.discard("partitions_")  # This is the constant part of an f-string.
     assert used
     assert used <= set(EVENTS)
     assert set(EVENTS) - used <= {"partitions_assigned", "partitions_revoked", "partitions_lost"}

@@ -1,4 +1,4 @@
-"""The main paths in the loops that there are, on the embedded cluster and on a real Kafka."""
+"""The main calls in each kind of event loop, on the embedded cluster and on a real Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Run = Callable[[Callable[[Any], Awaitable[None]]], None]
 
 @pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest, cluster_servers: Any) -> Run:
-    """Runs `main(servers)` in a loop of its own, in which nothing may go wrong unseen."""
+    """Run `main(servers)` in an event loop of its own, and fail on errors that the loop reports."""
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if request.param == "uvloop":
         factory = pytest.importorskip("uvloop").new_event_loop

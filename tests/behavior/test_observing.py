@@ -1,4 +1,4 @@
-"""A running client as its user sees it: metrics, lists, health and repr."""
+"""What a user can observe of a running client: metrics, lists, health, and representations."""
 
 import asyncio
 import json

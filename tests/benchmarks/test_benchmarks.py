@@ -1,4 +1,4 @@
-"""The benchmarks run: each with a handful of messages, the peers included. Figures mean nothing."""
+"""Each benchmark runs with a few messages, other clients included. The figures mean nothing."""
 
 import json
 import os
@@ -28,13 +28,14 @@ SMALL = {
 
 
 def run(name: str, folder: Path, kafka: ExternalKafka, *arguments: str) -> dict[str, dict]:
-    """The figures of a benchmark that was run by itself, by work and subject."""
+    """Run a benchmark in its own process, and return its figures by work and subject."""
     for peer in PEERS:
         pytest.importorskip(peer)
     saved = folder / f"{name}.json"
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--runs", "1", "--json", str(saved)]
     command += ["--bootstrap", kafka.bootstrap, *arguments]
-    # A peer calls the event loop from another thread, which asyncio's debug mode refuses: it hangs.
+    # Another client calls the event loop from a thread, which asyncio's debug mode refuses, so that
+    # the client hangs.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDEVMODE"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr

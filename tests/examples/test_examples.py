@@ -99,7 +99,7 @@ def test_notebook() -> None:
 
 
 def verdict(printed: str) -> str:
-    """Return the word that the last lines show in large letters, after checking that they do."""
+    """Return the word that the last lines of the output show in large letters."""
     lines = printed.rstrip().splitlines()[-10:]
     large = [line for line in lines if line.count("\u2588") >= 12]
     assert len(large) == 5, printed
@@ -112,7 +112,7 @@ def test_demo_finds_nothing_wrong() -> None:
     assert "every record was written once and read, in order" in done.stdout
     assert "stopped after" in done.stdout
     assert "killed after" in done.stdout
-    # Brokers, members and partitions are named, and so is who takes over.
+    # The output names brokers, members, and partitions, and the member that takes over.
     assert len(re.findall(r"127\.0\.0\.1:\d+ .* partitions \d, \d", done.stdout)) == 3
     assert len(re.findall(r"[ABC] .* process \d+.* partitions \d, \d", done.stdout)) == 3
     assert re.search(r"the others took over: member [AB] partition", done.stdout)

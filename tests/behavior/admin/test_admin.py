@@ -1,4 +1,4 @@
-"""The admin client on the embedded cluster and on a real Kafka: the same answers from both."""
+"""The admin client, which gives the same results on the embedded cluster and on a real Kafka."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def name() -> str:
 
 
 async def described(admin: Admin, topic: str | UUID, partitions: int) -> TopicDescription:
-    """The topic once the broker that answers knows all its partitions and their leaders."""
+    """Return the topic's description once the broker knows all its partitions and their leaders."""
     deadline = time.monotonic() + 20
     result: object = None
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Groups as an admin sees them, on the embedded cluster and on a real Kafka: the same from both."""
+"""The admin client's view of groups, the same on the embedded cluster and on a real Kafka."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_a_consumer_group_of_the_new_protocol(
 async def assigned(
     admin: Admin, client: Client, beat: ConsumerGroupHeartbeatRequest
 ) -> GroupDescription:
-    """The group once its coordinator has assigned, which it does when it knows the topic."""
+    """Return the group's description once it has an assignment, which takes a known topic."""
     group = beat.group_id
     async with asyncio.timeout(20):
         while True:
@@ -158,8 +158,11 @@ async def test_offsets_are_set_listed_and_deleted(
 
 
 async def test_members_are_removed(cluster_servers: Any, admin: Admin, group: str) -> None:
-    """A dynamic member by its id, a static one by its instance id; they come back as new ones."""
-    # A machine that stands still for a while must not end the session, and so remove the member.
+    """`remove_members` removes a dynamic member by its id and a static one by its instance id.
+
+    Both join again with new member ids.
+    """
+    # The session timeout is long, so that a slow test machine does not end the session.
     options = {"session_timeout_ms": 60_000, "group_instance_id": "i-1"}
     life = member(cluster_servers, group, "a", **options)
     async with living(life):

@@ -1,4 +1,4 @@
-"""Reading while brokers stop and start, leaders move, and from the nearest replica."""
+"""Reading while brokers stop and start, while leaders move, and from the nearest replica."""
 
 import asyncio
 import itertools
@@ -62,7 +62,7 @@ class TestLeaders:
                 leader = world.cluster.leader("t")
                 seen = [r.value for r in await consumer.poll(max_records=5)]
                 world.cluster.stop(leader)
-                # What was fetched already is read all the same.
+                # Records that were fetched before the leader stopped are still delivered.
                 seen += [r.value for r in await consumer.poll()]
                 assert seen == numbers(10)
                 await asyncio.sleep(60)
@@ -115,7 +115,7 @@ def racks_cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def racks(racks_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    """A cluster with topic "t" of three partitions, each led from another rack."""
+    """A cluster with a topic "t" of three partitions, whose leaders are in three racks."""
     racks_cluster.create_topic("t", 3)
     for partition in range(3):
         racks_cluster.produce("t", numbers(10), partition)
@@ -133,7 +133,7 @@ class TestRacks:
         options = {"bootstrap_servers": racks.bootstrap_servers, "client_rack": rack}
         async with stage.consumer("t", **options) as consumer:
             assert len(await stage.drain(consumer, 30)) == 30
-            # From now on all that is fetched comes from there.
+            # Wait until the consumer fetches only from the broker in its own rack.
             await racks.until(lambda: fetched_from(racks)[-4:] == [broker] * 4)
             for partition in range(3):
                 racks.produce("t", numbers(5), partition)
@@ -175,11 +175,11 @@ class TestManyPartitions:
                 for request in stage.cluster.requests
                 if request.api == ApiKey.FETCH
             ]
-            # In a session only what changed is named.
+            # Within a fetch session, a request names only the partitions that changed.
             assert sum(named) < 1_000
 
     async def test_small_fetches(self, stage: Any) -> None:
-        """No partition is left behind when a response has room for a few only."""
+        """All partitions are read, even if a response has room for only a few of them."""
         stage.new_topic(50)
         for partition in range(50):
             stage.fill(20, partition, batch=5)
@@ -191,7 +191,7 @@ class TestManyPartitions:
 
 class TestMemory:
     def test_a_reader_that_does_not_read(self) -> None:
-        """What is fetched and not read is bounded by what a fetch may bring."""
+        """The memory for fetched records that nobody reads is bounded by the fetch limits."""
 
         async def scenario(world: World) -> None:
             for partition in range(40):

@@ -1,4 +1,4 @@
-"""Reading, on the embedded cluster and on a real Kafka: the same from both."""
+"""Reading, which behaves the same on the embedded cluster and on a real Kafka."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ EARLIEST = {"auto_offset_reset": "earliest"}
 
 
 class Site:
-    """A cluster with a topic, and what a test does to it."""
+    """A cluster with one topic, and helpers for the tests."""
 
     def __init__(self, servers: Any, topic: str) -> None:
         self.servers, self.topic = servers, topic
@@ -33,7 +33,7 @@ class Site:
     async def send(
         self, values: Sequence[bytes | ProducerRecord], partition: int = 0, **options: Any
     ) -> None:
-        """Writes records, all acknowledged."""
+        """Write records, and wait until all are acknowledged."""
         async with Producer(bootstrap_servers=self.bootstrap, **options) as producer:
             records = [
                 value
@@ -200,7 +200,7 @@ async def test_a_topic_is_created_again(site: Site) -> None:
 
 
 async def created(admin: Admin, topic: str) -> None:
-    """The name may be taken for a moment after the old topic was deleted."""
+    """Create a topic again, which may fail for a moment after the old one was deleted."""
     async with asyncio.timeout(30):
         while True:
             answer = await admin.create_topics([NewTopic(topic, 1, 1)])

@@ -1,4 +1,4 @@
-"""stop(), close(), cancellation, and giving way to the loop."""
+"""`stop()`, `close()`, cancellation, and yielding to the event loop."""
 
 import asyncio
 import itertools
@@ -89,7 +89,10 @@ class TestStop:
                 signal.signal(signal.SIGUSR1, old)
 
     async def test_a_signal_while_it_starts(self, stage: Any) -> None:
-        """A handler may be called at any time; what is started then has nothing to read."""
+        """`stop()` may be called while `start` is in progress.
+
+        An iteration that begins then is empty.
+        """
         stage.fill(5)
         consumer = stage.consumer()
         starting = asyncio.create_task(consumer.start())
@@ -121,7 +124,7 @@ class TestStop:
             assert await consumer.end_offsets([stage.tp()]) == {stage.tp(): 0}
 
     async def test_a_list_that_waits_to_grow(self, stage: Any) -> None:
-        """What was gathered is not lost: it was never handed out."""
+        """Records that a list has gathered are not lost at `stop()`, as they were not delivered."""
         stage.fill(3)
         async with stage.consumer() as consumer:
             lists = aiter(consumer.batches(max_records=10, max_wait=60.0))
@@ -222,7 +225,7 @@ class TestClose:
         await consumer.close(timeout=0)
 
     async def test_what_is_being_processed_may_be_finished(self, stage: Any) -> None:
-        """close() does not wait for a loop's body, and the body may go on."""
+        """`close()` does not wait for the body of a loop, and the body may run to its end."""
         stage.fill(5)
         inside, go_on = asyncio.Event(), asyncio.Event()
         seen: list[int] = []
@@ -264,7 +267,7 @@ class TestElsewhere:
 class TestCancellation:
     @pytest.mark.parametrize("way", ["timeout", "wait_for", "move_on_after", "cancel"])
     async def test_no_record_is_lost(self, stage: Any, way: str) -> None:
-        """Reading is cut off again and again, while records come all the time."""
+        """No record is lost when reads are cancelled again and again while records arrive."""
         seen: list[int] = []
         cut = 0
         async with stage.consumer() as consumer:
@@ -326,7 +329,7 @@ async def offsets_by(way: str, consumer: Consumer[Any, Any]) -> list[int]:
 class TestYielding:
     @pytest.fixture
     def slow(self) -> float:
-        """Seconds that a program takes for a record, without an await."""
+        """The seconds for which the program holds the event loop for each record."""
         return 0.002
 
     @pytest.mark.parametrize("seed", range(1, 6))
@@ -335,7 +338,7 @@ class TestYielding:
     def test_at_least_every_ten_milliseconds(
         self, way: str, slow: float, batch: int, seed: int
     ) -> None:
-        """A busy program reads on and on; the loop runs in between all the same."""
+        """The event loop runs at least every 10 ms, even if the program reads without a pause."""
 
         async def scenario(world: World) -> None:
             for _ in range(0, 2_000, batch):

@@ -1,4 +1,4 @@
-"""The forms of reading: one by one, lists, Arrow, poll, get, to the end."""
+"""The ways to read: record by record, lists, Arrow tables, `poll`, `get`, and up to the end."""
 
 import asyncio
 import math
@@ -50,7 +50,7 @@ class TestOneByOne:
                 assert record.timestamp > 1_600_000_000_000
 
     async def test_bytes_stay_what_they_were(self, stage: Any) -> None:
-        """Records are no views of buffers that are used again."""
+        """The bytes of a record do not change, because records are no views of reused buffers."""
         async with stage.consumer(max_partition_fetch_bytes=2_000) as consumer:
             kept: list[Any] = []
             for first in range(0, 5_000, 500):
@@ -112,7 +112,7 @@ class TestLists:
 
     @pytest.mark.parametrize("max_wait", [30.0, math.inf])
     def test_at_the_end_nothing_is_waited_for(self, max_wait: float) -> None:
-        """The last list to the end has no more to come."""
+        """The last list before the end is delivered at once, without a wait for more records."""
 
         async def scenario(world: World) -> None:
             for partition in range(2):
@@ -262,7 +262,7 @@ class TestPollAndGet:
             assert await consumer.poll(timeout=0.01) == []
 
     async def test_all_that_is_there_at_once(self, stage: Any) -> None:
-        """A poll without a wait takes what was fetched before."""
+        """`poll` with a timeout of 0 returns all records that were fetched before."""
         stage.fill(10)
         async with stage.consumer() as consumer:
             first = await consumer.get(timeout=20)

@@ -1,4 +1,4 @@
-"""What is in hand, what was handed out; leaving loops and coming back; one reader at a time."""
+"""Records in progress, delivered records, loops that are left and resumed, and the one reader."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ if find_spec("pyarrow"):
 
 @contextlib.asynccontextmanager
 async def reading(consumer: Consumer[Any, Any], read: Reads) -> AsyncIterator[asyncio.Task[Any]]:
-    """Within it a task waits for records that do not come."""
+    """Run the block while a task waits for records that never arrive."""
     task = asyncio.create_task(read(consumer))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -145,7 +145,7 @@ class TestLeavingAndComingBack:
         assert seen == list(range(100))
 
     async def test_by_an_exception(self, stage: Any) -> None:
-        """What was in hand counts as handed out; to have it again one seeks to it."""
+        """The record in progress at an exception counts as delivered. A seek brings it back."""
         stage.fill(10)
         seen: list[int] = []
         async with stage.consumer() as consumer:
@@ -198,7 +198,7 @@ class TestLeavingAndComingBack:
         assert offsets == list(range(len(offsets)))
 
     async def test_an_iterator_that_is_kept(self, stage: Any) -> None:
-        """One iterator, used from several places of the same task, with polls between."""
+        """One iterator may be kept and used in several loops of a task, with polls in between."""
         stage.fill(30)
         async with stage.consumer() as consumer:
             iterator = aiter(consumer)

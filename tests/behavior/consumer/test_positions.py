@@ -1,4 +1,4 @@
-"""Where to read: assigning, seeking, pausing, and asking for offsets."""
+"""Positions: assigning, seeking, pausing, and looking up offsets."""
 
 import asyncio
 import math
@@ -66,7 +66,7 @@ class TestAssign:
             assert consumer.assignment() == set()
 
     async def test_what_was_delivered_before_is_void(self, stage: Any) -> None:
-        """Nothing fetched for a partition is handed out once it is not assigned any more."""
+        """Records that were fetched for a partition are not delivered once it is unassigned."""
         stage.new_topic(2)
         stage.fill(50, 0)
         async with stage.consumer(stage.tp(0)) as consumer:

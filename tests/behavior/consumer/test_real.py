@@ -1,4 +1,4 @@
-"""The contract once more where it leans on the brokers: on the embedded cluster and real Kafka."""
+"""Consumer behavior that depends on the brokers, on the embedded cluster and on a real Kafka."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ class Site:
         return Consumer(*(topics or (self.topic,)), bootstrap_servers=self.bootstrap, **options)
 
     async def send(self, count: int, partition: int = 0, topic: str = "") -> None:
-        """Values "partition:number" from the partition's end on."""
+        """Write records with values "partition:number" after the last record of the partition."""
         place = TopicPartition(topic or self.topic, partition)
         async with Producer(bootstrap_servers=self.bootstrap) as producer:
             async with Consumer(bootstrap_servers=self.bootstrap) as consumer:
@@ -54,7 +54,7 @@ async def drain(consumer: Consumer[Any, Any], count: int) -> list[Any]:
     found: list[Any] = []
     while len(found) < count:
         records = await consumer.poll(timeout=30.0)
-        assert records, f"{len(found)} of {count} records came"
+        assert records, f"{len(found)} of {count} records arrived"
         found += records
     return found
 
@@ -198,7 +198,7 @@ async def test_hundreds_of_partitions(cluster_servers: Any) -> None:
 
 @pytest.mark.kafka
 async def test_transactions_of_another_client(kafka: Any) -> None:
-    """Committed, aborted and still open ones of librdkafka's producer."""
+    """Transactions of librdkafka's producer are read: committed, aborted, and open ones."""
     confluent = pytest.importorskip("confluent_kafka")
     topic = await asyncio.to_thread(kafka.create_topic, None, 1)
 

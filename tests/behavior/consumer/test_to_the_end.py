@@ -1,4 +1,4 @@
-"""`until_end` and `batches(until_end=True)`: the ends as they are when it begins."""
+"""`until_end` and `batches(until_end=True)`, which read to the end offsets of their start."""
 
 import asyncio
 import struct
@@ -31,7 +31,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 def hollow(count: int) -> bytes:
-    """What compaction leaves of a batch of so many records when it removes all of them."""
+    """Return the empty batch that compaction leaves when it removes all `count` records."""
     builder = RecordBatchBuilder(limit=1 << 20)
     for _ in range(count):
         builder.append(1, b"k", b"v")
@@ -88,7 +88,7 @@ async def test_one_after_the_other(stage: Any, way: Way) -> None:
 
 
 async def test_a_log_that_was_compacted(stage: Any, way: Way) -> None:
-    """Offsets are missing, at the end as well: the last batches hold nothing any more."""
+    """Reading ends although compaction removed offsets, those of the last batch included."""
     stage.fill(5)
     stage.cluster.append(stage.topic, 0, hollow(10))
     stage.fill(5)
@@ -194,7 +194,7 @@ async def test_another_reader_while_it_asks_for_the_ends(stage: Any, way: Way) -
 
 @pytest.mark.parametrize("end", ["stop", "close"])
 def test_ended_while_the_ends_are_asked_for(end: str, way: Way) -> None:
-    """The leader is gone, so the end is not to be had; stop() and close() do not wait for it."""
+    """`stop()` and `close()` do not wait for end offsets while the partition has no leader."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"v"] * 3)

@@ -1,4 +1,4 @@
-"""Whole topics, by name and by pattern: what appears, goes and comes again; what is not there."""
+"""Subscriptions by name and by pattern to topics that appear, are deleted, or do not exist."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ def fill(world: World, count: int, topic: str = "t", partition: int = 0) -> None
 
 
 async def read(consumer: Consumer[Any, Any], count: int) -> dict[tuple[str, int], list[int]]:
-    """The offsets of so many records, and no more of them, by partition."""
+    """Read exactly `count` records, and return their offsets by topic and partition."""
     found: dict[tuple[str, int], list[int]] = {}
     got = 0
     async with asyncio.timeout(60):
@@ -89,7 +89,7 @@ class TestWhatAppears:
         simulate(scenario)
 
     def test_what_was_there_is_not_new(self) -> None:
-        """The base is the metadata of the subscription, not that of the consumer's start."""
+        """A partition is new if the metadata at the time of the subscription did not have it."""
 
         async def scenario(world: World) -> None:
             async with world.consumer(auto_offset_reset="latest", **SOON) as consumer:
@@ -103,7 +103,7 @@ class TestWhatAppears:
         simulate(scenario)
 
     def test_an_assigned_partition_that_was_not_there(self) -> None:
-        """With "latest" too all that is sent after the assignment is read."""
+        """All records sent after the assignment are read, with `auto_offset_reset="latest"` too."""
 
         async def scenario(world: World) -> None:
             async with world.consumer(auto_offset_reset="latest", **SOON) as consumer:
@@ -159,7 +159,7 @@ class TestPatterns:
 
 class TestWhatGoes:
     def test_a_topic_deleted_and_created_again(self) -> None:
-        """Under its old name it is another topic, read from its first offset."""
+        """A topic that was deleted and created again is read from its first offset."""
 
         async def scenario(world: World) -> None:
             fill(world, 50)

@@ -1,4 +1,4 @@
-"""Keys and values as the program wants them; records and batches that cannot be read."""
+"""Deserialized keys and values, and records and batches that cannot be read."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -195,7 +195,7 @@ class TestOnRecordError:
             assert record.value == 8
 
     async def test_one_that_fails_itself(self, stage: Any) -> None:
-        """The record fails then; those before it are handed out."""
+        """If `on_record_error` itself raises, its record fails. Earlier records are delivered."""
 
         def decide(error: RecordError) -> Any:
             raise ZeroDivisionError
@@ -215,7 +215,7 @@ Spoil = Callable[[int], None]
 
 @pytest.fixture
 def spoil(stage: Any) -> Iterator[Spoil]:
-    """Has the batch of the test's topic that begins at an offset damaged, whenever it is sent."""
+    """Damage the batch of the test's topic that begins at an offset, in each fetch response."""
     bad: list[int] = []
 
     def change(request: FetchRequest, response: FetchResponse) -> FetchResponse:
@@ -308,7 +308,7 @@ class TestCorruptBatch:
             assert record.offset == 10
 
     async def test_without_checks_it_is_read(self, stage: Any, spoil: Spoil) -> None:
-        """With check_crcs=False only what cannot be decoded is an error."""
+        """With `check_crcs=False`, only a batch that cannot be decoded is an error."""
         stage.fill(10)
         spoil(0)
         async with stage.consumer(check_crcs=False) as consumer:
@@ -319,7 +319,7 @@ class TestCorruptBatch:
             assert len(records) == 10
 
     async def test_no_compressed_bytes(self, stage: Any) -> None:
-        """A batch that says it is compressed, and whose checksum fits, cannot be decompressed."""
+        """A batch is damaged if its checksum is right, but its data cannot be decompressed."""
         from aiokclient.record.crc import crc32c
 
         stage.fill(5, compression="none")

@@ -1,4 +1,4 @@
-"""Groups of consumers, on the embedded cluster and on a real Kafka: the same from both."""
+"""Consumer groups, which behave the same on the embedded cluster and on a real Kafka."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
 
 
 class Site:
-    """A cluster with a topic of four partitions, and what a test does to it."""
+    """A cluster with a topic of four partitions, and helpers for the tests."""
 
     def __init__(self, servers: Any, topic: str) -> None:
         self.servers, self.topic = servers, topic
@@ -34,7 +34,7 @@ class Site:
         return Consumer(*(topics or (self.topic,)), **options)
 
     async def fill(self, count: int, partitions: Sequence[int] = range(4)) -> None:
-        """So many records in each partition, their numbers as values."""
+        """Write `count` records to each partition, with their numbers as values."""
         async with Producer(bootstrap_servers=str(self.servers.bootstrap)) as producer:
             records = [
                 ProducerRecord(self.topic, b"%d" % i, partition=partition)
@@ -50,7 +50,7 @@ async def site(cluster_servers: Any) -> Site:
 
 
 class Diary:
-    """A listener that writes down what it is told, and wakes who waits for it."""
+    """A listener that records its calls, and wakes the task that waits for them."""
 
     def __init__(self) -> None:
         self.pages: list[tuple[str, list[TopicPartition]]] = []
@@ -121,7 +121,7 @@ async def test_two_share_the_partitions_and_one_takes_over(site: Site, strategy:
             await site.fill(5)
             found = await take(first, 10) + await take(second, 10)
             assert len({(r.partition, r.offset) for r in found}) == 20
-            # Asking for the next is what makes these processed.
+            # The request for the next records marks the earlier ones as processed.
             assert await first.poll(timeout=0) == await second.poll(timeout=0) == []
         await diaries[0].until(lambda: len(diaries[0].owned) == 4)
         revoked = [tps for what, tps in diaries[0].pages if what == "revoked"]

@@ -1,8 +1,8 @@
-"""Members of a group come, leave, are killed, hang and return, on both clusters alike.
+"""Members that join, leave, are killed, hang, and return, on the embedded cluster and on Kafka.
 
-Each record is processed, none by two members that both hold its partition; no commit goes beyond
-what was processed; nobody stalls. `pytest -s` shows generations, revocations and who owned what.
-`AIOKCLIENT_CHURN=n` runs the schedules of n seeds.
+Each record is processed, none by two members that both own its partition. No commit is beyond what
+was processed, and no member stalls. `pytest -s` shows generations, revocations, and the owners of
+partitions. `AIOKCLIENT_CHURN=n` runs the schedules of n seeds.
 """
 
 import os

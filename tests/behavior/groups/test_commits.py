@@ -1,4 +1,4 @@
-"""What commits cover: processed, handed out, in hand; automatic ones; closing; `tracked`."""
+"""Which offsets commits cover: by hand, automatically, at close, and with `tracked`."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ class TestProcessed:
                         break
                 await asyncio.sleep(1)
                 assert committed(world) == 5
-                # Asking again after the loop was left makes it processed.
+                # A new request, after the loop was left, marks the record as processed.
                 await consumer.get()
                 await asyncio.sleep(1)
                 assert committed(world) == 6
@@ -202,7 +202,7 @@ class TestClosing:
             await asyncio.sleep(2.5)
             await consumer.close()
             assert reading.done()
-            # Three were handed out, and the loop has asked for a fourth.
+            # Three records were delivered, and the loop has requested a fourth.
             assert committed(world) == 3
             assert diary.pages[-1] == ("revoked", [0])
             assert not world.cluster.groups["g"].members
@@ -350,7 +350,7 @@ class TestTracked:
                 consumer.done(got[2])
                 consumer.done(got[4])
                 await asyncio.sleep(1)
-                # All are done, also the last: no need to ask for the next.
+                # All records are marked as done, so the last one needs no further request.
                 assert committed(world) == 6
 
         simulate(scenario)

@@ -1,6 +1,6 @@
-"""Members that do what must not be: the audit of a group finds each of them, and says what it was.
+"""Members with deliberate defects, each of which the audit of a group finds and names.
 
-This is what the tests of churn are tested with.
+These tests verify the audit that the churn tests use.
 """
 
 import uuid
@@ -18,7 +18,7 @@ PARTITIONS = 4
 
 
 class Ahead(OurMember):
-    """Commits what it has not processed."""
+    """A member that commits offsets of records it has not processed."""
 
     async def work(self, record: Any) -> None:
         tp = TopicPartition(record.topic, record.partition)
@@ -28,7 +28,7 @@ class Ahead(OurMember):
 
 
 class Hoarder(OurMember):
-    """Puts records aside, and begins with them when they are another's."""
+    """A member that keeps records, and begins to process them after the revocation."""
 
     async def take(self, records: Sequence[Any], asked: float) -> None:
         self.stock = [*getattr(self, "stock", ()), *records]
@@ -40,7 +40,7 @@ class Hoarder(OurMember):
 
 
 class Claimant(OurMember):
-    """Takes partitions that the group has given to somebody else."""
+    """A member that reads partitions which the group has assigned to others."""
 
     async def iterate(self) -> None:
         await self.go.wait()
@@ -55,14 +55,14 @@ async def crowd(cluster_servers: Any) -> AsyncIterator[Crowd]:
     topic = await cluster_servers.new_topic(partitions=PARTITIONS)
     options = {"enable_auto_commit": False}
     group_id, bootstrap = f"g-{uuid.uuid4().hex[:8]}", str(cluster_servers.bootstrap)
-    # Nobody is killed: who stands still for a moment remains a member.
+    # The session timeout is long, so that a member that stalls briefly stays in the group.
     settings = Settings(bootstrap, topic, PARTITIONS, group_id, options, session_ms=30_000)
     async with Crowd("a faulty member", settings) as crowd:
         yield crowd
 
 
 async def join(crowd: Crowd, make: Callable[..., OurMember], what: str) -> str:
-    """Such a member, once it has told this."""
+    """Add a member, wait until its log has the given event, and return its name."""
     name = crowd.join("task", "iterate", make=make)
     await crowd.until(lambda: crowd.log.of(name, what))
     return name

@@ -1,4 +1,4 @@
-"""Members that stay away, loops that are held, instance ids, and what is refused."""
+"""Members beyond their time limits, blocked event loops, instance ids, and refusals."""
 
 import asyncio
 import logging
@@ -77,7 +77,10 @@ class TestPollInterval:
     def test_one_handler_that_is_late_while_the_program_waits_for_records(
         self, protocol: str
     ) -> None:
-        """What it has is lost and handed out again; it goes on, as the program asks already."""
+        """The record is delivered again after the partition was lost.
+
+        The member joins again by itself, because the program waits for records already.
+        """
 
         async def scenario(world: World) -> None:
             fill(world, 1)
@@ -98,7 +101,11 @@ class TestPollInterval:
 
     @pytest.mark.parametrize("protocol", ["classic", "consumer"])
     def test_the_program_is_back_in_the_same_turn_of_the_loop(self, protocol: str) -> None:
-        """As after a loop that was held: all that is due comes at once."""
+        """The member joins again if records are requested just as the poll interval expires.
+
+        Both happen in one iteration of the event loop after it was blocked, because all due
+        callbacks run together.
+        """
 
         async def scenario(world: World) -> None:
             fill(world, 1)

@@ -1,4 +1,4 @@
-"""What the limits of a group do to one member, and what the others have of it."""
+"""The effects of a group's limits on one member and on the others."""
 
 import uuid
 from typing import Any
@@ -26,7 +26,10 @@ async def settings_for(servers: Any, protocol: str, **options: Any) -> Settings:
 @pytest.mark.fault(42)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_handler_takes_too_long(cluster_servers: Any, protocol: str) -> None:
-    """The member leaves, others go on, its commit is refused; then it comes back."""
+    """A member that exceeds the poll interval leaves, and others take over its partitions.
+
+    Its commit is refused, and then it joins again.
+    """
     settings = await settings_for(cluster_servers, protocol)
     async with Crowd(f"{cluster_servers.kind}, {protocol}, too long", settings) as crowd:
         slow = crowd.join("task", "iterate", max_poll_interval_ms=700)

@@ -1,4 +1,4 @@
-"""A group of this library's consumers, librdkafka's and Java's: each leads it once."""
+"""A group with members of this library, librdkafka, and Java, each of which leads it once."""
 
 import asyncio
 import subprocess
@@ -39,7 +39,7 @@ class Site:
 
     @contextmanager
     def java(self, strategy: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Kafka's console consumer in the group, until the end of the block."""
+        """Run Kafka's console consumer as a member of the group until the end of the block."""
         settings = {
             "group.id": self.group,
             "heartbeat.interval.ms": "200",
@@ -74,7 +74,7 @@ async def site(cluster_servers: Any) -> Site:
 
 
 async def half_each(consumer: Consumer[Any, Any]) -> list[Any]:
-    """Reads until it has two of the four partitions, and what there is in them."""
+    """Read until the member owns two of the four partitions and has read all their records."""
     records: list[Any] = []
     async with asyncio.timeout(60):
         while len(consumer.assignment()) != 2:
@@ -106,7 +106,8 @@ async def test_with_java(site: Site, strategy: str, leader: str) -> None:
             with site.java(strategy):
                 assert await half_each(consumer) is not None
             async with asyncio.timeout(60):
-                while len(consumer.assignment()) != 4:  # Java leaves when it is terminated.
+                # The Java consumer leaves the group when it is terminated.
+                while len(consumer.assignment()) != 4:
                     await consumer.poll(timeout=0.1)
 
 

@@ -1,4 +1,4 @@
-"""Ours, librdkafka's and Java's members come to one group, leave and are killed."""
+"""Members of this library, librdkafka, and Java join one group, leave it, and are killed."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ async def test_with_librdkafka_and_java(
         librdkafka, other = crowd.join("librdkafka"), crowd.join("task")
         await crowd.settled()
         await crowd.progress(100)
-        # Each kind leads the group or follows, as its members come and go.
+        # Members of each kind become leader or follower as they join and leave.
         await crowd.kill(ours)
         await crowd.progress(20)
         await crowd.leave(java)

@@ -1,4 +1,4 @@
-"""When partitions are given up, and what is done before: waiting, committing, telling."""
+"""The revocation of partitions, and the waits, commits, and listener calls before it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class TestInProgress:
                 assert await one.get(timeout=0) is None or len(first.owned) == 2
                 await second.until(lambda: len(second.owned) == 1)
                 await joining
-                # What was in hand is processed by then, and committed.
+                # By then, the record in progress was processed and committed.
                 given_up = [committed(world, tp.partition) for tp in second.owned]
                 assert given_up == [5]
                 await two.close()
@@ -70,7 +70,7 @@ class TestInProgress:
                     assert one.assignment() == set()
                     with pytest.raises(CommitFailedError):
                         await one.commit(record)
-                    # It comes back as soon as it asks.
+                    # The member joins again as soon as the program requests records.
                     assert await reading
                     assert await two.get()
                     while len(first.owned) != 1:
@@ -100,7 +100,7 @@ class TestInProgress:
                 two = member(world, second)
                 joining = asyncio.create_task(two.start())
                 await asyncio.sleep(4)
-                # The rebalance has begun, and the record in hand holds it up.
+                # The rebalance has begun, and it waits for the record in progress.
                 assert first.pages == [("assigned", [0])]
                 assert not second.owned
                 await joining
@@ -203,7 +203,7 @@ class TestUnconfirmed:
                 part(world, "m")
                 parted = world.now
                 await asyncio.sleep(30)
-                # It had records at hand, and kept them to itself.
+                # The member still had fetched records, and did not deliver them.
                 assert parted + 4.5 < times[-1] < parted + 6.1
                 count = len(times)
                 assert not diary.pages[1:]

@@ -1,4 +1,4 @@
-"""A group that goes back while it lives, on the embedded cluster and on a real Kafka."""
+"""`rewind_group` in a running group, on the embedded cluster and on a real Kafka."""
 
 import asyncio
 from collections import Counter
@@ -49,26 +49,26 @@ class Site:
             self.changed.set()
 
     async def until(self, times: dict[int, int]) -> None:
-        """Until record 0 to 9 of each partition were seen so often."""
+        """Wait until records 0 to 9 of each given partition were read the given number of times."""
         await self.so_that(
             lambda: all(self.seen[p, o] >= n for p, n in times.items() for o in range(10))
         )
 
     async def so_that(self, right: Callable[[], bool]) -> None:
-        """Until something is so; looked at with each record and each change of owners."""
+        """Wait for a condition, checked with each record and each change of the assignment."""
         async with asyncio.timeout(60):
             while not right():
                 self.changed.clear()
                 await self.changed.wait()
 
     async def committed(self, consumer: Consumer[Any, Any], offset: int) -> None:
-        """Until the group has that for each partition; automatic commits take their time."""
+        """Wait until the group has committed the offset for each partition."""
         async with asyncio.timeout(60):
             while True:
                 stored = await consumer.committed([self.tp(p) for p in range(3)])
                 if [s and s.offset for s in stored.values()] == [offset] * 3:
                     return
-                await asyncio.sleep(0.05)  # the group's offsets have to be asked for again
+                await asyncio.sleep(0.05)  # The group's committed offsets can only be polled.
 
     def tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self.topic, partition)
@@ -93,7 +93,7 @@ async def test_all_owners_go_back_once(site: Site, strategy: str) -> None:
         await consumers[0].rewind_group({site.tp(0): 0, site.tp(1): 5, site.tp(2): 0})
         await site.until({0: 2, 2: 2})
         await site.so_that(lambda: all(site.seen[1, o] == 2 for o in range(5, 10)))
-        # What made the group rebalance does not make it go back again.
+        # A rebalance that follows does not repeat the rewind.
         third = site.member(partition_assignment_strategy=strategy)
         async with third:
             tasks.create_task(site.read(third))
@@ -122,7 +122,7 @@ async def test_members_of_other_libraries_are_found_first(site: Site) -> None:
     loop = asyncio.get_running_loop()
     async with site.member(partition_assignment_strategy="range") as consumer:
         async with asyncio.timeout(60):
-            # It takes part in rebalances only while it is polled.
+            # The foreign consumer takes part in rebalances only while it is polled.
             while not (foreign.assignment() and consumer.assignment()):
                 await loop.run_in_executor(None, foreign.poll, 0.1)
                 await consumer.poll(timeout=0)

@@ -1,4 +1,4 @@
-"""What a member subscribes to, how that changes, and where it begins."""
+"""The subscriptions of a group's members: contents, changes, and initial offsets."""
 
 import asyncio
 import re
@@ -85,7 +85,7 @@ class TestSubscriptions:
                 await one.poll(max_records=3)
                 two = member(world, second)
                 joining = asyncio.create_task(two.start())
-                await asyncio.sleep(2)  # The rebalance waits for what is in hand.
+                await asyncio.sleep(2)  # The rebalance waits for the record in progress.
                 one.subscribe(["t"], first)
                 await asyncio.sleep(0.5)
                 assert first.pages == [("assigned", [0])]
@@ -168,7 +168,7 @@ class TestNewPartitions:
                 assert committed(world, 0) == committed(world, 1) == 5
                 world.cluster.add_partitions("t", 3)
                 world.cluster.produce("t", [b"x"], 2)
-                # This one's metadata has had the partition from the beginning.
+                # The metadata of this consumer has had the partition from the beginning.
                 async with member(world, auto_offset_reset="latest") as two:
                     found = [*(await one.poll(timeout=5)), *(await two.poll(timeout=5))]
                     assert [(r.partition, r.offset) for r in found] == [(2, 0)]

@@ -1,4 +1,4 @@
-"""One broker for all tests of the producer's and the client's promises; public names only."""
+"""One broker for all tests of the producer and the client, used through public names only."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ def one_broker() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def cluster(one_broker: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    """A broker that is well again after the test."""
+    """The shared cluster, which is repaired after each test."""
     yield one_broker
     one_broker.resume(1)
     one_broker.reset()
@@ -44,7 +44,7 @@ def wide(cluster: EmbeddedCluster) -> str:
 
 @pytest.fixture
 def make(cluster: EmbeddedCluster) -> Callable[..., Producer[Any, Any]]:
-    """Makes a producer of the cluster, with options."""
+    """Create producers of the cluster with the given options."""
 
     def make(**options: Any) -> Producer[Any, Any]:
         return Producer(**{"bootstrap_servers": cluster.bootstrap_servers, **options})
@@ -54,5 +54,5 @@ def make(cluster: EmbeddedCluster) -> Callable[..., Producer[Any, Any]]:
 
 @pytest.fixture
 def values(cluster: EmbeddedCluster) -> Callable[[str], list[bytes | None]]:
-    """What a topic holds, partition after partition."""
+    """Return the values of a topic, partition by partition."""
     return lambda topic: [record.value for record in cluster.records(topic)]

@@ -1,4 +1,4 @@
-"""The Admin: mappings from name to result, which raise only when they are asked to."""
+"""Results of Admin calls: mappings from names to results, which raise only on request."""
 
 import math
 from collections.abc import AsyncIterator, Mapping

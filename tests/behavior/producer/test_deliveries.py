@@ -1,4 +1,4 @@
-"""What a Delivery is: awaitable by all, any number of times, cancelled by nobody."""
+"""Deliveries: any task may await them, any number of times, and no task can cancel them."""
 
 import asyncio
 import contextvars
@@ -23,7 +23,7 @@ Make = Callable[..., Producer[Any, Any]]
 
 
 async def ends(producer: Producer[Any, Any], delivery: Any) -> None:
-    """Until the delivery is done, without awaiting it."""
+    """Wait until the delivery is done, without awaiting it."""
     await producer.flush()
     assert delivery.done()
 
@@ -35,7 +35,7 @@ class TestAwaiting:
             first = await delivery
             assert isinstance(first, RecordMetadata)
             assert [await delivery for _ in range(3)] == [first] * 3
-        assert await delivery == first, "also when the producer is gone"
+        assert await delivery == first, "a delivery can be awaited after its producer was closed"
 
     async def test_from_many_tasks(self, make: Make, topic: str, cluster: EmbeddedCluster) -> None:
         async def wait(delivery: Any) -> RecordMetadata:
@@ -112,7 +112,7 @@ class TestAwaiting:
             task = asyncio.ensure_future(producer.send(topic, b"v"))
             await asyncio.sleep(0)
             task.cancel()
-            for _ in range(3):  # turns of the loop, no time
+            for _ in range(3):  # Iterations of the loop, in which no time passes.
                 await asyncio.sleep(0)
             assert task.cancelled()
             cluster.resume(1)
@@ -229,7 +229,7 @@ class TestCallbacks:
             await asyncio.sleep(0)
             assert called == [(delivery, True)] * 2
             delivery.add_done_callback(called.append)
-            assert len(called) == 2, "never within the call"
+            assert len(called) == 2, "the callback must not run within add_done_callback"
             await asyncio.sleep(0)
             assert called[2] is delivery
 
@@ -291,7 +291,7 @@ class TestOfManyAtATime:
             others = [deliveries[i] for i in (0, 2, 3)]
             await producer.gather(others, return_exceptions=True)
             assert not gathering.done()
-            # The first failure in order is the last in time.
+            # The failure of the first failed delivery in the list is the last one in time.
             cluster.fail(ApiKey.PRODUCE, ClusterAuthorizationError, partition=3)
             passing.remove()
             with pytest.raises(ClusterAuthorizationError) as caught:
@@ -337,7 +337,7 @@ class TestOfManyAtATime:
 
 
 def buffers_of(deliveries: list[Any]) -> int:
-    """How many bytes can be reached from the handles."""
+    """Return how many bytes of buffers can be reached from the handles."""
     seen: set[int] = set()
     found = 0
     waiting: list[Any] = list(deliveries)

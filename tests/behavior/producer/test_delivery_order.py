@@ -1,4 +1,4 @@
-"""Callbacks and waiters of a running producer: their order, and callers from elsewhere."""
+"""The order of callbacks and waiters of a producer, and calls from other threads and loops."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ KINDS = ["lazy", "eager"] if sys.version_info >= (3, 12) else ["lazy"]
 
 @pytest.fixture(params=KINDS)
 async def factory(request: pytest.FixtureRequest) -> None:
-    """The loop starts its tasks in the one way or the other."""
+    """Set the loop's task factory: lazy or eager."""
     loop = asyncio.get_running_loop()
     if request.param == "eager":
         eager(loop)

@@ -1,4 +1,4 @@
-"""Leaving normally, by an exception, by a cancellation; `close()`; what a Client closes."""
+"""The end of `async with`, whether normal, by an error, or cancelled; `close()`; shared Clients."""
 
 import asyncio
 import math
@@ -219,7 +219,9 @@ class TestClose:
         async with make(compression_type="gzip") as producer:
             await producer.gather(producer.send_many(topic, [bytes(1000)] * 500))
         assert asyncio.all_tasks() == tasks
-        assert threading.active_count() <= threads + 8, "the executor's, at most"
+        assert threading.active_count() <= threads + 8, (
+            "only threads of the library's thread pool may remain"
+        )
 
 
 class TestStarting:
@@ -368,7 +370,7 @@ class TestClient:
 
 
 def watch(child: Any, closed: Callable[[], None]) -> None:
-    """Calls `closed` when the child has ended its work."""
+    """Call `closed` when the child has shut down."""
     shutdown = child._shutdown
 
     async def watched(graceful: bool, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""The tree of errors, as a program that catches them sees it."""
+"""The tree of error classes, as a program that catches them sees it."""
 
 import copy
 import pickle
@@ -66,7 +66,7 @@ def test_attributes(kind: type[KafkaError]) -> None:
     assert (error.api, error.broker, error.topic_partition) == ("Produce", 7, place)
     for part in (error.name, str(error.code), "Produce", "7", "orders-3", "details"):
         assert part in str(error)
-    assert kind.hint, "the message says what to do"
+    assert kind.hint, "the message must say what to do"
     assert kind.hint in str(error)
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(other) is kind

@@ -15,7 +15,7 @@ from aiokclient.errors import (
 )
 
 LOST = {"disconnected": DisconnectedError, "timed out": ApiTimeoutError}
-"""The error of a lost request, by how it was lost."""
+"""The expected error of a lost request, by the way it was lost."""
 
 
 class TestPartitions:
@@ -99,10 +99,11 @@ class TestPartitions:
             world.cluster.pause(1)
             deliveries = [producer.send("four", b"v", partition=p % 4) for p in range(8)]
             engine = producer._required_engine()
-            engine._expiry.stop()  # The loss of the request is noticed before the deadline.
+            # The test must notice the lost request before the delivery timeout.
+            engine._expiry.stop()
             await asyncio.sleep(2.5)
             (sender,) = engine.senders.values()
-            assert sender.in_flight == 1, "one request with all four partitions"
+            assert sender.in_flight == 1, "all four partitions must be in one request"
             if lost == "disconnected":
                 world.cluster.disconnect()
             results = await producer.gather(deliveries, return_exceptions=True)

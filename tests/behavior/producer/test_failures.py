@@ -1,4 +1,4 @@
-"""Failures: who has seen them, who is told, and what leaving raises."""
+"""Failures: which are retrieved, which are reported, and what the end of `async with` raises."""
 
 import asyncio
 import gc
@@ -28,7 +28,7 @@ Make = Callable[..., Producer[Any, Any]]
 
 
 async def left_normally(producer: Producer[Any, Any]) -> None:
-    """What the end of `async with` does when nothing was raised in it."""
+    """Leave the producer's `async with` block as if nothing had been raised in it."""
     await producer.__aexit__(None, None, None)
 
 
@@ -321,7 +321,8 @@ class TestOnDeliveryError:
                 assert (await producer.send("t", b"w")).offset == 0
             gc.collect()
 
-        gc.collect()  # What earlier tests left unretrieved is logged before this one begins.
+        # Collect the deliveries of earlier tests, so that their failures are not logged below.
+        gc.collect()
         caplog.clear()
         with caplog.at_level(logging.WARNING, "aiokclient"):
             simulate(scenario)

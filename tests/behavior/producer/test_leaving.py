@@ -1,4 +1,4 @@
-"""When a batch leaves: full, lingered, or awaited while nothing is in flight."""
+"""When a batch is sent: if it is full, after linger, or if it is awaited and none is in flight."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ LONG = {"linger_ms": 60_000}
 
 
 def produced(cluster: EmbeddedCluster) -> int:
-    """How many produce requests have come."""
+    """Return how many produce requests the cluster has received."""
     return sum(request.api is ApiKey.PRODUCE for request in cluster.requests)
 
 
 @contextlib.contextmanager
 def answers_held(cluster: EmbeddedCluster) -> Iterator[None]:
-    """Within the block the next produce request is not answered, nor what comes after it."""
+    """Hold the response to the next produce request, and later requests, until the block ends."""
 
     def hold(request: Any, response: Any) -> Any:
         cluster.pause(1)
@@ -34,13 +34,13 @@ def answers_held(cluster: EmbeddedCluster) -> Iterator[None]:
 
 
 def unanswered(cluster: EmbeddedCluster) -> int:
-    """How many requests wait at the broker whose answers are held, the first one included."""
+    """Return how many requests wait at the broker, the one with the held response included."""
     connections = cluster._state.brokers[1]._connections
     return 1 + cluster._runner.call(lambda: sum(len(each._waiting) for each in connections))
 
 
 async def turns(count: int = 20) -> None:
-    """So many turns of the loop, a millisecond each."""
+    """Wait for `count` milliseconds, one iteration of the loop or more for each."""
     for _ in range(count):
         await asyncio.sleep(0.001)
 
@@ -119,7 +119,7 @@ async def test_a_full_batch_leaves(make: Make, topic: str, cluster: EmbeddedClus
 async def test_demand_waits_while_a_request_is_in_flight(
     make: Make, topic: str, cluster: EmbeddedCluster
 ) -> None:
-    """And then all that came meanwhile leaves as one."""
+    """All records that were sent meanwhile leave in one request."""
     async with make(**LONG) as producer:
         await producer.send(topic, b"connected")
         cluster.reset()
@@ -142,7 +142,7 @@ async def test_many_tasks_share_requests(make: Make, topic: str, cluster: Embedd
         await producer.send(topic, b"connected")
         cluster.reset()
         await asyncio.gather(*(work() for _ in range(100)))
-        assert produced(cluster) <= 40, "a thousand records"
+        assert produced(cluster) <= 40, "a thousand records must share few requests"
 
 
 async def test_never_more_than_five_requests(
@@ -174,7 +174,7 @@ class TestNoLinger:
                 for request in cluster.requests
                 if request.api is ApiKey.PRODUCE
             ]
-            assert len(sizes) == 2, "the first alone, the rest at the next turn"
+            assert len(sizes) == 2, "one batch with the first record, one with the rest"
             assert len(sizes[0]) < len(sizes[1])
 
     async def test_nobody_has_to_ask(self, make: Make, topic: str) -> None:

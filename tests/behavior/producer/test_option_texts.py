@@ -1,4 +1,4 @@
-"""Options by keyword and by Kafka's names; what a ConfigError says."""
+"""Options as keyword arguments and under Kafka's names, and the texts of ConfigError."""
 
 import ssl
 from typing import Any

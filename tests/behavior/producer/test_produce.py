@@ -1,4 +1,4 @@
-"""Producing, on the embedded cluster and on a real Kafka: the same from both."""
+"""Producing, which behaves the same on the embedded cluster and on a real Kafka."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aiokclient.record.murmur2 import murmur2, to_positive
 
 
 async def read(servers: Any, topic: str, partitions: int = 1) -> list[Any]:
-    """All records of a topic, partition after partition."""
+    """Return all records of a topic, partition by partition."""
     found = []
     async with Consumer(
         bootstrap_servers=servers.bootstrap, auto_offset_reset="earliest"
@@ -36,7 +36,7 @@ async def read(servers: Any, topic: str, partitions: int = 1) -> list[Any]:
 
 
 async def until(consumer: Any, value: bytes) -> AsyncIterator[Any]:
-    """The records before the one with this value."""
+    """Yield the records before the one with this value."""
     async for record in consumer:
         if record.value == value:
             return
@@ -92,7 +92,8 @@ async def test_acks(cluster_servers: Any, acks: Any) -> None:
     async with producer(cluster_servers, acks=acks) as sending:
         results = await sending.gather(sending.send_many(topic, [b"x"] * 100))
         assert [r.offset for r in results] == ([-1] * 100 if acks == 0 else list(range(100)))
-        # This one comes behind them, and is acknowledged by being there.
+        # This record comes after the others, and being able to read it stands for an
+        # acknowledgement.
         end = sending.send(topic, b"end")
         await end
         async with Consumer(
@@ -126,7 +127,7 @@ async def test_a_batch_that_is_too_large_is_split(cluster_servers: Any, codec: s
 
 
 async def test_what_the_broker_refuses_fails_alone(cluster_servers: Any) -> None:
-    """Each refusal leaves a gap in the sequence; what is behind it goes through all the same."""
+    """Each refusal leaves a gap in the sequence, and later records are written all the same."""
     configs = {"message.timestamp.before.max.ms": 3_600_000, "cleanup.policy": "compact"}
     topic = await cluster_servers.new_topic(configs=configs)
     refused: list[tuple[dict[str, Any], type[KafkaError]]] = [
@@ -171,6 +172,6 @@ async def test_a_topic_made_again(cluster_servers: Any) -> None:
         results = await sending.gather(deliveries, return_exceptions=True)
     assert not [result for result in results if isinstance(result, KafkaError)]
     values = [record.value for record in await read(cluster_servers, topic)]
-    # Those that the old topic still took went away with it.
+    # Records that the old topic accepted were deleted with it.
     assert values == [b"new"] * len(values)
     assert len(values) >= 10

@@ -1,4 +1,4 @@
-"""The producer's promises where an Apache Kafka answers."""
+"""The producer on a real Kafka."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ from aiokclient.protocol import messages
 
 
 async def read(servers: str, topic: str, partitions: int = 1) -> list[Any]:
-    """All that a topic holds."""
+    """Return all records of a topic."""
     places = [TopicPartition(topic, index) for index in range(partitions)]
     async with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         consumer.assign(places)
@@ -36,7 +36,7 @@ async def test_acks_and_codecs(kafka: Any, codec: str, acks: Any) -> None:
         assert results[-1].offset == (-1 if acks == 0 else 1999)
     found: list[Any] = []
     async with asyncio.timeout(30):
-        while len(found) < 2000:  # with acks=0 the broker may be behind
+        while len(found) < 2000:  # With acks=0, the broker may still be writing records.
             found = await read(kafka.bootstrap, topic)
     assert [record.value for record in found] == sent
 
@@ -72,7 +72,9 @@ async def test_refusals(kafka: Any) -> None:
         results = await producer.gather(
             producer.send_many(small, [bytes(90)] * 100), return_exceptions=True
         )
-        assert [metadata.offset for metadata in results] == [*range(100)], "split and sent again"
+        assert [metadata.offset for metadata in results] == [*range(100)], (
+            "the batch must be split and sent again"
+        )
         with pytest.raises(UnknownTopicOrPartitionError):
             await producer.send(small, b"v", partition=1)
 
@@ -116,7 +118,7 @@ async def test_tasks_and_cancellation(kafka: Any) -> None:
     assert cancelled
     values = [record.value for record in await read(kafka.bootstrap, topic, 4)]
     assert len(values) == 5250
-    assert values.count(b"cancelled") == 50, "cancelling a waiter cancels no delivery"
+    assert values.count(b"cancelled") == 50, "cancelling a waiter must cancel no delivery"
 
 
 async def test_low_level_calls(kafka: Any) -> None:

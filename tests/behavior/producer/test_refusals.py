@@ -1,4 +1,4 @@
-"""What `send` and `send_many` refuse at once, keeping nothing; and what comes by the delivery."""
+"""Records that `send` and `send_many` refuse at once, and refusals that the delivery raises."""
 
 import asyncio
 from collections import deque
@@ -65,7 +65,7 @@ async def test_send_keeps_nothing_of_it(
     known: bool,
 ) -> None:
     if not known and wrong.get("partition", 0) in (1, 1 << 40):
-        return  # that comes through the delivery
+        return  # In this case, the delivery raises the error.
     async with make() as producer:
         if known:
             await producer.prepare(topic)
@@ -184,7 +184,7 @@ async def test_what_only_the_broker_finds_too_large(make: Make, cluster: Embedde
 
 
 class TestSequences:
-    """What `send_many` takes for a sequence."""
+    """The kinds of collections that `send_many` accepts."""
 
     @pytest.mark.parametrize("kind", [list, tuple, deque])
     async def test_sized_sequences(

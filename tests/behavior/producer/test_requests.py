@@ -1,4 +1,4 @@
-"""The low-level calls of a Client: targets, timeouts, errors, handles."""
+"""The low-level calls of a Client: targets, timeouts, errors, and handles."""
 
 import asyncio
 import math
@@ -203,7 +203,7 @@ class TestWhatAllHave:
             assert metrics
             assert all(isinstance(name, str) for name in metrics)
             metrics.clear()
-            assert made.metrics(), "a snapshot of its own"
+            assert made.metrics(), "each call must return a new dict"
         assert made.state is State.CLOSED
 
     async def test_metrics_of_producers_that_share_a_client(

@@ -1,4 +1,4 @@
-"""Backpressure: the buffer, the parking, `full`, `drain`, and what cannot be sent."""
+"""Backpressure: the buffer, the overflow queue, `full`, `drain`, and records without a leader."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -30,7 +30,10 @@ async def small(make: Make, topic: str) -> AsyncIterator[Producer[Any, Any]]:
 
 
 def fill(producer: Producer[Any, Any], topic: str, **options: Any) -> tuple[list[Any], list[Any]]:
-    """Sends until it is refused: what was taken at once, and what was parked."""
+    """Send until `send` raises.
+
+    Return the deliveries in the buffer and those in the overflow queue.
+    """
     taken: list[Any] = []
     parked: list[Any] = []
     while True:
@@ -39,7 +42,9 @@ def fill(producer: Producer[Any, Any], topic: str, **options: Any) -> tuple[list
         except BufferExhaustedError:
             return taken, parked
         (parked if producer.full else taken).append(delivery)
-        assert not (parked and delivery in taken), "what was parked comes last"
+        assert not (parked and delivery in taken), (
+            "no record may enter the buffer before the overflow queue"
+        )
 
 
 class TestRoom:
@@ -53,7 +58,7 @@ class TestRoom:
         assert 90 <= len(parked) <= 105
         with pytest.raises(BufferExhaustedError, match=r"drain\(\)"):
             small.send(topic, VALUE)
-        assert small.full, "the record sent last is parked still"
+        assert small.full, "the last record must still be in the overflow queue"
         cluster.resume(1)
         results = await small.gather(taken + parked)
         assert [metadata.offset for metadata in results] == [*range(1, len(results) + 1)]
@@ -216,7 +221,7 @@ class TestSendAll:
             "pairs": [(None, item) for item in items],
         }[kind]
         assert await small.send_all(topic, given) == 500
-        assert values(topic)[1:] == items, "all are acknowledged when it returns"
+        assert values(topic)[1:] == items, "send_all must return after all acknowledgements"
 
     async def test_it_sends_no_more_after_the_first_failure(
         self, make: Make, topic: str, cluster: EmbeddedCluster
@@ -317,14 +322,19 @@ class TestWhatCannotBeSent:
     async def test_one_partition_a_quarter_all_of_them_half(
         self, make: Make, cluster: EmbeddedCluster
     ) -> None:
-        """Of a topic that is not there, and of partitions that have no leader."""
+        """A partition that cannot be sent may hold a quarter of each pool, and all such ones half.
+
+        This covers topics that do not exist and partitions that have no leader.
+        """
         async with make(buffer_memory=MEMORY, close_timeout_ms=0) as producer:
             taken, parked = fill(producer, "not-there-1")
             assert 18 <= len(taken) <= 26, "a quarter of the buffer"
-            assert 18 <= len(parked) <= 26, "a quarter of the parking"
+            assert 18 <= len(parked) <= 26, "a quarter of the overflow queue"
             fill(producer, "not-there-2")
             taken, parked = fill(producer, "not-there-3")
-            assert len(taken) + len(parked) <= 4, "the two hold half already"
+            assert len(taken) + len(parked) <= 4, (
+                "the first two topics must hold the permitted half"
+            )
             with pytest.raises(BufferExhaustedError, match=r"drain\(\)"):
                 producer.send("not-there-4", VALUE)
             await producer.close(0)
@@ -345,5 +355,5 @@ class TestWhatCannotBeSent:
 
 
 def raise_nothing(producer: Any) -> None:
-    """Leaving normally raises what nobody retrieved; here all of it is known to have failed."""
+    """Prevent the end of `async with` from raising failures that the test already knows of."""
     producer._engine.failures.unretrieved = 0

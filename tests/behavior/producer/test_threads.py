@@ -1,4 +1,4 @@
-"""Threads, loops, anyio and uvloop."""
+"""The producer with threads, several event loops, anyio, and uvloop."""
 
 import asyncio
 import concurrent.futures
@@ -28,7 +28,7 @@ Make = Callable[..., Producer[Any, Any]]
 
 
 def elsewhere(call: Callable[[], Any]) -> Any:
-    """Runs it in a loop of its own, and what it gives, if that can be awaited."""
+    """Call a function in an event loop of its own, and return its result, awaited if it can be."""
 
     async def main() -> Any:
         result = call()
@@ -75,7 +75,7 @@ class TestFromElsewhere:
                 return producer.send(topic, b"v")
 
             with pytest.raises(WrongLoopError, match="loop"):
-                producer.send(topic, b"v")  # no loop runs
+                producer.send(topic, b"v")  # No event loop is running.
             with pytest.raises(WrongLoopError, match="loop"):
                 other.run(send())
             with pytest.raises(WrongLoopError):
@@ -182,14 +182,14 @@ class TestSendThreadsafe:
 
 
 async def outcome_now(future: Any) -> BaseException | None:
-    """What a future failed with by now; None for one that is open."""
+    """Return the error of a future that has failed by now, or None if it is not done."""
     for _ in range(3):
         await asyncio.sleep(0)
     return future.exception(0) if future.done() else None
 
 
 async def whole_life(servers: str, topic: str) -> None:
-    """All that a program does with a producer, by whatever runs it."""
+    """Use all producer calls of a typical program, under any runner."""
     async with Producer(bootstrap_servers=servers) as producer:
         assert (await producer.send(topic, b"1")).offset == 0
         async with anyio.create_task_group() as group:
@@ -237,7 +237,7 @@ class TestRunners:
     def test_records_for_unknown_topics_fail_when_no_time_is_left(
         self, make: Make, loop: str
     ) -> None:
-        """A timer of under half a millisecond has no time of its own in uvloop."""
+        """Records fail with KafkaError when the delay of a timer is below uvloop's resolution."""
 
         async def main() -> None:
             async with make(max_block_ms=0) as producer:

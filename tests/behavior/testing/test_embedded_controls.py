@@ -1,4 +1,4 @@
-"""Each control of the embedded cluster, as a test of a user's own service uses it."""
+"""Each control of the embedded cluster, as the tests of a user's service would use it."""
 
 import asyncio
 import threading
@@ -26,14 +26,14 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 async def send(cluster: EmbeddedCluster, *values: bytes, **options: Any) -> list[Any]:
-    """Sends to the first partition of "orders", each alone."""
+    """Send each value to the first partition of "orders", and wait for it before the next one."""
     options = {"linger_ms": 0, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5, **options}
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
         return [await producer.send("orders", value, partition=0) for value in values]
 
 
 async def reach(cluster: EmbeddedCluster, broker: int) -> None:
-    """Connects to a broker, and leaves again."""
+    """Open a connection to a broker, and close it."""
     _, writer = await asyncio.open_connection(*cluster.address(broker))
     writer.close()
     await writer.wait_closed()
@@ -97,7 +97,7 @@ class TestDropAndDelay:
             await send(cluster, b"w", enable_idempotence=False)
         with cluster.drop(ApiKey.PRODUCE, when="after", times=1):
             await send(cluster, b"x", enable_idempotence=False)
-        # The idempotent producer's retry is known for what it is, the other's is not.
+        # The broker recognizes the retry of the idempotent producer, but not that of the other one.
         assert [r.value for r in cluster.records("orders", 0)] == [b"v", b"w", b"x", b"x"]
 
     async def test_before_unless_said(self, cluster: EmbeddedCluster) -> None:
@@ -115,7 +115,7 @@ class TestDropAndDelay:
                 consumer.seek_to_beginning()
                 await cluster.until(lambda: any(r.api == ApiKey.FETCH for r in cluster.requests))
                 late = await consumer.poll(timeout=0.05)
-            # Begun before the delay was there, or not at all.
+            # At most one record arrives, by a fetch that began before the delay.
             assert len(late) <= 1
         with cluster.delay(ApiKey.PRODUCE, 0.01):
             await send(cluster, b"w")
@@ -196,7 +196,7 @@ class TestRecords:
 
 class TestRequests:
     async def test_what_is_known_of_each(self, cluster: EmbeddedCluster) -> None:
-        # Of several servers the next is asked when the first takes its time.
+        # With several servers, the client tries the next one if the first is slow.
         first, _, _ = cluster.bootstrap_servers.split(",")
         async with Producer(bootstrap_servers=first, client_id="mine") as producer:
             await producer.send("orders", b"v", partition=0)

@@ -20,7 +20,7 @@ from aiokclient.testing import EmbeddedCluster, Simulation
 
 
 async def round_trip(bootstrap: str, topic: str, **options: Any) -> list[bytes]:
-    """Sends three values and reads the topic."""
+    """Send three values, and return the values that the topic then has."""
     async with Producer(bootstrap_servers=bootstrap, **options) as producer:
         await producer.gather(producer.send_many(topic, [b"1", b"2", b"3"]))
     options["auto_offset_reset"] = "earliest"
@@ -32,7 +32,7 @@ class TestInAThread:
     def test_for_plain_code(self) -> None:
         before = set(threading.enumerate())
         with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
-            # The clients start threads too, so it is looked for before they run.
+            # Clients start threads, too, so the cluster's thread is looked up before they run.
             (thread,) = set(threading.enumerate()) - before
             assert len(cluster.bootstrap_servers.split(",")) == 3
             assert asyncio.run(round_trip(cluster.bootstrap_servers, "orders")) == [
@@ -210,12 +210,12 @@ class TestCommand:
         async with Admin(bootstrap_servers=bootstrap) as admin:
             cluster = await admin.describe_cluster()
             assert len(cluster.brokers) == 3
-        # Topics come into being when they are first used, as with Kafka's own defaults.
+        # Topics are created when they are first used, as with Kafka's own defaults.
         assert len(await round_trip(bootstrap, "made-by-use")) == 3
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row on which nobody listens."""
+    """Return the first of `count` consecutive ports that are not in use."""
     for first in range(23_000, 60_000, 13):
         places = []
         try:
@@ -232,7 +232,7 @@ def free_ports(count: int) -> int:
 
 
 async def service(sim: Simulation) -> tuple[Any, ...]:
-    """A service of a user's own: workers, queues, threads, timeouts, its own chance and clock."""
+    """A user's service with workers, queues, threads, timeouts, random numbers, and a clock."""
     async with sim.cluster(brokers=3, topics={"in": 3, "out": 3}) as cluster:
         options: dict[str, Any] = {
             "bootstrap_servers": cluster.bootstrap_servers,
@@ -273,7 +273,7 @@ class TestSimulation:
         assert Simulation(4).run(service) != first
 
     def test_in_another_process_too(self) -> None:
-        """Whatever the hashes of strings are there."""
+        """A seed gives the same results in another process, with any hash seed for strings."""
         code = (
             "import sys; sys.path.insert(0, sys.argv[1]);"
             "from test_embedded_running import service; from aiokclient.testing import Simulation;"

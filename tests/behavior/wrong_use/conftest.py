@@ -1,4 +1,4 @@
-"""One cluster for all that is done wrong, and clients that do it."""
+"""One cluster for all tests of wrong use, and clients of it."""
 
 from collections.abc import AsyncIterator, Iterator
 

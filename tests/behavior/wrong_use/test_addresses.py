@@ -1,6 +1,6 @@
-"""What listens at the address is no such broker: the error of each client's start says what to do.
+"""The errors of `start` when the server at an address is not a usable Kafka broker.
 
-See `tests/faults/proxy/test_wrong_ports.py` and `tests/faults/kafka/test_tls.py`, too.
+See also `tests/faults/proxy/test_wrong_ports.py` and `tests/faults/kafka/test_tls.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENTS: list[Make] = [Client, Producer, Consumer, Admin]
 
 @pytest.fixture
 async def one_try(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """When a server has failed once the time for it is over: the loop's clock is far ahead then."""
+    """Allow one attempt only: after the first failure, the loop's clock is past the deadline."""
     loop = asyncio.get_running_loop()
     if os.environ.get(VARIABLE) == "uvloop":
         pytest.skip("the timers of uvloop do not follow its time()")
@@ -55,7 +55,7 @@ async def start_failure(make: Make, **options: Any) -> KafkaError:
 
 @asynccontextmanager
 async def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server that answers whatever it is told with these bytes; its address."""
+    """Run a server that answers any request with these bytes, and yield its address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -141,7 +141,7 @@ async def test_a_name_that_does_not_resolve(make: Make) -> None:
 
 @pytest.mark.usefixtures("one_try")
 async def test_a_name_that_really_does_not_resolve() -> None:
-    options = {"socket_connection_setup_timeout_ms": 1_000}  # resolvers may take their time
+    options = {"socket_connection_setup_timeout_ms": 1_000}  # A resolver may take several seconds.
     error = await start_failure(Client, bootstrap_servers="kafka.invalid:9092", **options)
     assert type(error) is BootstrapError
     assert re.search("kafka.invalid.* (cannot be resolved|took over)", str(error))

@@ -1,4 +1,4 @@
-"""Calls too early, too late, from elsewhere, or by one too many."""
+"""Calls too early, too late, from another thread or loop, twice, or with wrong arguments."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_an_outcome_that_is_not_there_yet(producer: Producer) -> None:
     await delivery
 
 
-# -- from elsewhere ------------------------------------------------------------------------------
+# -- calls from other threads and loops -----------------------------------------------------------
 
 
 async def test_a_send_from_another_thread(producer: Producer) -> None:
@@ -145,7 +145,10 @@ def test_another_loop_of_the_same_thread(servers: str, make: Make) -> None:
 
 
 def test_no_loop_at_all(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As between the cells of a notebook, and when a loop was closed before its clients."""
+    """Calls without a running loop raise, as between the cells of a notebook.
+
+    So do calls after a loop was closed before its clients.
+    """
     with asyncio.Runner() as runner:
         producer = Producer(bootstrap_servers=servers)
         runner.run(producer.start())
@@ -169,7 +172,7 @@ async def test_a_delivery_awaited_elsewhere(producer: Producer) -> None:
     await delivery
 
 
-# -- by one too many -----------------------------------------------------------------------------
+# -- two readers, and repeated calls --------------------------------------------------------------
 
 READS: list[Callable[[Consumer], Coroutine[Any, Any, Any]]] = [
     lambda consumer: consumer.poll(),
@@ -200,7 +203,7 @@ async def test_a_second_reader(
     assert reading.cancelled()
 
 
-# -- what does not fit ---------------------------------------------------------------------------
+# -- arguments that do not fit --------------------------------------------------------------------
 
 
 async def test_what_needs_a_group(consumer: Consumer) -> None:
@@ -304,14 +307,14 @@ WAITS: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("timeout", ["1", math.nan, [1]])
 async def test_a_time_that_is_no_number(consumer: Consumer, wait: Any, timeout: Any) -> None:
-    """NaN above all, which would break the timers of the event loop."""
+    """A timeout must be a number. NaN above all would break the timers of the event loop."""
     with pytest.raises(TypeError, match=r"is not a number of seconds. Use math\.inf"):
         await settled(wait(timeout)(consumer))
     assert consumer.state is State.RUNNING
 
 
 class Deaf:
-    """Hears of nothing."""
+    """A listener without any of the listener's methods."""
 
 
 class Listening:

@@ -1,4 +1,4 @@
-"""Groups of consumers used wrongly, on both clusters: errors that say what to do."""
+"""Wrong use of consumer groups, on both clusters: the errors say what to do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PATIENCE_S = 60
 
 
 class Site:
-    """A topic of two partitions with a record in each, and a group."""
+    """A topic of two partitions with one record in each, and a group."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap, self.topic = bootstrap, topic
@@ -77,7 +77,7 @@ async def until_read(consumer: Consumer[Any, Any], count: int) -> list[Any]:
     return records
 
 
-# -- refused when it is made ---------------------------------------------------------------------
+# -- options that the constructor refuses ---------------------------------------------------------
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"group_id": ""}, "group_id: It is empty. Name a group, or leave it out"),
@@ -111,7 +111,7 @@ async def test_nothing_to_subscribe_to(servers: str) -> None:
         assert consumer.group_metadata().generation_id == -1
 
 
-# -- calls that need a group, or another one -----------------------------------------------------
+# -- calls that need a group or other group options -----------------------------------------------
 
 
 async def test_without_a_group(consumer: Consumer[Any, Any]) -> None:
@@ -166,7 +166,7 @@ async def test_rewinding_what_cannot_be(site: Site) -> None:
             await consumer.rewind_group({site.tp(0): 0})
 
 
-# -- what the group refuses ----------------------------------------------------------------------
+# -- refusals of the group ------------------------------------------------------------------------
 
 
 async def test_a_strategy_that_no_other_member_has(site: Site) -> None:
@@ -221,7 +221,7 @@ async def test_an_instance_id_that_another_member_has(site: Site) -> None:
         assert len(first.assignment()) == 2
 
 
-# -- assignors of the user's ---------------------------------------------------------------------
+# -- user-defined assignors -----------------------------------------------------------------------
 
 
 class Mine(Assignor):
@@ -240,28 +240,28 @@ class Mine(Assignor):
 
 
 class TooMany(Mine):
-    """Gives a partition that does not exist."""
+    """Assigns a partition that does not exist."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         return {names[0]: MemberAssignment((TopicPartition(topic, 7),))}
 
 
 class ToAll(Mine):
-    """Gives each partition to every member, and does not say so."""
+    """Assigns each partition to every member, and does not declare that."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         return {name: MemberAssignment(tuple(cluster.partitions(topic))) for name in names}
 
 
 class Lists(Mine):
-    """Gives something else than assignments."""
+    """Returns something other than assignments."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         return {name: cluster.partitions(topic) for name in names}
 
 
 class Broken(Mine):
-    """Raises."""
+    """Raises an exception."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         raise ZeroDivisionError("no members with weight")
@@ -279,7 +279,7 @@ class Broken(Mine):
 async def test_an_assignor_that_does_wrong(
     site: Site, assignor: type[Mine], members: int, leaders: type[Exception], said: str
 ) -> None:
-    """The leader's program sees the error itself, those of the others that the leader failed."""
+    """The leader raises the error itself. The other members raise that the leader failed."""
     assignors = [assignor() for _ in range(members)]
     consumers = [site.member(partition_assignment_strategy=one) for one in assignors]
 
@@ -289,7 +289,8 @@ async def test_an_assignor_that_does_wrong(
 
     try:
         runs = [asyncio.create_task(run(consumer)) for consumer in consumers]
-        # One whose start has raised is no member any more, which may make the others right.
+        # A consumer whose start has raised leaves the group, which may make the result of the
+        # assignor valid for the others.
         done, rest = await asyncio.wait(
             runs, timeout=PATIENCE_S, return_when=asyncio.FIRST_EXCEPTION
         )
@@ -297,7 +298,7 @@ async def test_an_assignor_that_does_wrong(
         for each in rest:
             each.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
-        if members == 1:  # It is told at once, not after some more tries.
+        if members == 1:  # The error is raised at once, and not after several attempts.
             assert assignors[0].calls <= 2
     finally:
         for consumer in consumers:
@@ -307,12 +308,12 @@ async def test_an_assignor_that_does_wrong(
     assert all(re.search(said, str(error)) for error in errors)
 
 
-# -- commits of what is another's ----------------------------------------------------------------
+# -- commits of partitions that another member owns -----------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_commit_after_the_partition_was_lost(site: Site, protocol: str) -> None:
-    """A record that was handed out before another member took its partition."""
+    """A commit of a record is refused if another member took its partition after its delivery."""
     async with site.member(protocol, enable_auto_commit=False) as consumer:
         records = await until_read(consumer, 2)
         keeps_on = asyncio.create_task(until_it_raises(consumer))

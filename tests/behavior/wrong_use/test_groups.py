@@ -1,4 +1,4 @@
-"""Members of groups used too early, too late, twice, from elsewhere, or wrongly made."""
+"""Members of groups: calls too early, too late, twice, from another loop, or with wrong options."""
 
 from __future__ import annotations
 
@@ -108,7 +108,10 @@ async def test_closed_from_within_a_generation(servers: str) -> None:
 
 
 async def test_a_body_that_left_too_early(member: GroupMember) -> None:
-    """A new iteration begins with the present generation: nobody else has what is this one's."""
+    """A new iteration begins with the current generation if its body was left by an error.
+
+    The member still has its assignment, which no other member can take meanwhile.
+    """
     generations = member.generations()
     first = await anext(generations)
     with pytest.raises(ZeroDivisionError):

@@ -1,4 +1,4 @@
-"""Hints for those who know another client: names of options, classes and methods."""
+"""Hints for users of other clients: the names of options, classes, and methods."""
 
 from __future__ import annotations
 

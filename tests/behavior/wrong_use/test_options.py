@@ -1,4 +1,4 @@
-"""Options that are not there, not allowed, or against each other."""
+"""Options that do not exist, have a wrong value, or contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records and topics that cannot be: `send` says so at once and keeps nothing of them."""
+"""Invalid records and topics: `send` raises at once, and keeps nothing of the record."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_what_is_not_bytes(producer: Producer, record: dict[str, Any]) -> 
     text = r"must be bytes or None, and header names str, as in headers=\[\('name', b'value'\)\]"
     with pytest.raises(SerializationError, match=text):
         producer.send("orders", **record)
-    # Nothing of it is kept: what is sent next arrives as it is.
+    # The refused record leaves nothing in the buffer, so the next one arrives unchanged.
     assert (await producer.send("orders", b"v", key=b"k")).offset >= 0
 
 

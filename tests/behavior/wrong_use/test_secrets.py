@@ -1,4 +1,4 @@
-"""No secret is shown: not in a repr, an error, a log or a metric."""
+"""No secret appears in a repr, an error, a log message, or a metric."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_messages(message: Any) -> None:
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Path:
-    """A client's key, locked by the secret, with its certificate."""
+    """A client's private key, encrypted with the secret as its password, and its certificate."""
     certificate = trustme.CA().issue_cert("alice")
     key = serialization.load_pem_private_key(certificate.private_key_pem.bytes(), None)
     pem = key.private_bytes(

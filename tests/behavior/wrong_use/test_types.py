@@ -1,4 +1,4 @@
-"""Arguments of a wrong type raise TypeError, whatever the call."""
+"""Arguments of a wrong type raise TypeError in every call."""
 
 from __future__ import annotations
 
