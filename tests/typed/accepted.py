@@ -1,4 +1,4 @@
-"""What a user writes, and the types that a checker must see; never run."""
+"""Code as users write it, and the types that a checker must infer. It is never run."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future

@@ -1,4 +1,4 @@
-"""What a type checker refuses: each line says with which of its codes; never run."""
+"""Code that a type checker must refuse, with the error code of each line. It is never run."""
 
 from aiokclient import AnyBroker, Client, Consumer, Producer
 from aiokclient.protocol import messages

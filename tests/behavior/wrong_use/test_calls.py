@@ -333,7 +333,7 @@ async def test_a_listener_that_is_none(consumer: Consumer, listener: Any) -> Non
 async def test_a_listener_that_waits_for_a_task_that_closes(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can see that it waits for itself: the bound of the close ends it."""
+    """The close timeout ends a close that a listener awaits through another task."""
     monkeypatch.setattr(lifecycle, "UNWINDING_S", 0.01)
 
     class Closing:

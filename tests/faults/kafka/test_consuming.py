@@ -1,4 +1,4 @@
-"""What may befall a reader of Apache Kafka itself."""
+"""Faults that a consumer meets on a real Kafka."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ async def test_a_leader_that_dies_while_it_is_read(kafka3: KafkaCluster) -> None
 
 
 def transactions(bootstrap: str, topic: str) -> None:
-    """Written by librdkafka: committed c0 to c29, aborted a0 to a29, in turns of ten."""
+    """Write committed values c0 to c29 and aborted a0 to a29 with librdkafka, in tens by turns."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0}

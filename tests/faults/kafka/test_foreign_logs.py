@@ -1,4 +1,4 @@
-"""Logs that this library did not write: transactions, append times, what a broker recompressed."""
+"""Logs written by other clients: transactions, append times, and recompressed batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def write(producer: Any, topic: str, start: int, count: int) -> None:
 
 
 def write_transactions(kafka: ExternalKafka, topic: str) -> list[bytes]:
-    """Committed and aborted ones in turn; what was committed, in the order of the sends."""
+    """Write committed and aborted transactions by turns.
+
+    Return the committed values in the order in which they were sent.
+    """
     producer = transactional(kafka, topic)
     committed = []
     for turn in range(6):
@@ -120,7 +123,7 @@ async def test_the_brokers_time(kafka: ExternalKafka) -> None:
 
 
 async def test_records_that_were_deleted(kafka: ExternalKafka) -> None:
-    """Reading begins in the middle of a batch that the log still holds as a whole."""
+    """Reading begins in the middle of a batch, which the log still has as a whole."""
     topic = kafka.create_topic(partitions=1)
     place = TopicPartition(topic, 0)
     async with Producer(bootstrap_servers=kafka.bootstrap, linger_ms=50) as producer:

@@ -1,4 +1,4 @@
-"""Members come and go while the broker that coordinates their group dies and returns."""
+"""Members join and leave while the coordinator of their group is killed and restarted."""
 
 import asyncio
 from collections.abc import Iterator

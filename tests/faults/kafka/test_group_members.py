@@ -1,4 +1,4 @@
-"""Members of a group on three real brokers, whose coordinator dies, hangs and moves."""
+"""Members of a group on three real brokers, while its coordinator is killed, hangs, and moves."""
 
 import asyncio
 import uuid
@@ -35,7 +35,7 @@ async def coordinator(kafka: KafkaCluster, group: str) -> int:
 async def test_the_coordinator_dies_and_returns(
     kafka3: KafkaCluster, breaking: str, mending: str
 ) -> None:
-    """The group is persisted: members find it again at another broker, and share on."""
+    """The group is persisted, so its members find it at another broker and continue there."""
     group = f"g-{uuid.uuid4().hex[:12]}"
     lives = [life(kafka3, group, name) for name in "abc"]
     async with living(*lives):

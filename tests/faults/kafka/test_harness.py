@@ -1,4 +1,4 @@
-"""The real Kafka under the tests: it serves, it can be broken, and it is whole again."""
+"""The Kafka cluster of the tests works, can be broken, and recovers."""
 
 import contextlib
 import socket

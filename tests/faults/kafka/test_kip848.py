@@ -1,5 +1,8 @@
-"""Groups of the new consumer protocol on Apache Kafka: coordinators die and hang, members are
-fenced, a topic that matches appears late; F and G hold, and everything is read."""
+"""Groups of the KIP-848 protocol on a real Kafka.
+
+Coordinators are killed and hang, members are fenced, and a topic that matches a pattern appears
+late. Promises F and G hold, and every record is read.
+"""
 
 import asyncio
 import re
@@ -24,7 +27,7 @@ PATIENCE_S = 90.0
 
 
 class Group:
-    """Consumers of a fresh group, with their books; `written` counts what is to be read."""
+    """Consumers of a new group, and the record of what they own. `written` counts all records."""
 
     def __init__(self, kafka: KafkaCluster) -> None:
         self.kafka = kafka
@@ -65,7 +68,7 @@ class Group:
         self.written += count
 
     async def read(self) -> None:
-        """All that was written has been read."""
+        """Wait until all records that were written have been read."""
         await self.books.until(lambda: self.books.count() >= self.written, PATIENCE_S)
         self.books.check()
 
@@ -95,7 +98,7 @@ async def group_on(kafka: KafkaCluster, **configs: int) -> AsyncIterator[Group]:
 
 
 async def coordinator(group: Group) -> int:
-    """The broker that coordinates the group."""
+    """Return the broker that coordinates the group."""
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group.id])
     async with Client(bootstrap_servers=group.kafka.bootstrap) as client:
         answer = await client.request(request, to=AnyBroker())
@@ -126,13 +129,17 @@ async def test_the_coordinator_dies_and_returns(
 
 @pytest.mark.fault(43)
 async def test_a_member_is_fenced(kafka3: KafkaCluster) -> None:
-    """Somebody leaves in its name: its partitions are lost, and soon read on by it or others."""
+    """A member whose id another client removes from the group loses its partitions.
+
+    They are soon read again, by this member or another.
+    """
     topic = await asyncio.to_thread(kafka3.create_topic, None, PARTITIONS, 3)
     async with group_on(kafka3) as group:
         members = [await group.join(topic) for _ in range(2)]
         await group.until(lambda: all(len(each.owned) == 3 for each in members))
         for consumer, member in zip(group.consumers, members, strict=True):
-            # It has nothing in hand: until it is told, another may have what it had.
+            # The member is processing nothing. Until it learns of its removal, another member may
+            # own its partitions.
             request = ConsumerGroupHeartbeatRequest(
                 group_id=group.id, member_id=consumer.group_metadata().member_id, member_epoch=-1
             )
@@ -160,7 +167,7 @@ async def test_a_topic_that_matches_appears_late(kafka3: KafkaCluster) -> None:
 
 
 async def test_an_older_kafka(kafka_old: KafkaCluster) -> None:
-    """It names the request among those it takes, and then does not take it."""
+    """An old Kafka lists the request in ApiVersions, and then refuses it."""
     topic = await asyncio.to_thread(kafka_old.create_topic)
     consumer: Consumer[Any, Any] = Consumer(
         topic, bootstrap_servers=kafka_old.bootstrap, group_id="g", group_protocol="consumer"

@@ -1,4 +1,4 @@
-"""Brokers die, hang and leave while records are produced; every payload is accounted for."""
+"""Brokers are killed, hang, and shut down while producers write, and no payload is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,12 +14,12 @@ from aiokclient import Producer
 IN_SYNC = {"min.insync.replicas": 2}
 
 pytestmark = pytest.mark.timeout(600)
-"""Brokers start again one after the other, which takes over a minute where much else runs."""
+"""Brokers are restarted one after the other, which takes over a minute on a busy machine."""
 
 
 @asynccontextmanager
 async def producing(kafka: KafkaCluster, ledger: Ledger, topic: str) -> AsyncIterator[None]:
-    """Two producers write to three partitions of the topic meanwhile; then all is read."""
+    """Run two producers that write to three partitions during the block, and read all records."""
     wanted = places({topic: 3})
     async with (
         Producer(bootstrap_servers=kafka.bootstrap, linger_ms=1) as one,
@@ -46,7 +46,7 @@ async def producing(kafka: KafkaCluster, ledger: Ledger, topic: str) -> AsyncIte
 
 
 async def further(ledger: Ledger, count: int = 300) -> None:
-    """Wait until so many more are acknowledged."""
+    """Wait until `count` more records are acknowledged."""
     await ledger.until(len(ledger.acknowledged) + count)
 
 

@@ -1,4 +1,4 @@
-"""Logs and topics that change under a reader, on Apache Kafka."""
+"""Logs and topics that change while a consumer reads them, on a real Kafka."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ async def write(kafka: ExternalKafka, topic: str, values: list[bytes], **options
 
 
 async def read(reader: Consumer[Any, Any], count: int) -> list[Any]:
-    """The values of so many records."""
+    """Read `count` records, and return their values."""
     values: list[Any] = []
     async with asyncio.timeout(60):
         while len(values) < count:
@@ -51,12 +51,12 @@ def numbered(prefix: bytes, count: int) -> list[bytes]:
 
 @pytest.mark.fault(21)
 async def test_an_unclean_election_is_reported(kafka3: KafkaCluster) -> None:
-    """The new leader never had the last records: the reader that did learns of it."""
+    """A consumer that has read records which the new leader never had raises an error."""
     async with (
         Admin(bootstrap_servers=kafka3.bootstrap) as admin,
         consumer(kafka3, auto_offset_reset="none", metadata_max_age_ms=500) as reader,
     ):
-        topic = kafka3.create_topic()  # for a name that nobody has
+        topic = kafka3.create_topic()  # This topic only provides an unused name.
         name, place = f"{topic}-2", TopicPartition(f"{topic}-2", 0)
         created = await admin.create_topics([NewTopic(name, assignments={0: [2, 3]})])
         created.raise_for_errors()
@@ -156,10 +156,10 @@ async def test_partitions_are_added(kafka: ExternalKafka, admin: Admin) -> None:
     assert not ledger.failed
 
 
-@pytest.mark.timeout(600)  # it starts three times
+@pytest.mark.timeout(600)  # The brokers start three times.
 @pytest.mark.fault(33)
 async def test_a_broker_comes_back_older(java: str) -> None:
-    """4.4 becomes 3.9 and 4.4 again, on the same data and port, under traffic."""
+    """A broker of Kafka 4.4 becomes 3.9, and then 4.4 again, with the same data under traffic."""
     with KafkaCluster(KAFKA, formatted_by=OLD) as kafka:
         topic = kafka.create_topic(partitions=2)
         ledger = Ledger()
@@ -185,10 +185,10 @@ async def test_a_broker_comes_back_older(java: str) -> None:
 
 @pytest.mark.fault(49)
 async def test_a_quota_slows_a_producer_down(kafka: ExternalKafka) -> None:
-    """The broker says how long to wait, and the wait is kept; nothing is lost."""
+    """The producer waits as long as the broker's throttle times ask, and loses no record."""
     topic = kafka.create_topic()
     slow, options = f"slow-{topic}", {"bootstrap_servers": kafka.bootstrap}
-    # The rate is that of the last ten seconds: from the tenth send on it is exceeded.
+    # The quota is the average rate over ten seconds. The tenth send exceeds it.
     quota = EntryData(
         entity=[EntityData(entity_type="client-id", entity_name=slow)],
         ops=[OpData(key="producer_byte_rate", value=1_900.0)],
@@ -197,7 +197,7 @@ async def test_a_quota_slows_a_producer_down(kafka: ExternalKafka) -> None:
         request = messages.AlterClientQuotasRequest(entries=[quota])
         answer = await client.request(request, to=AnyBroker())
         assert [entry.error_code for entry in answer.entries] == [0]
-        # The broker learns of it later than the controller that has answered.
+        # The broker learns of the quota later than the controller, which has sent the response.
         component = ComponentData(entity_type="client-id", match_type=0, match=slow)
         described = messages.DescribeClientQuotasRequest(components=[component])
         async with asyncio.timeout(60):

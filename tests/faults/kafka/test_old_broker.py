@@ -1,4 +1,4 @@
-"""An older Kafka, 3.9.1: what it cannot do is negotiated away, all else works as ever."""
+"""A broker of Kafka 3.9.1: the client negotiates older versions, and everything else works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key goes to the partition to which Kafka's own producer sends it."""
+"""Records with a key go to the partition that Kafka's own producer would choose."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def placed_here(bootstrap: str, topic: str, keys: Sequence[bytes]) -> Plac
 
 
 async def found(bootstrap: str, topic: str) -> Placement:
-    """Where the records of a topic lie."""
+    """Return the partition of each key in a topic."""
     options: Any = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"}
     async with Consumer(topic, **options) as consumer:
         return {record.key: record.partition async for record in consumer.until_end()}

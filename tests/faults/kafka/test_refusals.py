@@ -1,4 +1,4 @@
-"""What a real broker refuses, and what comes of the records that were sent along."""
+"""Refusals of a real broker, and the outcome of the records in the same request."""
 
 from __future__ import annotations
 

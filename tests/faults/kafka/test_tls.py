@@ -1,4 +1,4 @@
-"""TLS on a real Kafka: who is trusted, who has to show who it is, and what goes wrong with it."""
+"""TLS on a real Kafka: trusted authorities, client certificates, and the errors of each mistake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSWORD = "open-sesame"
 
 
 def keystore(path: Path, certificate: trustme.LeafCert) -> Path:
-    """A key and its certificates in one file, in the form that Kafka reads: PKCS #8."""
+    """Write a key and its certificates to one file, in the PKCS #8 form that Kafka reads."""
     key = serialization.load_pem_private_key(certificate.private_key_pem.bytes(), None)
     pem = key.private_bytes(
         serialization.Encoding.PEM,
@@ -91,7 +91,7 @@ def secured(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sec
 
 
 async def round_trip(servers: str, **options: Any) -> None:
-    """A topic is made, a record goes there and comes back."""
+    """Create a topic, send a record to it, and read the record."""
     topic = f"tls-{uuid.uuid4().hex[:8]}"
     async with Client(bootstrap_servers=servers, **options) as client:
         async with Admin(client=client) as admin:
@@ -105,7 +105,7 @@ async def round_trip(servers: str, **options: Any) -> None:
 
 
 async def refusal(servers: str, **options: Any) -> KafkaError:
-    """What starting a client there raises."""
+    """Return the error that the start of a client raises."""
     client = Client(bootstrap_servers=servers, default_api_timeout_ms=20_000, **options)
     with pytest.raises(KafkaError) as caught:
         await client.start()

@@ -1,7 +1,7 @@
-"""Foreign clients as witnesses, on a real Kafka and for each codec.
+"""Records exchanged with other clients through a real Kafka, with each codec.
 
-What confluent-kafka and Kafka's own console producer wrote is read here, and what is written here
-they read, byte for byte. Nothing that both sides of this library could get wrong alike passes.
+This library reads what confluent-kafka and Kafka's console producer write, and they read what it
+writes, byte for byte. So a mistake that this library's encoder and decoder have in common is found.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BULK = 500
 
 
 class Item(NamedTuple):
-    """One record, as it goes in and has to come out."""
+    """One record, as it is written and as it must be read."""
 
     key: bytes | None
     value: bytes | None
@@ -68,7 +68,7 @@ def wanted() -> list[Item]:
 
 
 async def read_here(bootstrap: str, topic: str) -> list[ConsumerRecord[bytes, bytes]]:
-    """All of a topic, partition after partition."""
+    """Return all records of a topic, partition by partition."""
     options: Any = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"}
     async with Consumer(topic, **options) as consumer:
         records = [record async for record in consumer.until_end()]
@@ -84,7 +84,7 @@ async def write_here(bootstrap: str, topic: str, codec: str) -> list[RecordMetad
 
 
 async def codecs_in(bootstrap: str, topic: str) -> set[Compression]:
-    """How the batches of partition 0 are compressed where they lie, in the broker's log."""
+    """Return the compression types of the batches of partition 0 in the broker's log."""
     async with Client(bootstrap_servers=bootstrap) as client:
         metadata = await client.request(
             messages.MetadataRequest(
@@ -101,7 +101,8 @@ async def codecs_in(bootstrap: str, topic: str) -> set[Compression]:
 
 
 def confluent_write(bootstrap: str, topic: str, codec: str) -> None:
-    # All in one batch, however slowly they come: it leaves small ones as they are.
+    # The linger is long, so that all records are in one batch. confluent-kafka does not compress
+    # small batches.
     options = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 60_000}
     producer = confluent.Producer(options)
     for item in ITEMS:
@@ -199,7 +200,7 @@ def console_output(bootstrap: str, topic: str) -> bytes:
 
 
 def as_printed(item: Item) -> bytes:
-    """What the console consumer prints of a record."""
+    """Return the line that the console consumer prints for a record."""
     headers = b",".join(n.encode() + b":" + shown(v) for n, v in item.headers) or b"NO_HEADERS"
     columns = (b"CreateTime:%d" % item.timestamp, headers, shown(item.key), shown(item.value))
     return b"\t".join(columns) + b"\n"

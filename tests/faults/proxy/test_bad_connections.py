@@ -1,4 +1,4 @@
-"""Real sockets, treated badly by a proxy, with the embedded cluster behind it."""
+"""Real sockets to the embedded cluster, through a proxy that injects faults."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ QUICK = {"reconnect_backoff_ms": 1, "retry_backoff_ms": 1, "reconnect_backoff_ma
 
 
 class Bad:
-    """A cluster behind a connector with proxies, and a ledger."""
+    """A cluster whose connections all go through fault proxies, and a ledger."""
 
     def __init__(self, cluster: EmbeddedCluster, connector: ProxyConnector) -> None:
         self.cluster, self.connector, self.ledger = cluster, connector, Ledger()
@@ -34,13 +34,13 @@ class Bad:
         return Writer(producer, self.ledger, wanted or places(TOPICS), **options)
 
     async def proxy_of(self, broker: int) -> FaultProxy:
-        """A broker's proxy, with faults of its own from here on."""
+        """Return the proxy of a broker, which has its own faults from now on."""
         proxy = await self.connector.proxy(self.cluster.address(broker))
         proxy.faults = ProxyFaults()
         return proxy
 
     def check(self) -> None:
-        """Hold A, B and C, from the brokers' logs themselves."""
+        """Check promises A, B, and C against the brokers' logs."""
         for topic in TOPICS:
             self.ledger.consume_all(self.cluster.records(topic))
         self.ledger.check()
@@ -57,7 +57,10 @@ async def bad() -> AsyncIterator[Bad]:
 
 @pytest.mark.fault(10)
 async def test_batches_expire_while_they_are_written(bad: Bad) -> None:
-    """The socket takes no more, the batches in its buffer expire, others are made meanwhile."""
+    """Batches expire while the socket accepts no more bytes and still has them in its buffer.
+
+    Meanwhile, the producer makes other batches.
+    """
     options = {"delivery_timeout_ms": 300, "request_timeout_ms": 250, "linger_ms": 0}
     leader, other = bad.cluster.leader("t", 0), bad.cluster.leader("t", 1)
     async with bad.producer(**options) as producer:
@@ -82,7 +85,7 @@ async def test_batches_expire_while_they_are_written(bad: Bad) -> None:
 @pytest.mark.fault(11)
 @pytest.mark.parametrize("direction", ["requests", "responses"])
 async def test_a_reset_at_each_byte(bad: Bad, direction: str) -> None:
-    """The connection that the records take dies at byte n of it, for each n up to its end."""
+    """The connection of the records is reset at byte n, for each n up to the end."""
     bad.faults.reset_once = True
     for byte in range(0, 600, 4):
         async with bad.producer(linger_ms=0) as producer:
@@ -95,7 +98,7 @@ async def test_a_reset_at_each_byte(bad: Bad, direction: str) -> None:
 
 @pytest.mark.fault(13)
 async def test_half_open_connections(bad: Bad) -> None:
-    """Nobody says that the broker is gone: the request's timeout does."""
+    """The request timeout detects a broker that vanished without closing the connection."""
     options = {"request_timeout_ms": 200, "linger_ms": 0}
     async with bad.producer(**options) as producer:
         writer = bad.writer(producer)
@@ -132,7 +135,7 @@ async def test_no_connection_lives_long(bad: Bad) -> None:
         writing = asyncio.create_task(bad.writer(producer, pause=0.001).run())
         while sum(proxy.accepted for proxy in bad.connector.proxies.values()) <= 30:
             await bad.ledger.until(len(bad.ledger.acknowledged) + 1)
-        # A machine may be too slow to get much through such connections.
+        # A slow machine may get few records through connections of such a short lifetime.
         bad.faults.lifetime_s = None
         await bad.ledger.until(800)
         writing.cancel()
@@ -143,7 +146,7 @@ async def test_no_connection_lives_long(bad: Bad) -> None:
 
 @pytest.mark.fault(39)
 async def test_a_producer_faster_than_the_brokers(bad: Bad) -> None:
-    """Far more than the buffer holds, over connections that are slow and cut it small."""
+    """Far more records than the buffer holds are sent over slow connections in small slices."""
     bad.faults.latency_s, bad.faults.slice_bytes = 0.005, 10_000
     async with bad.producer(buffer_memory=200_000) as producer:
         await bad.writer(producer, size=1_000).run(3_000)

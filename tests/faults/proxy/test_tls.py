@@ -1,4 +1,4 @@
-"""Certificates that change under a client that is at work."""
+"""Certificates that change while a client is working."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT = 1 << 16
 
 
 class Terminator(TcpConnector):
-    """Speaks TLS for the brokers of a cluster; as a connector it leads clients through itself."""
+    """A TLS proxy for the brokers of a cluster, and the connector that directs clients to it."""
 
     def __init__(self, cluster: EmbeddedCluster, authority: trustme.CA) -> None:
         self.cluster, self.authority = cluster, authority
@@ -48,7 +48,7 @@ class Terminator(TcpConnector):
             await server.wait_closed()
 
     def valid(self, *names: str, **validity: Any) -> None:
-        """From here on new connections are shown a new certificate."""
+        """Use a new certificate for all connections from now on."""
         leaf = self.authority.issue_cert(*(names or ("127.0.0.1",)), **validity)
         leaf.configure_cert(self.context)
 

@@ -1,4 +1,4 @@
-"""Something else than a Kafka broker listens there; the error says what."""
+"""Ports of servers other than Kafka brokers: the error says what is wrong."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def serving(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server on loopback; gives its address."""
+    """Run a server on the loopback interface, and yield its address."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -57,7 +57,7 @@ def certificate() -> ssl.SSLContext:
 
 
 async def failure(address: str, **options: object) -> KafkaError:
-    """What starting a client at the address raises."""
+    """Return the error that the start of a client at the address raises."""
     options.setdefault("default_api_timeout_ms", 20_000)
     client = Client(bootstrap_servers=address, **options)  # type: ignore[arg-type]
     with pytest.raises(KafkaError) as raised:

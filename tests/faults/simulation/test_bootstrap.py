@@ -1,4 +1,4 @@
-"""Names that do not resolve, versions that do not settle, metadata that says nothing."""
+"""Names that cannot be resolved, failed version negotiation, and metadata without brokers."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ NAMES = "one.test:9092,two.test:9093"
 
 
 async def ticks(counted: list[float]) -> None:
-    """Notes that the loop goes on."""
+    """Append the loop's time every 0.1 s, to show that the event loop is not blocked."""
     while True:
         await asyncio.sleep(0.1)
         counted.append(asyncio.get_running_loop().time())
@@ -67,7 +67,7 @@ def test_a_name_that_flaps() -> None:
 
 @pytest.mark.fault(34)
 def test_versions_that_never_settle() -> None:
-    """A broker that refuses every version of ApiVersions, whatever it is asked."""
+    """A client fails by its deadline if the broker refuses every version of ApiVersions."""
 
     def refuse(request: Any, response: Any) -> Any:
         response.error_code = 35
@@ -87,7 +87,7 @@ def test_versions_that_never_settle() -> None:
 
 @pytest.mark.fault(33)
 def test_versions_that_go_down() -> None:
-    """The broker comes back older: what was negotiated before holds no more."""
+    """The client negotiates again when a broker comes back with lower versions."""
 
     async def scenario(world: World) -> None:
         async with world.client() as client:
@@ -127,7 +127,10 @@ def test_metadata_with_no_brokers() -> None:
 @pytest.mark.fault(19)
 @pytest.mark.parametrize("change", [1, -1, 1 << 20])
 def test_an_unexpected_correlation_id(change: int) -> None:
-    """The connection that brought it is closed, the request goes out again on another."""
+    """The connection with the unexpected response is closed.
+
+    The request is sent again on another.
+    """
 
     async def scenario(world: World) -> None:
         async with world.client() as client:
@@ -152,7 +155,7 @@ def test_an_unexpected_correlation_id(change: int) -> None:
 
 @pytest.mark.fault(49)
 def test_a_throttle_time_is_honoured() -> None:
-    """The connection that was throttled is left alone for that long; another is not."""
+    """The client waits for the throttle time on the throttled connection, and not on others."""
 
     async def scenario(world: World) -> None:
         async with world.client() as one, world.client() as other:

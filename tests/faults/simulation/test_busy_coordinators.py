@@ -1,4 +1,4 @@
-"""Coordinators that repeat an answer without end, or whose answers are lost: nothing spins."""
+"""Coordinators that repeat a response, or whose responses are lost: no busy loop results."""
 
 import asyncio
 import logging
@@ -19,11 +19,11 @@ from aiokclient.protocol import ApiKey
 SLOW_KIP848: dict[str, Any] = {**KIP848, "max_poll_interval_ms": 600_000}
 WATCH_S = 60
 MOST_LINES = 20
-"""Log lines in a minute. Without a limit there are as many as there are rounds."""
+"""Log lines in a minute. Without a limit, each attempt would log one."""
 
 
 async def watch(world: World, consumer: Any) -> None:
-    """Let a consumer that may not become a member try for a while."""
+    """Run a consumer that the coordinator refuses for `WATCH_S` seconds."""
     starting = asyncio.create_task(consumer.start())
     await asyncio.sleep(WATCH_S)
     starting.cancel()

@@ -1,4 +1,4 @@
-"""Brokers whose responses would make a client fetch without a pause, or log without end."""
+"""Brokers whose responses would make a client fetch without a pause, or log without limit."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ def of_partitions(response: Any) -> list[Any]:
 
 
 def without_waiting(request: Any) -> bool:
-    """Have the broker answer at once."""
+    """Let the broker answer a fetch at once."""
     request.max_wait_ms = 0
     return True
 

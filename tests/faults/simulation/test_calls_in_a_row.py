@@ -1,4 +1,4 @@
-"""Calls of a program one after the other: each asks brokers anew, and at once."""
+"""Repeated calls of a program: each sends its own requests, and without a delay."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,8 +1,8 @@
-"""Every public call is cancelled at every suspension; the object goes on, or it is closed.
+"""Every public call is cancelled at each suspension, and the object remains usable or is closed.
 
-Afterwards every payload is accounted for and a further record goes through. The number of
-suspensions of each call is printed. Where the work goes on in tasks of its own, the calls are also
-cancelled at many moments of that work.
+Afterwards, every payload is accounted for, and another record can be sent. The tests print the
+number of suspensions of each call. If a call continues in background tasks, it is also cancelled at
+many moments of that work.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ MOMENTS = 40
 
 
 class Case(NamedTuple):
-    """A call under test: made by ``call`` on an object that ``made`` prepared."""
+    """A test of one call: ``made`` prepares an object, ``call`` uses it, ``after`` checks it."""
 
     made: Callable[[World], Awaitable[Any]]
     call: Callable[[World, Any], Coroutine[Any, Any, Any]]
     after: Callable[[World, Any], Awaitable[None]]
 
 
-# What is prepared.
+# Prepared objects.
 
 
 async def started_producer(world: World) -> Any:
@@ -67,14 +67,14 @@ async def started_consumer(world: World) -> Any:
 
 
 async def unsure_consumer(world: World) -> Any:
-    """A consumer that has to look its position up, at the beginning of the log."""
+    """Return a consumer that must look up the beginning of the log to get its position."""
     consumer = await started_consumer(world)
     consumer.seek_to_beginning([T0])
     return consumer
 
 
 async def closed_over(world: World) -> Any:
-    """A consumer that has read something and has more on its way."""
+    """Return a consumer that has read some records, with more of them fetched or in flight."""
     consumer = await started_consumer(world)
     world.ledger.consume_all(await consumer.poll(max_records=7))
     return consumer
@@ -88,7 +88,7 @@ def fill(world: World) -> None:
             world.ledger.acknowledge(payload, metadata.offset)
 
 
-# What is called.
+# Calls under test.
 
 
 async def delivery(world: World, producer: Any) -> None:
@@ -107,7 +107,7 @@ async def gather(world: World, producer: Any) -> None:
 
 
 async def send_all(world: World, producer: Any) -> None:
-    """What it has taken when it is cancelled may be delivered, or not: at most once."""
+    """Send records, each of which may be delivered at most once if the call is cancelled."""
     payloads = [world.ledger.payload(2, "t", 0) for _ in range(100)]
     for payload in payloads:
         world.ledger.fail(payload, asyncio.CancelledError())
@@ -139,11 +139,11 @@ async def batches(world: World, consumer: Any) -> None:
             break
 
 
-# What must hold after it.
+# Checks after the call.
 
 
 async def producer_goes_on(world: World, producer: Any) -> None:
-    """A further record goes through, also of a producer whose start was undone."""
+    """Check that another record can be sent, also after a start that was cancelled."""
     if producer.state is not State.CLOSED:
         await producer.start()
         producer.full and await producer.drain()
@@ -156,7 +156,7 @@ async def producer_goes_on(world: World, producer: Any) -> None:
 
 
 async def consumer_goes_on(world: World, consumer: Any) -> None:
-    """What is read from here on joins what was read before: nothing is lost, nothing twice."""
+    """Check that the consumer reads every remaining record exactly once."""
     if consumer.state is not State.CLOSED:
         await consumer.start()
         payload = world.ledger.payload(9, "t", 0)
@@ -174,7 +174,7 @@ async def is_closed(world: World, closed: Any) -> None:
 
 
 async def producer_is_closed(world: World, producer: Any) -> None:
-    """What was sent has its outcome, be it that the producer was closed."""
+    """Check that every record has an outcome, which may be the error of a closed producer."""
     await is_closed(world, producer)
     assert world.ledger.settled
     world.check()
@@ -209,7 +209,7 @@ CASES = {
 
 
 def interrupted(case: Case, way: str, **when: Any) -> tuple[Interrupted, float]:
-    """One run of a case; what came of the call, and how long it took in virtual seconds."""
+    """Run a case once. Return how the call ended, and its duration in virtual seconds."""
 
     async def scenario(world: World) -> tuple[Interrupted, float]:
         made = await case.made(world)

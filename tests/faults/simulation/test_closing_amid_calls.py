@@ -1,4 +1,4 @@
-"""A consumer is closed, or fails, while calls wait for the cluster: they end with it."""
+"""Calls that wait for the cluster end when their consumer is closed or fails."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -25,7 +25,7 @@ CALLS: dict[str, Call] = {
 
 
 async def ended(world: World, call: asyncio.Task[Any]) -> BaseException | None:
-    """How the call ended: soon, whatever it waited for."""
+    """Return the error of a call, after a check that it ended soon."""
     began = world.now
     await asyncio.wait([call])
     assert world.now - began < 0.3

@@ -1,4 +1,4 @@
-"""Closing where the end would wait for the caller."""
+"""`close()` called from code that the close would otherwise wait for."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ PROTOCOLS = ("classic", "consumer")
 
 
 class Calling:
-    """A listener that calls something back."""
+    """A listener that calls a function in one of its methods."""
 
     def __init__(self, method: str, call: Call) -> None:
         self.call = call
@@ -33,7 +33,7 @@ class Calling:
 @pytest.mark.parametrize("method", ["on_assigned", "on_revoked"])
 @pytest.mark.parametrize("of_client", [False, True])
 def test_a_listener_closes(protocol: str, method: str, of_client: bool) -> None:
-    """Also the client that its consumer stands on."""
+    """A listener may close its consumer, and the client that the consumer uses."""
 
     async def scenario(world: World) -> None:
         async with world.client() as client:
@@ -89,7 +89,10 @@ def test_assign_closes() -> None:
 
 
 def test_the_body_of_a_generation_closes() -> None:
-    """It is not waited for, and cancelled as by any end of its generation."""
+    """The body of a generation may close the member.
+
+    The close does not wait for the body, which is cancelled as at any end of its generation.
+    """
 
     async def scenario(world: World) -> None:
         member = await member_of(world, Sharing("a"))

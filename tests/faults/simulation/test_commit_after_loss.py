@@ -1,4 +1,4 @@
-"""Commits after partitions were lost, and commits within listeners."""
+"""Commits after partitions were lost, and commits in listeners."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def manual(world: World, diary: Any, protocol: str, **options: Any) -> Consumer[
 
 
 async def remove(world: World, protocol: str, diary: Diary) -> None:
-    """Have the coordinator disown the member at its next heartbeat; return after the loss."""
+    """Let the next heartbeat fail with UnknownMemberIdError, and wait for the loss."""
     with world.cluster.fail(heartbeat_api(protocol), UnknownMemberIdError, times=1):
         await diary.until(lambda: ("lost", [0]) in diary.pages)
 
@@ -46,13 +46,14 @@ def test_commit_raises_after_the_member_was_removed_and_records_were_not_committ
         async with manual(world, diary, protocol) as consumer:
             assert len(await consumer.poll(timeout=10)) == 10
             await remove(world, protocol, diary)
-            await diary.until(lambda: diary.owned)  # It is a member again, and owns the partition.
-            for _ in range(2):  # A commit that is only repeated stores nothing either.
+            # The member has joined again, and owns the partition.
+            await diary.until(lambda: diary.owned)
+            for _ in range(2):  # A repeated commit stores nothing either.
                 with pytest.raises(CommitFailedError, match="no longer owns") as caught:
                     await consumer.commit()
                 assert caught.value.partitions == (T0,)
             assert not committed(world)
-            assert len(await consumer.poll(timeout=10)) == 10  # They are delivered again.
+            assert len(await consumer.poll(timeout=10)) == 10  # The records are delivered again.
             await consumer.commit()
             assert committed(world) == 10
 
@@ -157,7 +158,7 @@ def test_commit_of_records_of_a_topic_that_is_not_subscribed_any_more_raises(
 
 
 class CommitsWhenLost(Diary):
-    """A listener that commits a partition assigned by hand, at `on_lost`."""
+    """A listener whose `on_lost` commits a partition that was assigned by hand."""
 
     consumer: Consumer[Any, Any]
     took: float = -1.0
@@ -239,7 +240,7 @@ def test_commits_made_while_the_member_joins_are_stored_in_their_order(protocol:
 
 
 class Asks(Diary):
-    """A listener whose calls go through tasks that it starts."""
+    """A listener that makes its calls in tasks."""
 
     consumer: Consumer[Any, Any]
 

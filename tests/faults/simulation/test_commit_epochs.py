@@ -1,4 +1,4 @@
-"""Which leader epoch a commit names, and deliveries after a conversion outlasted the session."""
+"""The leader epochs of commits, and deliveries after a conversion that outlasts the session."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ T0 = TopicPartition("t", 0)
 
 
 def fill_two_epochs(world: World) -> tuple[int, int]:
-    """Five records before a change of the leader, five after it; return their epochs."""
+    """Write five records before and five after a change of the leader. Return both epochs."""
     fill(world, 5)
     world.cluster.move_leader("t", 0)
     fill(world, 5)
@@ -26,7 +26,7 @@ def fill_two_epochs(world: World) -> tuple[int, int]:
 
 
 def epochs_of_commits(world: World) -> dict[int, int]:
-    """By offset, the epoch that the commits of it have named."""
+    """Return the leader epoch that commits named, by committed offset."""
     return {
         partition.committed_offset: partition.committed_leader_epoch
         for request in world.requests(ApiKey.OFFSET_COMMIT)
@@ -53,7 +53,10 @@ async def by_get(consumer: Any) -> None:
 
 @pytest.mark.parametrize("read", [by_poll, by_iteration, by_get])
 def test_an_automatic_commit_names_the_epoch_of_the_processed_record(read: Any) -> None:
-    """The record being processed belongs to the next batch, which is of a newer epoch."""
+    """A commit names the epoch of the last processed record.
+
+    The record in progress belongs to the next batch, which has a newer epoch.
+    """
 
     async def scenario(world: World) -> None:
         older, _ = fill_two_epochs(world)

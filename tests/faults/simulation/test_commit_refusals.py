@@ -28,7 +28,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def explains(error: CommitFailedError, *parts: str) -> None:
-    """Check the text, which must not speak of what has not happened."""
+    """Check that the text has these parts, and names no cause that does not apply."""
     text = str(error)
     for part_of_text in parts:
         assert part_of_text in text
@@ -88,7 +88,7 @@ def test_commit_of_a_partition_that_was_never_assigned_says_so() -> None:
 
 
 class CommitsWhenLost(Diary):
-    """A listener that tries all forms of a commit of the lost partition, at `on_lost`."""
+    """A listener whose `on_lost` tries every form of a commit of the lost partition."""
 
     consumer: Consumer[Any, Any]
     records: list[Any]
@@ -129,7 +129,7 @@ def test_commit_in_on_lost_raises_for_the_lost_partitions(protocol: str, why: st
         await consumer.start()
 
         def forget() -> None:
-            """Let the topic be unknown, and no broker be there to ask for it."""
+            """Remove the topic from the metadata, and cut the client off from all brokers."""
             part(world, "client")
             updater = consumer._cluster.updater
             updater.snapshot = replace(updater.snapshot, topics={})

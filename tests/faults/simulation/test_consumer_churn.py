@@ -1,4 +1,4 @@
-"""Members that come and go without rest, in simulations: nothing is lost, F and G hold."""
+"""Members that constantly join and leave in simulations: no record is lost, and F and G hold."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
 
 
 class Group:
-    """A group in a world: members are made, left, killed and cut off, by the seed's choice."""
+    """A group whose members start, leave, are killed, and are cut off, as the seed determines."""
 
     def __init__(self, world: World, seed: int, **options: Any) -> None:
         self.world, self.rng = world, random.Random(seed)
@@ -77,7 +77,7 @@ class Group:
         await task
 
     async def kill(self, name: str) -> None:
-        """The process dies: nothing comes from it any more."""
+        """Kill a member as if its process died: none of its packets arrive any more."""
         _, task, member = self.running.pop(name)
         self.world.network.part([name], self.places)
         member.kill()

@@ -1,7 +1,7 @@
-"""Every call of a member of a group is cancelled at every suspension, and at many moments.
+"""Every call of a group member is cancelled at each suspension, and at many moments.
 
-Afterwards no record is missing, nothing is committed that was not processed, and the consumer reads
-on, or is closed and out of its group.
+Afterwards no record is missing, no offset of an unprocessed record is committed, and the consumer
+reads on, or is closed and has left its group.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ async def start_another(consumer: Consumer[Any, Any]) -> None:
 
 
 async def rewind(consumer: Consumer[Any, Any]) -> None:
-    """By the task that reads, amid its records."""
+    """Call `rewind_group` in the task that reads, between its records."""
     await consumer.poll(timeout=1, max_records=2)
     await consumer.rewind_group({T0: 0}, timeout=20)
 
@@ -77,9 +77,9 @@ async def once(world: World, call: Call, how: dict[str, Any]) -> Interrupted:
     if consumer.state is not State.CLOSED:
         last = committed(world)
         assert last is None or last <= COUNT
-        # Whatever was taken and lost on the way is in hand at most: it is handed out again.
+        # A record that the cancelled call took is at most in progress, so it is delivered again.
         async with asyncio.timeout(60):
-            for _ in range(1000):  # A rebalance may be going on.
+            for _ in range(1000):  # A rebalance may be in progress.
                 if T0 in consumer.consumed():
                     break
                 await asyncio.sleep(0.05)
@@ -169,7 +169,7 @@ def test_start_at_many_moments(way: str) -> None:
         done = await interrupt(consumer.start(), way=way, moment=moment)
         if done.cancelled:
             assert consumer.state is State.NEW
-            # A join may be parked still; it is given up with its connection.
+            # The broker may still hold a JoinGroup request, which is abandoned with its connection.
         async with consumer:
             assert [r.offset for r in await consumer.poll(timeout=30)] == list(range(COUNT))
 

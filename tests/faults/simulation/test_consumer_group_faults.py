@@ -1,4 +1,4 @@
-"""Faults that meet consumers in a group, each with the number of its row."""
+"""Faults that consumers in a group meet, each with the number of its row in faults.md."""
 
 import asyncio
 from typing import Any
@@ -39,7 +39,7 @@ def test_the_coordinator_moves_under_commits(strategy: str) -> None:
 @both
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_coordinator_that_takes_no_commits_in_a_rebalance(strategy: str, by_hand: bool) -> None:
-    """The group waits for this member then, so the member does not wait for the group."""
+    """The member does not wait for its commit, because the rebalance waits for the member."""
 
     class Committing(Diary):
         async def on_revoked(self, tps: Any) -> None:  # type: ignore[override]
@@ -99,7 +99,7 @@ def test_the_coordinator_is_loading(strategy: str) -> None:
 @pytest.mark.fault(18)
 @both
 def test_the_process_is_suspended_for_ten_minutes(strategy: str) -> None:
-    """Nothing is handed out when it goes on, before the coordinator has said who it is."""
+    """A suspended process delivers nothing until the coordinator has confirmed its membership."""
 
     async def scenario(world: World) -> None:
         fill(world, 2000, 2)
@@ -114,7 +114,7 @@ def test_the_process_is_suspended_for_ten_minutes(strategy: str) -> None:
             before = len(offsets)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            # At most the record that was about to be handed out when it was suspended.
+            # At most the record that was being delivered at the suspension arrives.
             assert len(offsets) <= before + 1
             await diary.until(lambda: ("lost", [0, 1]) in diary.pages)
             async with member(world, other, **options):
@@ -152,7 +152,7 @@ def test_the_program_holds_the_loop(seconds: int, caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.fault(38)
 def test_a_slow_consumer_of_a_thousand_partitions() -> None:
-    """Heartbeats go on, and what is fetched stays within the bound."""
+    """Heartbeats continue, and the fetched bytes stay within their limit."""
 
     async def scenario(world: World) -> None:
         for partition in range(0, 1000, 5):
@@ -164,7 +164,7 @@ def test_a_slow_consumer_of_a_thousand_partitions() -> None:
             async for _ in consumer:
                 await asyncio.sleep(0.5)
                 count += 1
-                # Two responses for each of the brokers.
+                # The buffer may hold two responses from each of the three brokers.
                 assert consumer.metrics()["consumer.buffer.bytes"] <= 3 * 2 * 210_000
                 if count == 200:
                     break
@@ -178,7 +178,7 @@ def test_a_slow_consumer_of_a_thousand_partitions() -> None:
 @pytest.mark.fault(40)
 @both
 def test_a_commit_overlaps_a_rebalance(strategy: str) -> None:
-    """Whatever is committed while others come and go is stored, or refused by name."""
+    """Each commit while other members join and leave is stored, or it raises an error."""
 
     async def scenario(world: World) -> None:
         fill(world, 400, 2)
@@ -218,7 +218,7 @@ def test_a_handler_runs_past_the_poll_interval(strategy: str) -> None:
                 await consumer.get()
             async with member(world, other, **options) as second:
                 reading = asyncio.create_task(read(second, offsets))
-                await asyncio.sleep(30)  # The handler of the fifth.
+                await asyncio.sleep(30)  # The handler of the fifth record takes this long.
                 assert diary.pages[-1] == ("lost", [0])
                 assert offsets == list(range(4, 20))
                 assert committed(world) == 20

@@ -1,4 +1,4 @@
-"""A live group goes from one strategy to another, member by member: nothing is lost or doubled."""
+"""A running group changes its strategy member by member: no record is lost or repeated."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ STEPS = {
 
 
 class Group:
-    """Three members at a time, each exchanged for one with the next strategies."""
+    """A group of three members, which are replaced one by one by members with other strategies."""
 
     def __init__(self, world: World) -> None:
         self.world, self.books, self.made = world, Ownership(lambda: world.now), 0

@@ -1,4 +1,4 @@
-"""What may befall a consumer, in simulated time."""
+"""Faults that a consumer meets, in simulated time."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ T0 = TopicPartition("t", 0)
 
 
 def fill(world: World, count: int, topic: str = "t", partition: int = 0, batch: int = 10) -> None:
-    """Put acknowledged payloads into a partition, in batches."""
+    """Write acknowledged payloads to a partition, in batches."""
     for _ in range(count // batch):
         payloads = [world.ledger.payload(0, topic, partition) for _ in range(batch)]
         written = world.cluster.produce(topic, [pack(p) for p in payloads], partition=partition)
@@ -29,7 +29,7 @@ def fill(world: World, count: int, topic: str = "t", partition: int = 0, batch: 
 
 
 async def read(world: World, consumer: Any, count: int, limit_s: float = 60) -> list[int]:
-    """Read so many records into the ledger; their offsets in the order of reading."""
+    """Read `count` records into the ledger, and return their offsets in the order of reading."""
     offsets: list[int] = []
     async with asyncio.timeout(limit_s):
         while len(offsets) < count:
@@ -41,7 +41,7 @@ async def read(world: World, consumer: Any, count: int, limit_s: float = 60) -> 
 
 @pytest.mark.fault(11)
 def test_a_reset_at_each_byte_of_a_fetch() -> None:
-    """The fetch connection dies at byte 0, 7, 14, ... of its answers; nothing comes twice."""
+    """A connection that is reset at byte 0, 7, 14, ... of fetch responses repeats no record."""
     for byte in range(0, 1_000, 7):
 
         async def scenario(world: World, byte: int = byte) -> None:
@@ -95,7 +95,7 @@ def test_partitions_missing_from_an_answer_or_there_twice(change: str) -> None:
 
 @pytest.mark.fault(21)
 def test_a_truncated_log_is_reported() -> None:
-    """Records that were read are gone, others stand in their place: the reader must be told."""
+    """LogTruncationError is raised if records that were read have been replaced by others."""
 
     async def scenario(world: World) -> None:
         fill(world, 100)
@@ -167,7 +167,7 @@ def test_an_unknown_topic_id() -> None:
 
 @pytest.mark.fault(24)
 def test_a_topic_created_again_under_its_name() -> None:
-    """The offset reached in the old topic means nothing in the new one."""
+    """A position in a deleted topic does not apply to a new topic of the same name."""
 
     async def scenario(world: World) -> None:
         fill(world, 50)
@@ -203,7 +203,7 @@ def test_partitions_are_added() -> None:
 
 @pytest.mark.fault(38)
 def test_a_slow_consumer_of_a_thousand_partitions() -> None:
-    """What was fetched and not read stays within one answer for each broker, however slow."""
+    """Unread records take at most one fetch response per broker, however slow the reader is."""
 
     async def scenario(world: World) -> None:
         for partition in range(1_000):
@@ -256,7 +256,7 @@ def test_fetch_sessions_are_evicted() -> None:
 @pytest.mark.fault(54)
 @pytest.mark.parametrize("replica", ["unknown", "behind"])
 def test_a_preferred_replica_that_is_of_no_use(replica: str) -> None:
-    """The leader sends the reader elsewhere; elsewhere nobody is, or has nothing."""
+    """Reading continues if the preferred replica is unknown or lacks the records."""
 
     async def scenario(world: World) -> None:
         leader = world.cluster.leader("t")

@@ -1,4 +1,4 @@
-"""A background task that dies of a bug ends what waits for it with the error of the client."""
+"""A background task that dies of a bug ends the calls that wait for it with the client's error."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -35,7 +35,7 @@ T0 = TopicPartition("t", 0)
 BY_HAND = TopicPartition("hand", 0)
 CONTROL = pool.Purpose.CONTROL
 LIMIT_S = 5.0
-"""In virtual time; the calls themselves have a minute."""
+"""Virtual seconds within which the calls must end. Their own timeouts are a minute."""
 
 
 class BugError(Exception):
@@ -81,7 +81,7 @@ def test_calls_that_wait_for_metadata_end_when_its_task_dies(
                 one.metrics()
         await client.close()
         died = [record for record in caplog.records if getattr(record, "event", "") == "task_died"]
-        assert len(died) == 1, "it is logged once"
+        assert len(died) == 1, "the dead task must be logged once"
 
     simulate(scenario)
 

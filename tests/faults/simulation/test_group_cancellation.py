@@ -1,7 +1,7 @@
-"""Every public call about groups is cancelled at every suspension, and at many moments.
+"""Every public call about groups is cancelled at each suspension, and at many moments.
 
-Afterwards the member gets a generation as if nothing had been, or is closed and out of its group;
-nothing is left behind.
+Afterwards the member gets a generation as usual, or it is closed and has left its group. No task,
+connection, or membership remains.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ TIMES: Any = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
 
 
 class Case(NamedTuple):
-    """A call under test: made by ``call`` on an object that ``made`` prepared."""
+    """A test of one call: ``made`` prepares an object, ``call`` uses it, ``after`` checks it."""
 
     made: Callable[[World], Awaitable[Any]]
     call: Callable[[World, Any], Coroutine[Any, Any, Any]]
     after: Callable[[World, Any], Awaitable[None]]
 
 
-# What is prepared.
+# Prepared objects.
 
 
 async def new_member(world: World) -> GroupMember:
@@ -69,7 +69,7 @@ async def admin(world: World) -> Admin:
     return await made
 
 
-# What is called.
+# Calls under test.
 
 
 async def one_generation(world: World, member: GroupMember) -> None:
@@ -80,7 +80,10 @@ async def one_generation(world: World, member: GroupMember) -> None:
 
 
 async def two_generations(world: World, member: GroupMember) -> None:
-    """The first one ends while its body waits; the body takes its time to leave."""
+    """Iterate up to the second generation.
+
+    The first one ends while its body waits, and the body takes a moment to leave.
+    """
     loop, seen = asyncio.get_running_loop(), 0
     async for generation in member.generations():
         seen += 1
@@ -112,7 +115,7 @@ def on(method: str, *arguments: Any) -> Callable[[World, Any], Coroutine[Any, An
     return lambda world, made: getattr(made, method)(*arguments)
 
 
-# What must hold after it.
+# Checks after the call.
 
 
 async def goes_on(world: World, member: GroupMember) -> None:
@@ -131,7 +134,7 @@ async def is_closed(world: World, member: GroupMember) -> None:
 
 
 async def out(world: World, *groups: str) -> None:
-    """Nobody is left in the groups, a moment later: LeaveGroup was sent."""
+    """Check that the groups have no members a second later, because LeaveGroup was sent."""
     await asyncio.sleep(1)
     for group in groups:
         if group in world.cluster.groups:

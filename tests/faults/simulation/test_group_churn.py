@@ -1,9 +1,9 @@
-"""Workers and writers that come, go, are cut off, over many seeds.
+"""Workers and writers that start, leave, and are cut off, over many seeds.
 
-What must hold: no item has two owners at one moment, no moment has two writers, every item finds
-an owner and the ledger a writer soon after the trouble is over. A worker here leaves its items as
-soon as it is told. (A coordinator that forgets its group in a failover gives everything out
-again at once, so that case is none of these.)
+No item has two owners at a time, and there are never two writers. Soon after the faults are over,
+every item has an owner and the ledger has a writer. The workers of these tests stop using their
+items as soon as they are told. Coordinators that forget their group in a failover are not covered,
+because they assign everything again at once.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ SEEDS = range(8)
 
 
 class Books:
-    """Who has what at each moment."""
+    """The owner of each item at any moment."""
 
     def __init__(self) -> None:
         self.owners: dict[str, str] = {}
         self.taken = 0
 
     def take(self, who: str, what: str) -> None:
-        assert what not in self.owners, f"{what} of {self.owners[what]} is taken by {who}"
+        assert what not in self.owners, f"{who} takes {what}, which {self.owners[what]} still owns"
         self.owners[what] = who
         self.taken += 1
 
@@ -77,7 +77,7 @@ async def write(world: World, books: Books, who: str, options: dict[str, Any]) -
 
 
 class Crowd:
-    """Members that live in tasks; the troubles that befall them are drawn from ``rng``."""
+    """Members that run in tasks, and faults that ``rng`` determines."""
 
     def __init__(self, world: World, run: Run, rng: random.Random) -> None:
         self.world, self.run, self.rng = world, run, rng
@@ -99,7 +99,7 @@ class Crowd:
             await asyncio.wait([task])
 
     async def cut_off(self) -> None:
-        """One cannot reach the brokers for a while, shorter or longer than its session."""
+        """Cut one member off from the brokers, for less or more than its session timeout."""
         who = self.rng.choice(sorted(self.tasks))
         self.world.network.part({who}, set(map(self.world.place, self.world.cluster.brokers)))
         await asyncio.sleep(self.rng.choice([1, 4, 9, 20]))

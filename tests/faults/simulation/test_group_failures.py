@@ -1,8 +1,8 @@
-"""Members of a group when coordinators, leaders and assignments fail, in simulated time.
+"""Members of a group when coordinators, leaders, and assignments fail, in simulated time.
 
-The names are those of the specification of client-side assignment: where the coordinator fails,
-(1) before all members have joined or the generation is persisted, (2) before all have had the
-answer to JoinGroup, (3) before the assignment is persisted, (4) before all have fetched it.
+The names come from the specification of client-side assignment. The coordinator fails (1) before
+all members have joined or the generation is persisted, (2) before all have received the response to
+JoinGroup, (3) before the assignment is persisted, or (4) before all have fetched it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ GROUP = "g"
 
 
 def life(world: World, says: str, *protocols: Sharing, **options: Any) -> Life:
-    """A member at a place of its own on the network, called as what it says."""
+    """Create a member on a network host of its own, which is named after the member's metadata."""
     offered = protocols or (Sharing(says),)
     options = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, **options}
     options = world.options(**options)
@@ -46,19 +46,19 @@ def state(world: World) -> str:
 
 
 def fail_over(world: World) -> None:
-    """The coordinator dies with its connections; another takes over what was persisted."""
+    """Stop the coordinator and its connections. Another broker takes over the persisted state."""
     coordinator = world.cluster.coordinator(GROUP)
     world.cluster.move_coordinator(GROUP)
     world.cluster.disconnect(coordinator)
 
 
 def die(world: World, life: Life) -> None:
-    """Its process is gone, and nobody is told."""
+    """Cut a member off as if its process had died without a LeaveGroup."""
     world.network.part({life.protocols[0].says}, set(map(world.place, world.cluster.brokers)))
 
 
 class Gate:
-    """An `assign` that waits until it is opened; how often it was entered."""
+    """An `assign` function that waits until it is opened. `entered` counts its calls."""
 
     def __init__(self) -> None:
         self.entered, self.opened = 0, asyncio.Event()
@@ -72,7 +72,7 @@ class Gate:
 
 
 def gated(*lives: Life) -> Gate:
-    """From now on whoever leads waits at this gate before it assigns."""
+    """Make the leader's `assign` wait at the returned gate from now on."""
     gate = Gate()
     for each in lives:
         each.protocols[0].how = gate
@@ -96,7 +96,7 @@ def test_coordinator_failure_1_before_all_members_have_joined(persisted: bool) -
             fail_over(world)
             await asyncio.sleep(5)
             held.set()
-            # What is not persisted begins to count anew.
+            # Without persistence, the new coordinator counts generations from the start.
             await together(*lives, after=before if persisted else -1)
             assert (ids(*lives) == members) is persisted
 
@@ -104,7 +104,7 @@ def test_coordinator_failure_1_before_all_members_have_joined(persisted: bool) -
 
 
 def hold_body(life: Life) -> asyncio.Event:
-    """From now on this member gives its part up only when that is set."""
+    """Delay the end of this member's generations until the returned event is set."""
     gate, mailbox = asyncio.Event(), life.member._mailbox
     assert mailbox is not None
     end = mailbox.end
@@ -119,7 +119,7 @@ def hold_body(life: Life) -> asyncio.Event:
 
 @pytest.mark.fault(5)
 def test_coordinator_failure_2_before_all_have_the_answer_to_join_group() -> None:
-    """The leader tries to synchronize while another still joins: all end up in one generation."""
+    """The leader sends SyncGroup while another member still joins. All get the same generation."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
@@ -142,7 +142,7 @@ def test_coordinator_failure_2_before_all_have_the_answer_to_join_group() -> Non
 
 @pytest.mark.fault(5)
 def test_coordinator_failure_3_before_the_assignment_is_persisted() -> None:
-    """All send SyncGroup again: the same generation, assigned once."""
+    """All members send SyncGroup again. The generation stays the same, and is assigned once."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
@@ -165,7 +165,7 @@ def test_coordinator_failure_3_before_the_assignment_is_persisted() -> None:
 
 @pytest.mark.fault(5)
 def test_coordinator_failure_4_before_all_have_fetched_their_assignment() -> None:
-    """The new coordinator answers at once with what the leader gave: nobody has to join again."""
+    """The new coordinator responds at once with the leader's assignment. No member joins again."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
@@ -196,7 +196,7 @@ def test_coordinator_failure_4_before_all_have_fetched_their_assignment() -> Non
 @pytest.mark.parametrize("persisted", [True, False])
 @pytest.mark.fault(5)
 def test_coordinator_moves_in_a_stable_generation(persisted: bool) -> None:
-    """Persisted, nobody notices; otherwise all join anew."""
+    """If the group is persisted, its members keep their generation. Otherwise, all join again."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
@@ -218,7 +218,7 @@ def test_coordinator_moves_in_a_stable_generation(persisted: bool) -> None:
 
 
 def test_leader_failure_in_await_sync() -> None:
-    """The leader dies while it assigns: its session ends, and the others join again."""
+    """The leader dies while it assigns. Its session ends, and the other members join again."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
@@ -251,7 +251,7 @@ def test_leader_failure_in_stable() -> None:
             die(world, dead)
             started = world.now
             await dead.until(lambda life: life.now is None)
-            # It stops by its own clock, before the group can have given its part to another.
+            # The member stops by its own clock, before the group can reassign its share.
             assert world.now - started <= 10
             assert last is not None
             assert last.lost
@@ -287,7 +287,10 @@ def test_a_member_fails_before_it_collects_its_state() -> None:
 
 
 def test_assignment_failure() -> None:
-    """The leader's error reaches all; the group tries again, later each time, and recovers."""
+    """The leader's error reaches all members.
+
+    The group tries again with growing delays, and recovers.
+    """
 
     async def scenario(world: World) -> None:
         broken = [True]
@@ -316,7 +319,7 @@ def test_assignment_failure() -> None:
 
 
 def test_subscription_change() -> None:
-    """A member whose metadata changes forces the group into a new generation."""
+    """A change of a member's metadata starts a new generation of the group."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
@@ -393,7 +396,10 @@ def test_the_coordinator_is_not_to_be_found() -> None:
 @pytest.mark.fault(18, 37)
 @pytest.mark.parametrize("seconds", [3, 30, 600])
 def test_the_program_holds_the_event_loop(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
-    """The log says for how long; after more than the session the generation ends at once."""
+    """A log message says how long the loop was blocked.
+
+    If that exceeds the session timeout, the generation ends at once.
+    """
 
     async def scenario(world: World) -> None:
         one = life(world, "a")
@@ -417,7 +423,7 @@ def test_the_program_holds_the_event_loop(seconds: int, caplog: pytest.LogCaptur
 
 @pytest.mark.fault(49)
 def test_throttling_does_not_delay_heartbeats() -> None:
-    """A quota on joins and on everything else of the client holds up those connections alone."""
+    """Throttling of joins and other requests delays only the connections of those requests."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name, heartbeat_interval_ms=1_000) for name in "ab"]
@@ -436,7 +442,10 @@ def test_throttling_does_not_delay_heartbeats() -> None:
 
 
 def test_a_body_that_does_not_leave_in_time() -> None:
-    """The rebalance timeout is its bound: then the generation is lost, and the others go on."""
+    """A rebalance waits for a body until the rebalance timeout.
+
+    Then its member loses the generation, and the others go on.
+    """
 
     async def scenario(world: World) -> None:
         times = {"rebalance_timeout_ms": 5_000, "heartbeat_interval_ms": 500}

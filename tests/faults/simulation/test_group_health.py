@@ -1,4 +1,4 @@
-"""The group in a consumer's `health()`, `state` and `start()`."""
+"""The group as `health()`, `state`, and `start()` of a consumer show it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from aiokclient.protocol import ApiKey
 
 
 def shown(consumer: Any, *parts: str) -> bool:
-    """Return whether one reason has all these parts, and the state is DEGRADED."""
+    """Return whether the state is DEGRADED for a reason that has all these parts."""
     health = consumer.health()
     return consumer.state is State.DEGRADED and any(
         all(part in reason for part in parts) for reason in health.reasons
@@ -55,7 +55,7 @@ def test_start_raises_what_the_first_join_is_refused_with(protocol: str) -> None
                 await consumer.start()
             assert world.now - began < 1
         assert consumer.state is State.NEW
-        await consumer.start()  # It has been granted meanwhile.
+        await consumer.start()  # The permission has been granted meanwhile.
         await consumer.close()
 
     simulate(scenario)
@@ -143,7 +143,7 @@ def test_health_names_the_member_for_which_a_rebalance_waits(protocol: str) -> N
         fill(world, 10, 2)
         diary, options = Diary(), {**PROTOCOLS[protocol], "max_poll_interval_ms": 300_000}
         async with member(world, diary, client_id="slow", **options) as slow:
-            assert await slow.poll(timeout=10)  # It processes these for a while.
+            assert await slow.poll(timeout=10)  # The program processes these records for a while.
             await asyncio.sleep(5)
             async with member(world, place="new", **options) as new:
                 one = slow.group_metadata().member_id
@@ -154,7 +154,7 @@ def test_health_names_the_member_for_which_a_rebalance_waits(protocol: str) -> N
                     ),
                     60,
                 )
-                # The one that it waits for shows what it waits for.
+                # The health of the slow member shows the revocation that the other one waits for.
                 assert shown(slow, "revoked", "t-")
                 async with reading(slow):
                     await well(new)
@@ -216,7 +216,8 @@ def test_health_shows_for_how_long_a_member_has_been_joining(protocol: str) -> N
         with world.cluster.fail(join_api(protocol), CoordinatorLoadInProgressError):
             began = world.now
             consumer = await member(world, **PROTOCOLS[protocol])
-            assert world.now - began == pytest.approx(3.0, abs=0.5)  # It goes on meanwhile.
+            # `start` has returned, while the rebalance continues.
+            assert world.now - began == pytest.approx(3.0, abs=0.5)
             await until(lambda: shown(consumer, "rebalancing for 12 s"), 60)
         await well(consumer)
         await consumer.close()
@@ -226,7 +227,11 @@ def test_health_shows_for_how_long_a_member_has_been_joining(protocol: str) -> N
 
 @every_protocol
 def test_health_says_why_a_member_that_finds_no_coordinator_waits(protocol: str) -> None:
-    """One broker, and offsets.topic.replication.factor is 3: the usual mistake of a first setup."""
+    """Health shows that the group has no coordinator, and why.
+
+    With one broker and offsets.topic.replication.factor=3, this is a common mistake of a first
+    setup.
+    """
 
     async def scenario(world: World) -> None:
         with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
@@ -271,7 +276,7 @@ def test_health_of_a_group_member_shows_a_rebalance_that_lasts() -> None:
 
     async def scenario(world: World) -> None:
         async with made(world) as one, await anext(one.generations()), made(world) as two:
-            # The body of the first one does not leave its generation.
+            # The body of the first member does not leave its generation.
             await until(lambda: shown(one, "group w has been rebalancing for "), 30)
             await until(lambda: shown(two, "group w has been rebalancing for "), 30)
 

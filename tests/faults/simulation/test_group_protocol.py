@@ -1,4 +1,4 @@
-"""What goes over the wire for a member, and what it keeps and shows meanwhile."""
+"""The requests of a member, and the connections and the state that it keeps meanwhile."""
 
 import asyncio
 from typing import Any
@@ -27,8 +27,11 @@ def requests(world: World, api: ApiKey, since: float = 0.0) -> list[Any]:
 
 @pytest.mark.parametrize("resync", [True, False])
 def test_topic_metadata_change(resync: bool) -> None:
-    """What the leader assigns by has changed: it assigns anew, in the same generation where the
-    coordinator can do that, with everybody's part given up before."""
+    """The leader assigns again when the inputs of its assignment have changed.
+
+    Where the coordinator supports it, the generation stays the same. The shares of all members are
+    revoked first.
+    """
 
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
@@ -81,7 +84,7 @@ def test_a_resync_that_meets_a_newcomer() -> None:
     ids=lambda value: getattr(value, "api_name", None),
 )
 def test_every_version(api: ApiKey, limits: range) -> None:
-    """Brokers that speak up to this version only: members share, and leave."""
+    """Members share the work, and leave, with brokers that support only versions up to this one."""
     for version in limits:
 
         async def scenario(world: World, version: int = version) -> None:
@@ -97,7 +100,7 @@ def test_every_version(api: ApiKey, limits: range) -> None:
 
 
 def test_reasons_are_told() -> None:
-    """KIP-800; a long one is cut to what brokers keep."""
+    """Requests carry a reason (KIP-800), which is cut to the length that brokers keep."""
 
     async def scenario(world: World) -> None:
         one = life(world, "a")
@@ -133,7 +136,7 @@ def test_joining_has_a_connection_of_its_own_that_is_closed_again() -> None:
         async with living(one):
             await together(one)
             await asyncio.sleep(1)
-            # One for everything, one for heartbeats.
+            # One connection is for heartbeats, and one for everything else.
             assert world.cluster.connections() == 2
             made = world.network.connections_made
             one.member.rejoin("")
@@ -145,7 +148,10 @@ def test_joining_has_a_connection_of_its_own_that_is_closed_again() -> None:
 
 
 def test_heartbeats_go_on_while_a_join_waits() -> None:
-    """Its body does not leave for ten seconds: the other waits, and both stay members."""
+    """A body delays the rebalance for ten seconds.
+
+    The joining member waits, and both stay members.
+    """
 
     async def scenario(world: World) -> None:
         slow, quick = life(world, "slow"), life(world, "quick")

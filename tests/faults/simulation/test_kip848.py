@@ -1,5 +1,8 @@
-"""Groups of the new consumer protocol in a simulation: members are fenced, wait for partitions of
-others, and find topics late; F and G hold, and everything is read."""
+"""Groups of the KIP-848 protocol in a simulation.
+
+Members are fenced, wait for partitions of others, and learn late of topics. Promises F and G hold,
+and every record is read.
+"""
 
 import asyncio
 import random
@@ -27,7 +30,7 @@ CONFIGS = {"group.consumer.session.timeout.ms": 6000, "group.consumer.heartbeat.
 
 
 class Group:
-    """Consumers of one group in a world, with their books."""
+    """Consumers of one group in a simulation, and the record of what they own."""
 
     def __init__(self, world: World, seed: int = 0) -> None:
         self.world, self.rng = world, random.Random(seed)
@@ -84,7 +87,7 @@ class Group:
             self.world.cluster.produce(topic, [b"%d" % i for i in range(COUNT)], partition)
 
     async def complete(self) -> None:
-        """Everything is processed, and committed so."""
+        """Wait until every record is processed and committed."""
         wanted = {
             TopicPartition(topic, partition): COUNT
             for topic, size in self.topics.items()
@@ -152,8 +155,10 @@ def test_members_come_go_and_are_fenced(seed: int) -> None:
 
 
 class MixedGroup(Group):
-    """Each member speaks the classic protocol or the new one, by lot: the group goes over and
-    back all the time."""
+    """A group whose members use the classic or the newer protocol at random.
+
+    The coordinator converts the group back and forth all the time.
+    """
 
     strategy = ""
 
@@ -202,11 +207,11 @@ def test_a_fenced_member_goes_on_soon() -> None:
 
 @pytest.mark.fault(43)
 def test_a_partition_waits_for_the_record_that_is_being_processed() -> None:
-    """A slow handler keeps its partition until it asks for the next record, heartbeats go on."""
+    """A slow handler keeps its partition until its record is processed, and heartbeats continue."""
 
     async def scenario(world: World) -> None:
         group = Group(world)
-        # The first member keeps partition 0 and is to give up the other.
+        # The first member keeps partition 0 and has to release the other.
         world.cluster.produce("t", [b"0", b"1"], 1)
         release = asyncio.Event()
         slow, quick = group.books.member("slow"), group.books.member("quick")
@@ -240,7 +245,10 @@ def test_a_partition_waits_for_the_record_that_is_being_processed() -> None:
 @pytest.mark.fault(43)
 @pytest.mark.parametrize("new", ["earliest", "reset"])
 def test_a_topic_that_matches_appears_late(new: str) -> None:
-    """What was written before anybody noticed it is read, with `latest` too; Kafka's way is not."""
+    """Records written before members notice the topic are read, with `latest`, too.
+
+    With `new_partitions="reset"`, which is what Kafka does, they are skipped.
+    """
 
     async def scenario(world: World) -> None:
         group = Group(world)
@@ -261,7 +269,7 @@ def test_a_topic_that_matches_appears_late(new: str) -> None:
 
 @pytest.mark.fault(25)
 def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
-    """With `latest`, too: what was written to them before anybody noticed."""
+    """Records written before members notice the partitions are read, with `latest`, too."""
 
     async def scenario(world: World) -> None:
         group = Group(world)

@@ -1,4 +1,4 @@
-"""A member whose session was over commits what it has in hand when it returns: it is refused."""
+"""A member whose session has ended cannot commit the record in progress when it returns."""
 
 import asyncio
 from typing import Any
@@ -21,7 +21,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("back", [False, True], ids=["of another", "had by another"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_late_commit(protocol: str, back: bool, seed: int) -> None:
-    """Whether another has the partition, or had it and has gone on with it."""
+    """The commit is refused while another member owns the partition, and after that one left."""
 
     async def scenario(world: World) -> None:
         fill(world, 50)

@@ -1,4 +1,4 @@
-"""The account itself: what it must notice, it notices."""
+"""The ledger detects every violation that it must detect."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Read:
 
 
 def account(*offsets: int) -> tuple[Ledger, list[Payload]]:
-    """A ledger of three acknowledged payloads, of which those of ``offsets`` were read there."""
+    """Return a ledger with three acknowledged payloads, of which some were read at ``offsets``."""
     ledger = Ledger()
     payloads = [ledger.payload(1, "t", 0) for _ in range(3)]
     for offset, payload in enumerate(payloads):

@@ -1,4 +1,4 @@
-"""The simulated loop and network by themselves: time, order, faults."""
+"""The simulated event loop and network: time, order, and faults."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ PLACE = "127.0.0.1:9092"
 
 
 class End(asyncio.BufferedProtocol):
-    """Collects what it is given and how it was cut; echoes if asked to."""
+    """One side of a connection, which keeps the bytes of each read, and echoes them if asked to."""
 
     def __init__(self, echo: bool = False, size: int = 16) -> None:
         self.echo, self.buffer = echo, bytearray(size)
@@ -57,7 +57,7 @@ class End(asyncio.BufferedProtocol):
 
 
 class Wired:
-    """A network with one server, and the ends of the connections made so far."""
+    """A network with one server, and the server's sides of the connections made so far."""
 
     def __init__(self, network: VirtualNetwork, echo: bool) -> None:
         self.network, self.echo = network, echo

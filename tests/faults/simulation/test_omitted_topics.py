@@ -1,4 +1,4 @@
-"""Metadata that omits a topic or partitions for a while, and what becomes of the positions."""
+"""Positions in topics or partitions that metadata responses omit for a while."""
 
 import asyncio
 import re
@@ -85,7 +85,7 @@ def test_a_topic_that_returns_with_another_id_is_read_from_its_first_record(topi
 def test_positions_survive_when_one_response_has_the_id_of_a_deleted_topic(
     topics: Any, reset: str
 ) -> None:
-    """As if the metadata's own defense against old responses did not see through it."""
+    """Positions survive even if the metadata's own check does not detect the old response."""
     other = UUID(int=77)
 
     def rename(request: Any, response: Any) -> Any:
@@ -129,7 +129,7 @@ def test_positions_are_forgotten_when_the_topic_is_unsubscribed() -> None:
 
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
 def test_by_duration_misses_nothing_that_arrives_between_its_lookups(isolation_level: str) -> None:
-    """The first young record arrives right after the response that says there is none."""
+    """Records are read that arrive right after a lookup has found none recent enough."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"old"] * 3)
@@ -149,6 +149,7 @@ def test_by_duration_misses_nothing_that_arrives_between_its_lookups(isolation_l
                 assert written
                 assert b"old" not in seen
                 assert seen == [b"%d" % n for n in range(written - len(seen), written)]
-                assert len(seen) >= written - 1  # the first response may be that of the end
+                # The first response may be that of the lookup of the end offset.
+                assert len(seen) >= written - 1
 
     simulate(scenario)

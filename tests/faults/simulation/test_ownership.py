@@ -1,4 +1,4 @@
-"""The books of who owns what catch what they are there to catch: members that do it wrong."""
+"""The record of ownership detects members that violate it."""
 
 import asyncio
 from typing import Any
@@ -50,7 +50,7 @@ def test_a_member_that_goes_on_with_what_it_gave_up() -> None:
 
 
 def test_a_handler_that_outlives_the_record_it_was_for() -> None:
-    """It says that it is done when it is not: on_revoked comes while it is at work."""
+    """A handler that marks its record as done, but still works at its revocation, is detected."""
 
     async def scenario(world: World) -> None:
         fill(world, 10)

@@ -1,4 +1,4 @@
-"""What may befall a producer, in simulated time; the ledger says what became of each payload."""
+"""Faults that a producer meets, in simulated time. The ledger has the outcome of each payload."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ def writer(world: World, producer: Any, number: int = 0, **options: Any) -> Writ
 
 
 async def produced(world: World, count: int = 300, **options: Any) -> None:
-    """Produce payloads at a steady rate, wait for their outcomes, read and check them all."""
+    """Produce payloads at a steady rate, wait for their outcomes, and check what was written."""
     async with world.producer(**options) as producer:
         await writer(world, producer, pause=0.01).run(count)
         await producer.flush()
@@ -64,7 +64,10 @@ def test_answers_lost_after_the_append(times: int) -> None:
 
 @pytest.mark.fault(2)
 def test_a_duplicate_is_a_success_when_it_was_sent_before() -> None:
-    """A broker that says DUPLICATE_SEQUENCE_NUMBER has the records, and may not know where."""
+    """DUPLICATE_SEQUENCE_NUMBER acknowledges a batch that was sent before.
+
+    The broker may not know its offset.
+    """
     lost: list[int] = []
     duplicates: list[int] = []
 
@@ -106,7 +109,7 @@ def test_leaders_move_with_five_requests_in_flight() -> None:
 
 @pytest.mark.fault(4)
 def test_metadata_stays_stale_after_a_move() -> None:
-    """No hot loop while the metadata names a leader that no longer is one; then progress."""
+    """Metadata that names a former leader causes no hot loop, and the records arrive later."""
 
     def without_hints(request: Any, response: Any) -> Any:
         response.node_endpoints = []
@@ -147,7 +150,7 @@ def test_metadata_stays_stale_after_a_move() -> None:
 
 @pytest.mark.fault(8)
 def test_out_of_order_sequences() -> None:
-    """Each refusal may cost an epoch, never a record."""
+    """A refusal may cost a producer epoch, but never a record."""
 
     async def scenario(world: World) -> None:
         producing = asyncio.create_task(produced(world, 1000, linger_ms=0))
@@ -191,7 +194,7 @@ def test_a_producer_is_forgotten_while_it_rests() -> None:
 @pytest.mark.fault(10)
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_batches_expire_while_they_are_written(codec: str) -> None:
-    """The wire still holds them by reference: nothing else may come to stand in their memory."""
+    """The memory of an expired batch is not reused while the connection still refers to it."""
 
     async def scenario(world: World) -> None:
         options = {"delivery_timeout_ms": 2_000, "request_timeout_ms": 1_900, "linger_ms": 0}
@@ -217,7 +220,7 @@ def test_batches_expire_while_they_are_written(codec: str) -> None:
 @pytest.mark.fault(11)
 @pytest.mark.parametrize("direction", ["requests", "responses"])
 def test_a_reset_at_each_byte(direction: str) -> None:
-    """The connection dies once, at byte 0, 1, 2, ... of what passes while one record is sent."""
+    """A record arrives although its connection is reset at byte 0, 1, 2, ... of the traffic."""
     for byte in range(400):
 
         async def scenario(world: World, byte: int = byte) -> bool:
@@ -232,7 +235,7 @@ def test_a_reset_at_each_byte(direction: str) -> None:
 
         if not simulate(scenario, seed=byte):
             break
-    assert byte > 50, "so few bytes are no request"
+    assert byte > 50, "a produce request must have more bytes than that"
 
 
 @pytest.mark.fault(12)
@@ -248,10 +251,10 @@ def test_reads_of_one_byte_and_of_many_frames(slicing: float) -> None:
 @pytest.mark.fault(17)
 @pytest.mark.parametrize("days", [1, -1])
 def test_the_wall_clock_jumps(days: int) -> None:
-    """Timers do not notice: nothing expires early, what cannot be delivered expires in time."""
+    """When the wall clock jumps, nothing expires early, and the delivery timeout still applies."""
 
     async def scenario(world: World) -> None:
-        # The brokers' clock does not jump: they have to take records from another day.
+        # The brokers' clock does not jump, so they must accept timestamps of another day.
         world.cluster.create_topic("t", configs={"message.timestamp.after.max.ms": 1 << 40})
         async with world.producer(delivery_timeout_ms=5_000, request_timeout_ms=1_000) as producer:
             world.cluster.pause(1)
@@ -302,7 +305,10 @@ def test_an_unknown_topic_id() -> None:
 
 @pytest.mark.fault(39)
 def test_a_producer_faster_than_the_brokers() -> None:
-    """drain() waits; whoever does not wait is told so in the end; nothing accepted is lost."""
+    """`drain` waits for room.
+
+    Without it, records are refused in the end, but none that was accepted is lost.
+    """
 
     async def scenario(world: World) -> None:
         with world.cluster.delay(ApiKey.PRODUCE, 0.5):
@@ -361,7 +367,7 @@ def test_records_are_written_once_when_a_throttle_outlasts_the_request_timeout(
 def test_records_reach_a_recreated_topic_when_brokers_have_no_topic_ids(
     partitions: int, idempotent: bool
 ) -> None:
-    """Its leader epochs begin again, and nobody looked while it was gone."""
+    """The leader epochs of the new topic begin again, and no metadata was requested in between."""
 
     async def scenario(world: World) -> None:
         cluster = world.cluster

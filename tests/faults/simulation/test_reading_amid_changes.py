@@ -1,6 +1,6 @@
-"""Reading while records come, partitions are assigned anew and the consumer is closed.
+"""Reading while records arrive, partitions are assigned again, and the consumer is closed.
 
-Each partition's records are handed out one after the other, and what was fetched is given back.
+The records of each partition are delivered in order, and the memory of fetched ones is released.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ WAYS: dict[str, Records] = {"async for": one_by_one, "batches": in_lists}
 
 
 class Writing:
-    """So many batches for each partition, of a few records each, a few milliseconds apart."""
+    """Batches of a few records, written to each partition every few milliseconds."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.rng = world, random.Random(seed)
@@ -57,7 +57,7 @@ class Writing:
 
 
 class Reading:
-    """To the end, again and again; `expected` is where each partition has to go on."""
+    """Repeated reading to the end. `expected` has the offset at which each partition continues."""
 
     def __init__(self, consumer: Consumer[Any, Any], way: Records) -> None:
         self.consumer, self.way = consumer, way
@@ -77,14 +77,14 @@ class Reading:
 
 
 def small(n: int) -> dict[str, Any]:
-    """Every other time answers are small."""
+    """Return options that make fetch responses small for every other n."""
     return {"max_partition_fetch_bytes": 700, "fetch_max_bytes": 1500} if n % 2 else {}
 
 
 def at_each_moment(
     scenario: Callable[[World, int], Coroutine[Any, Any, None]], **options: Any
 ) -> None:
-    """Runs it for n = 0 to 19, each with a network of its own."""
+    """Run the scenario for n = 0 to 19, each with a network of its own."""
     for n in range(20):
         simulate(
             partial(scenario, n=n),
@@ -98,7 +98,7 @@ def at_each_moment(
 @pytest.mark.parametrize("change", ["none", "assigned anew", "one assigned anew"])
 @pytest.mark.parametrize("way", WAYS)
 def test_to_the_end_again_and_again(way: str, change: str) -> None:
-    """What came behind the end of an iteration is the next one's."""
+    """Records after the end of one iteration are delivered by the next one."""
 
     async def scenario(world: World, n: int) -> None:
         writing = Writing(world, n)
@@ -154,7 +154,10 @@ def test_nothing_fetched_is_kept_by_who_is_closed(how: str) -> None:
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_topics_that_are_not_subscribed_to_any_more(by_hand: bool) -> None:
-    """Nothing of them is handed out, however long the brokers do not say what the new ones have."""
+    """No record of a topic without a subscription is delivered.
+
+    This holds even while the brokers do not answer for the new topics.
+    """
 
     async def scenario(world: World) -> None:
         for topic in ("t", "u"):
@@ -180,7 +183,7 @@ def test_topics_that_are_not_subscribed_to_any_more(by_hand: bool) -> None:
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
 def test_a_rebalance_is_not_the_end(protocol: str) -> None:
-    """For a moment nothing is assigned; what comes back is read to its end."""
+    """An iteration to the end survives a rebalance, in which nothing is assigned for a moment."""
     count = 40
 
     async def scenario(world: World, n: int) -> None:

@@ -1,4 +1,4 @@
-"""A group is rewound while leaders, coordinators, owners and whoever ordered it fail."""
+"""`rewind_group` while the leader, the coordinator, owners, or the calling member fail."""
 
 import asyncio
 import os
@@ -66,7 +66,7 @@ def test_the_leader_dies(strategy: str, when: str) -> None:
             group.kill(leader)
         assert (await call).error is None
         await group.end()
-        # What the dead leader had done before is done.
+        # The dead leader may have rewound its own partitions before.
         assert set(jumps(group)) <= set(BACK.items())
         assert len(jumps(group)) >= PARTITIONS - 2
 
@@ -77,7 +77,7 @@ def test_the_leader_dies(strategy: str, when: str) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("what", ["join", "sync", "commit"])
 def test_the_coordinator_moves(strategy: str, what: str, when: str) -> None:
-    """Each order is carried out, once, and the call returns."""
+    """The rewind request is carried out once, and the call returns."""
     api, which = {
         "join": (ApiKey.JOIN_GROUP, orders_in),
         "sync": (ApiKey.SYNC_GROUP, orders_in),
@@ -120,7 +120,10 @@ def test_the_coordinator_moves_in_a_state(strategy: str, state: str, persisted: 
 @STRATEGIES
 @pytest.mark.parametrize("when", ["joined", "assigned", "committed"])
 def test_who_ordered_it_dies(strategy: str, when: str) -> None:
-    """What it has reached by then goes back once, the rest not at all, also when it is back."""
+    """If the caller dies, partitions that its request has reached are rewound once.
+
+    The others are not rewound, even if the caller returns.
+    """
     api, which = {
         "joined": (ApiKey.JOIN_GROUP, orders_in),
         "assigned": (ApiKey.SYNC_GROUP, orders_in),
@@ -143,7 +146,10 @@ def test_who_ordered_it_dies(strategy: str, when: str) -> None:
 
 @STRATEGIES
 def test_who_ordered_it_is_back_with_its_instance_id(strategy: str) -> None:
-    """It gets the assignment that there was, with the order: its own partitions go back now."""
+    """A caller that returns with its instance id gets its former assignment.
+
+    That contains the rewind request, so the caller rewinds its own partitions now.
+    """
 
     async def scenario(world: World) -> None:
         group = Herd(world, strategy)
@@ -176,7 +182,11 @@ COMMITS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("commits", COMMITS.values(), ids=COMMITS)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_owner_dies_around_its_commit(strategy: str, when: str, commits: dict[str, Any]) -> None:
-    """Before it, the next owner goes back; after it, that begins there and goes back no more."""
+    """An owner that dies before its commit leaves the rewind to the next owner.
+
+    If it dies after the commit, the next owner begins at the rewound offset, and does not rewind
+    again.
+    """
 
     async def scenario(world: World) -> None:
         group = await herd(world, strategy, **commits)
@@ -201,7 +211,11 @@ def test_an_owner_dies_around_its_commit(strategy: str, when: str, commits: dict
 @STRATEGIES
 @pytest.mark.parametrize("between", [0.002, 0.05, 0.3])
 def test_two_orders_at_once(strategy: str, between: float) -> None:
-    """Both return. Together they are one, and the later decides; else it is carried out later."""
+    """Both calls return.
+
+    If one rebalance carries both requests, the later one decides. Otherwise, the later one is
+    carried out in the next rebalance.
+    """
 
     async def scenario(world: World) -> None:
         group = await herd(world, strategy)
@@ -212,7 +226,7 @@ def test_two_orders_at_once(strategy: str, between: float) -> None:
         await group.end()
         outcomes.append(group.books.jumps)
         if between > 0.01:
-            # Nearer to each other, either may be the first that all members are known to follow.
+            # If the calls are closer together, either request may be carried out first.
             assert group.books.jumps[-1] == (TPS[0], 9)
 
     outcomes: list[Any] = []
@@ -239,7 +253,10 @@ def test_partitions_change_hands_meanwhile(strategy: str) -> None:
 
 @STRATEGIES
 def test_a_call_is_cancelled(strategy: str) -> None:
-    """At whatever moment: the group goes on, and can be rewound again by the same member."""
+    """A call may be cancelled at any moment.
+
+    The group goes on, and the same member can rewind it again.
+    """
 
     async def scenario(world: World, moment: float) -> None:
         group = await herd(world, strategy, 2)
@@ -258,7 +275,7 @@ def test_a_call_is_cancelled(strategy: str) -> None:
 
 @STRATEGIES
 def test_what_was_not_rewound_is_named(strategy: str) -> None:
-    """Who is busy with a record keeps its partition from going back."""
+    """The error names the partitions that could not be rewound because of records in progress."""
 
     async def scenario(world: World) -> None:
         group = await herd(world, strategy, 2)
@@ -270,7 +287,8 @@ def test_what_was_not_rewound_is_named(strategy: str) -> None:
         stored = world.cluster.committed("g")
         left = [tp for tp in TPS if str(tp) in str(error)]
         assert left == [tp for tp in TPS if stored[tp].offset != 3]
-        # The one protocol has to wait for all that is in hand, the other only where it is.
+        # With the eager protocol, a record in progress delays all partitions, otherwise only its
+        # own.
         assert len(left) == (4 if strategy == "range" else 2)
         group.pause_s = 0.0
         await group.end()
@@ -281,7 +299,7 @@ def test_what_was_not_rewound_is_named(strategy: str) -> None:
 @STRATEGIES
 @pytest.mark.parametrize("says", ["", "mine"])
 def test_what_the_program_writes_beside_its_commits(strategy: str, says: str) -> None:
-    """It stays, and does not hide that the order was carried out."""
+    """The metadata of the program's commits is kept, and does not hide that a rewind was done."""
 
     async def scenario(world: World) -> None:
         group = await herd(world, strategy, says=says, enable_auto_commit=not says)
@@ -302,7 +320,7 @@ def test_what_the_program_writes_beside_its_commits(strategy: str, says: str) ->
     "error", [NotCoordinatorError, RebalanceInProgressError, IllegalGenerationError]
 )
 def test_an_owner_cannot_commit_and_dies(strategy: str, error: Any) -> None:
-    """It hands out nothing again before the group knows that it went back."""
+    """An owner delivers no record again before the group has committed the rewound offset."""
 
     async def scenario(world: World) -> None:
         group = await herd(world, strategy)
@@ -324,7 +342,10 @@ def test_an_owner_cannot_commit_and_dies(strategy: str, error: Any) -> None:
 
 
 def test_a_commit_of_before_does_not_say_that_it_was_done() -> None:
-    """It was asked for before the seek, and is stored after it."""
+    """A commit that was requested before the seek does not count as the commit of the rewind.
+
+    This holds even if the coordinator stores it after the seek.
+    """
 
     async def scenario(world: World) -> None:
         group = await herd(world, "cooperative-sticky")
@@ -353,7 +374,10 @@ def test_a_commit_of_before_does_not_say_that_it_was_done() -> None:
 
 @STRATEGIES
 def test_a_partition_is_given_back_while_it_is_asked_how_far_it_is(strategy: str) -> None:
-    """What belonged to the ownership before does not keep the new one from going back."""
+    """A rewind is carried out although a rebalance interrupts the lookup of committed offsets.
+
+    State of the earlier assignment does not affect the new one.
+    """
 
     async def scenario(world: World) -> None:
         group = await herd(world, strategy)
@@ -376,7 +400,7 @@ def test_a_partition_is_given_back_while_it_is_asked_how_far_it_is(strategy: str
 
 
 async def walk(group: Herd) -> None:
-    """Ten times, by chance: orders, members that come and go, coordinators that move."""
+    """Do ten random steps: rewind requests, members that join and leave, coordinators that move."""
     world, rng = group.world, group.rng
     free = {tp: list(range(1, COUNT - 5)) for tp in TPS}
     calls = []

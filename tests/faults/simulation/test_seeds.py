@@ -1,4 +1,4 @@
-"""The seeded workload, seed after seed. AIOKCLIENT_SIM_SEED=n replays one (`make sim SEED=n`)."""
+"""The workload of many seeds. AIOKCLIENT_SIM_SEED=n repeats one (`make sim SEED=n`)."""
 
 import json
 import os
@@ -38,7 +38,10 @@ def test_a_seed_repeats_itself(workload: Any) -> None:
 
 
 def test_a_seed_is_the_same_in_every_process() -> None:
-    """Byte for byte: the trace hashes all requests. Hashes of strings must not matter."""
+    """The traces of two processes are equal byte for byte, whatever the hash seed for strings.
+
+    A trace has a hash of each request.
+    """
     outcomes = []
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""Seeks while a fetch waits at the broker: to what is buffered, and elsewhere."""
+"""Seeks to buffered and other offsets while a fetch waits at the broker."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ def fetches(world: World) -> int:
 
 
 async def waits_at_the_broker(world: World, consumer: Any) -> None:
-    """Return when everything is read and a fetch waits for more records."""
+    """Read everything, so that a fetch waits at the broker for more records."""
     while await consumer.poll(timeout=1):
         pass
 
@@ -107,7 +107,7 @@ def test_a_seek_elsewhere_does_not_wait_for_the_fetch_in_flight(partitions: int)
 
 
 def test_after_a_seek_everything_is_read_once_and_in_order() -> None:
-    """More than the buffer holds is read while the first request still waits at the broker."""
+    """More records than the buffer holds are read while the first fetch waits at the broker."""
 
     async def scenario(world: World) -> None:
         for first in range(0, 400, 10):

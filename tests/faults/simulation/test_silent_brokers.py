@@ -1,4 +1,4 @@
-"""A broker that accepts connections and does not answer holds up nothing but itself."""
+"""A broker that accepts connections but never responds delays nothing but its own requests."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,10 @@ FOREVER = 1e6
 
 
 def hang(world: World, broker: int, api: ApiKey = ApiKey.API_VERSIONS) -> Any:
-    """Have a broker answer nothing any more on the connections that are made from now on."""
+    """Delay a broker's responses of one API without end.
+
+    By default, that is ApiVersions, so that new connections cannot be used.
+    """
     return world.cluster.delay(api, FOREVER, broker=broker)
 
 
@@ -116,7 +119,7 @@ def test_setup_timeout_grows_only_when_connecting_fails() -> None:
 
 
 async def attempt_lasts(world: World, client: Client, not_before: float) -> float:
-    """Return how long an attempt takes to a broker whose packets are lost."""
+    """Return how long a connection attempt lasts to a broker whose packets are lost."""
     world.cluster.disconnect(1)
     await asyncio.sleep(0.01)
     world.network.part([world.place(1)], ["client"])

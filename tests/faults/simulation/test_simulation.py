@@ -1,4 +1,4 @@
-"""The simulation as its users see it."""
+"""The simulation through its public API."""
 
 import asyncio
 import itertools
@@ -13,7 +13,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 async def hello(sim: Simulation) -> tuple[bytes, str]:
-    """Send a record and read it, on a cluster that is reached by name."""
+    """Send a record and read it, on a cluster that is reached by its host name."""
     async with sim.cluster(brokers=3, topics={"orders": 6}) as cluster:
         options = {
             "bootstrap_servers": cluster.bootstrap_servers,

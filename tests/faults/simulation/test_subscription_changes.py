@@ -1,4 +1,4 @@
-"""Changes of the subscription: what follows from them, and which listener is called."""
+"""Changes of the subscription: the rebalances that they cause, and the listener that is called."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from aiokclient.protocol import ApiKey
 
 
 async def rebalances(world: World) -> int:
-    """Return how often a member has joined, after a while in which it could have."""
+    """Wait 20 s for rebalances, and return how often a member has joined so far."""
     await asyncio.sleep(20)
     joins = len(world.requests(ApiKey.JOIN_GROUP))
     beats = world.requests(ApiKey.CONSUMER_GROUP_HEARTBEAT)

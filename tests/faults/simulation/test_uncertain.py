@@ -1,4 +1,4 @@
-"""A process is suspended just when it hands records out: one at most comes out afterwards."""
+"""A process that is suspended while it delivers records delivers at most one more."""
 
 import asyncio
 import math
@@ -21,7 +21,8 @@ def test_the_session_ends_between_a_look_and_the_records(
         async with member(world) as consumer:
             records: Any = getattr(consumer, how)()
             await anext(records)
-            await asyncio.sleep(0.02)  # It asks again after that.
+            # After this time, the next delivery checks the session again.
+            await asyncio.sleep(0.02)
             looks = iter([math.inf])
             monkeypatch.setattr(
                 SubscriptionState, "confirmed_until", lambda _: next(looks, -math.inf)
