@@ -289,7 +289,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
 
 @pytest.mark.fault(18, 43)
 def test_a_suspended_member_comes_back() -> None:
-    """Cut off for ten minutes: the other takes over, and the first hands nothing out meanwhile."""
+    """A member that was cut off delivers nothing while another member owns its partition."""
 
     async def scenario(world: World) -> None:
         group = Group(world)
