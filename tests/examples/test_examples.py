@@ -68,7 +68,7 @@ def test_work_pool() -> None:
 
 def test_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(
-        "fastapi", reason="the examples' dependencies are on the newest Python only"
+        "fastapi", reason="only the newest Python has the dependencies of the examples"
     )
     from fastapi.testclient import TestClient
 

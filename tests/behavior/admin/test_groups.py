@@ -109,7 +109,10 @@ async def test_a_consumer_group_of_the_new_protocol(
 async def assigned(
     admin: Admin, client: Client, beat: ConsumerGroupHeartbeatRequest
 ) -> GroupDescription:
-    """Return the group's description once it has an assignment, which takes a known topic."""
+    """Return the description of the group once it has an assignment.
+
+    The coordinator assigns partitions once it knows the topic.
+    """
     group = beat.group_id
     async with asyncio.timeout(20):
         while True:

@@ -329,7 +329,7 @@ async def offsets_by(way: str, consumer: Consumer[Any, Any]) -> list[int]:
 class TestYielding:
     @pytest.fixture
     def slow(self) -> float:
-        """The seconds for which the program holds the event loop for each record."""
+        """Seconds for which the program blocks the event loop with each record."""
         return 0.002
 
     @pytest.mark.parametrize("seed", range(1, 6))

@@ -145,7 +145,10 @@ class TestLeavingAndComingBack:
         assert seen == list(range(100))
 
     async def test_by_an_exception(self, stage: Any) -> None:
-        """The record in progress at an exception counts as delivered. A seek brings it back."""
+        """A record counts as delivered if an exception ends the loop during it.
+
+        A seek brings it back.
+        """
         stage.fill(10)
         seen: list[int] = []
         async with stage.consumer() as consumer:
@@ -198,7 +201,7 @@ class TestLeavingAndComingBack:
         assert offsets == list(range(len(offsets)))
 
     async def test_an_iterator_that_is_kept(self, stage: Any) -> None:
-        """One iterator may be kept and used in several loops of a task, with polls in between."""
+        """One iterator may be kept and advanced several times in a task, with polls in between."""
         stage.fill(30)
         async with stage.consumer() as consumer:
             iterator = aiter(consumer)

@@ -1,4 +1,4 @@
-"""The end of `async with`, whether normal, by an error, or cancelled; `close()`; shared Clients."""
+"""Leaving `async with` normally, by an error, or by a cancellation; `close()`; shared Clients."""
 
 import asyncio
 import math

@@ -92,8 +92,7 @@ async def test_acks(cluster_servers: Any, acks: Any) -> None:
     async with producer(cluster_servers, acks=acks) as sending:
         results = await sending.gather(sending.send_many(topic, [b"x"] * 100))
         assert [r.offset for r in results] == ([-1] * 100 if acks == 0 else list(range(100)))
-        # This record comes after the others, and being able to read it stands for an
-        # acknowledgement.
+        # With acks=0, being able to read this last record takes the place of an acknowledgement.
         end = sending.send(topic, b"end")
         await end
         async with Consumer(

@@ -182,7 +182,7 @@ class TestSendThreadsafe:
 
 
 async def outcome_now(future: Any) -> BaseException | None:
-    """Return the error of a future that has failed by now, or None if it is not done."""
+    """Return the error of a future that has failed by now, or None."""
     for _ in range(3):
         await asyncio.sleep(0)
     return future.exception(0) if future.done() else None
@@ -252,7 +252,7 @@ class TestRunners:
 
     def test_eager_tasks(self, cluster: EmbeddedCluster, topic: str) -> None:
         if not hasattr(asyncio, "eager_task_factory"):
-            pytest.skip("since Python 3.12")
+            pytest.skip("needs Python 3.12 or later")
 
         async def main() -> None:
             eager(asyncio.get_running_loop())

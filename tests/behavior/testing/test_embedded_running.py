@@ -228,7 +228,7 @@ def free_ports(count: int) -> int:
         finally:
             for place in places:
                 place.close()
-    raise AssertionError("no ports are free")
+    raise AssertionError("found no free ports")
 
 
 async def service(sim: Simulation) -> tuple[Any, ...]:

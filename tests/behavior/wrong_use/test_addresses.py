@@ -125,7 +125,7 @@ class NoSuchName:
         raise OSError(-2, "Name or service not known")
 
     async def connect(self, *args: Any, **options: Any) -> asyncio.Transport:
-        raise AssertionError("there is nowhere to connect to")
+        raise AssertionError("a connection without a resolved name")
 
 
 @pytest.mark.usefixtures("one_try")

@@ -31,7 +31,7 @@ async def refused(calls: dict[str, Callable[[], Any]]) -> None:
                 result = await result
         except TypeError:
             continue
-        pytest.fail(f"{name} gave {result!r}")
+        pytest.fail(f"{name} returned {result!r} and raised no TypeError")
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -31,7 +31,7 @@ async def test_a_leader_that_dies_while_it_is_read(kafka3: KafkaCluster) -> None
 
 
 def transactions(bootstrap: str, topic: str) -> None:
-    """Write committed values c0 to c29 and aborted a0 to a29 with librdkafka, in tens by turns."""
+    """Write committed values c0 to c29 and aborted a0 to a29 by librdkafka, ten of each in turn."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0}

@@ -32,7 +32,7 @@ def write(producer: Any, topic: str, start: int, count: int) -> None:
 
 
 def write_transactions(kafka: ExternalKafka, topic: str) -> list[bytes]:
-    """Write committed and aborted transactions by turns.
+    """Write committed and aborted transactions alternately.
 
     Return the committed values in the order in which they were sent.
     """

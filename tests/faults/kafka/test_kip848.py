@@ -1,7 +1,7 @@
 """Groups of the KIP-848 protocol on a real Kafka.
 
 Coordinators are killed and hang, members are fenced, and a topic that matches a pattern appears
-late. Promises F and G hold, and every record is read.
+late. The promises F and G of `tests/faults.md` hold, and every record is read.
 """
 
 import asyncio
@@ -129,9 +129,9 @@ async def test_the_coordinator_dies_and_returns(
 
 @pytest.mark.fault(43)
 async def test_a_member_is_fenced(kafka3: KafkaCluster) -> None:
-    """A member whose id another client removes from the group loses its partitions.
+    """A member loses its partitions if another client removes it from the group.
 
-    They are soon read again, by this member or another.
+    The partitions are soon read again, by this member or another.
     """
     topic = await asyncio.to_thread(kafka3.create_topic, None, PARTITIONS, 3)
     async with group_on(kafka3) as group:

@@ -51,7 +51,7 @@ def numbered(prefix: bytes, count: int) -> list[bytes]:
 
 @pytest.mark.fault(21)
 async def test_an_unclean_election_is_reported(kafka3: KafkaCluster) -> None:
-    """A consumer that has read records which the new leader never had raises an error."""
+    """Reading raises an error if the new leader never had records that were read."""
     async with (
         Admin(bootstrap_servers=kafka3.bootstrap) as admin,
         consumer(kafka3, auto_offset_reset="none", metadata_max_age_ms=500) as reader,

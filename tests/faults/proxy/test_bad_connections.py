@@ -40,7 +40,7 @@ class Bad:
         return proxy
 
     def check(self) -> None:
-        """Check promises A, B, and C against the brokers' logs."""
+        """Check the promises A, B, and C of `tests/faults.md` against the brokers' logs."""
         for topic in TOPICS:
             self.ledger.consume_all(self.cluster.records(topic))
         self.ledger.check()
@@ -85,7 +85,7 @@ async def test_batches_expire_while_they_are_written(bad: Bad) -> None:
 @pytest.mark.fault(11)
 @pytest.mark.parametrize("direction", ["requests", "responses"])
 async def test_a_reset_at_each_byte(bad: Bad, direction: str) -> None:
-    """The connection of the records is reset at byte n, for each n up to the end."""
+    """No record is lost or repeated if the connection is reset at byte n, for many n."""
     bad.faults.reset_once = True
     for byte in range(0, 600, 4):
         async with bad.producer(linger_ms=0) as producer:

@@ -25,7 +25,7 @@ CALLS: dict[str, Call] = {
 
 
 async def ended(world: World, call: asyncio.Task[Any]) -> BaseException | None:
-    """Return the error of a call, after a check that it ended soon."""
+    """Wait for a call, check that it ended soon, and return its error."""
     began = world.now
     await asyncio.wait([call])
     assert world.now - began < 0.3

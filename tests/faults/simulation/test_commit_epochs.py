@@ -26,7 +26,7 @@ def fill_two_epochs(world: World) -> tuple[int, int]:
 
 
 def epochs_of_commits(world: World) -> dict[int, int]:
-    """Return the leader epoch that commits named, by committed offset."""
+    """Return the leader epoch of each committed offset, from the OffsetCommit requests."""
     return {
         partition.committed_offset: partition.committed_leader_epoch
         for request in world.requests(ApiKey.OFFSET_COMMIT)

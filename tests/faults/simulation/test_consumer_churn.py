@@ -1,4 +1,4 @@
-"""Members that constantly join and leave in simulations: no record is lost, and F and G hold."""
+"""Members that join and leave all the time: promises F and G hold, and no record is lost."""
 
 import asyncio
 import random

@@ -114,7 +114,7 @@ def test_the_process_is_suspended_for_ten_minutes(strategy: str) -> None:
             before = len(offsets)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            # At most the record that was being delivered at the suspension arrives.
+            # At most the record that was being delivered at the suspension is delivered.
             assert len(offsets) <= before + 1
             await diary.until(lambda: ("lost", [0, 1]) in diary.pages)
             async with member(world, other, **options):

@@ -1,4 +1,4 @@
-"""A background task that dies of a bug ends the calls that wait for it with the client's error."""
+"""If a background task dies of a bug, calls that wait for it raise the error of the client."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -264,7 +264,7 @@ def test_wait_for_the_turn_to_write_ends_when_a_task_of_the_member_dies(
 
         async def write() -> None:
             async with single_writer("g", **world.options()):
-                raise AssertionError("another one writes")
+                raise AssertionError("there are two writers")
 
         async with single_writer("g", **world.options()):
             waiting = asyncio.create_task(write())

@@ -104,7 +104,7 @@ def test_coordinator_failure_1_before_all_members_have_joined(persisted: bool) -
 
 
 def hold_body(life: Life) -> asyncio.Event:
-    """Delay the end of this member's generations until the returned event is set."""
+    """Prevent this member from leaving its generations until the returned event is set."""
     gate, mailbox = asyncio.Event(), life.member._mailbox
     assert mailbox is not None
     end = mailbox.end
@@ -142,7 +142,7 @@ def test_coordinator_failure_2_before_all_have_the_answer_to_join_group() -> Non
 
 @pytest.mark.fault(5)
 def test_coordinator_failure_3_before_the_assignment_is_persisted() -> None:
-    """All members send SyncGroup again. The generation stays the same, and is assigned once."""
+    """All members send SyncGroup again. They keep the generation, and `assign` is called once."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]

@@ -84,7 +84,7 @@ def test_a_resync_that_meets_a_newcomer() -> None:
     ids=lambda value: getattr(value, "api_name", None),
 )
 def test_every_version(api: ApiKey, limits: range) -> None:
-    """Members share the work, and leave, with brokers that support only versions up to this one."""
+    """Members share the work and leave, with brokers that support no version above this one."""
     for version in limits:
 
         async def scenario(world: World, version: int = version) -> None:

@@ -1,7 +1,7 @@
 """Groups of the KIP-848 protocol in a simulation.
 
-Members are fenced, wait for partitions of others, and learn late of topics. Promises F and G hold,
-and every record is read.
+Members are fenced, wait for partitions of others, and learn late of topics. The promises F and G of
+`tests/faults.md` hold, and every record is read.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ def test_a_fenced_member_goes_on_soon() -> None:
 
 @pytest.mark.fault(43)
 def test_a_partition_waits_for_the_record_that_is_being_processed() -> None:
-    """A slow handler keeps its partition until its record is processed, and heartbeats continue."""
+    """A member keeps a revoked partition until its record is processed, and heartbeats continue."""
 
     async def scenario(world: World) -> None:
         group = Group(world)

@@ -299,7 +299,7 @@ def test_what_was_not_rewound_is_named(strategy: str) -> None:
 @STRATEGIES
 @pytest.mark.parametrize("says", ["", "mine"])
 def test_what_the_program_writes_beside_its_commits(strategy: str, says: str) -> None:
-    """The metadata of the program's commits is kept, and does not hide that a rewind was done."""
+    """The program's commit metadata is kept, and does not hide that a rewind was done."""
 
     async def scenario(world: World) -> None:
         group = await herd(world, strategy, says=says, enable_auto_commit=not says)
