@@ -277,7 +277,7 @@ class TestStarting:
 
 async def becomes(producer: Producer[Any, Any], state: State) -> None:
     async with asyncio.timeout(60):
-        while producer.state is not state:  # noqa: ASYNC110 - it changes by itself
+        while producer.state is not state:  # noqa: ASYNC110 - no event tells of the state
             await asyncio.sleep(0.005)
 
 

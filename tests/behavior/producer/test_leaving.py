@@ -40,7 +40,7 @@ def unanswered(cluster: EmbeddedCluster) -> int:
 
 
 async def turns(count: int = 20) -> None:
-    """Wait for `count` milliseconds, one iteration of the loop or more for each."""
+    """Let the event loop run for `count` iterations of a millisecond each."""
     for _ in range(count):
         await asyncio.sleep(0.001)
 

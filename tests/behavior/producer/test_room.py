@@ -322,7 +322,7 @@ class TestWhatCannotBeSent:
     async def test_one_partition_a_quarter_all_of_them_half(
         self, make: Make, cluster: EmbeddedCluster
     ) -> None:
-        """A partition that cannot be sent may hold a quarter of each pool, and all such ones half.
+        """A partition that cannot be sent may hold a quarter of each pool, and all of them half.
 
         This covers topics that do not exist and partitions that have no leader.
         """

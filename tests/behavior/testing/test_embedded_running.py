@@ -20,7 +20,7 @@ from aiokclient.testing import EmbeddedCluster, Simulation
 
 
 async def round_trip(bootstrap: str, topic: str, **options: Any) -> list[bytes]:
-    """Send three values, and return the values that the topic then has."""
+    """Send three values to a topic, and return all values of the topic."""
     async with Producer(bootstrap_servers=bootstrap, **options) as producer:
         await producer.gather(producer.send_many(topic, [b"1", b"2", b"3"]))
     options["auto_offset_reset"] = "earliest"

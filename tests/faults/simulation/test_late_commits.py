@@ -21,7 +21,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("back", [False, True], ids=["of another", "had by another"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_late_commit(protocol: str, back: bool, seed: int) -> None:
-    """The commit is refused while another member owns the partition, and after that one left."""
+    """The commit is refused while another member owns the partition, and after it has left."""
 
     async def scenario(world: World) -> None:
         fill(world, 50)

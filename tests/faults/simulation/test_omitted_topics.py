@@ -129,7 +129,7 @@ def test_positions_are_forgotten_when_the_topic_is_unsubscribed() -> None:
 
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
 def test_by_duration_misses_nothing_that_arrives_between_its_lookups(isolation_level: str) -> None:
-    """A record that arrives right after a lookup which found none recent enough is read."""
+    """`by_duration` reads a record that arrives between its two lookups."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"old"] * 3)

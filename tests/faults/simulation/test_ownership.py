@@ -50,7 +50,7 @@ def test_a_member_that_goes_on_with_what_it_gave_up() -> None:
 
 
 def test_a_handler_that_outlives_the_record_it_was_for() -> None:
-    """A handler that still works after it marked its record as done is detected.
+    """A handler that keeps working after it marked its record as done is detected.
 
     The partition is revoked while the handler is at work.
     """

@@ -156,7 +156,7 @@ def test_nothing_fetched_is_kept_by_who_is_closed(how: str) -> None:
 def test_topics_that_are_not_subscribed_to_any_more(by_hand: bool) -> None:
     """No record of a topic without a subscription is delivered.
 
-    This holds even while the brokers do not answer for the new topics.
+    This holds even while the brokers return no offsets of the new topics.
     """
 
     async def scenario(world: World) -> None:
