@@ -1,4 +1,4 @@
-"""The admin client; one module for each subject."""
+"""The admin client. Each module has the calls of one subject."""
 
 from aiokclient.admin.client import Admin
 from aiokclient.admin.cluster import AclOperation, BrokerDescription, ClusterDescription

@@ -1,4 +1,4 @@
-"""What the user names, checked where it comes in."""
+"""Checks of the types of arguments of admin calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def as_mapping(given: Mapping[K, V], keys: str) -> Mapping[K, V]:
 
 
 def as_partition(given: Any) -> TopicPartition:
-    """A partition, a plain pair too; ArgumentTypeError for what is none."""
+    """Return a TopicPartition or a pair as a TopicPartition.
+
+    Raises ArgumentTypeError for any other object.
+    """
     if isinstance(given, tuple) and len(given) == 2:
         topic, number = given
         if isinstance(topic, str) and is_integer(number):
@@ -34,7 +37,10 @@ def as_partition(given: Any) -> TopicPartition:
 
 
 def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
-    """A collection, or a mapping, of what has configurations; ArgumentTypeError for another."""
+    """Return a mapping unchanged, and the items of any other iterable as a list.
+
+    Raises ArgumentTypeError if the argument is not iterable or an item is not of the given kind.
+    """
     checked: Any = given
     if isinstance(checked, Iterable):
         found: Iterable[Any] = checked if isinstance(checked, Mapping) else list(checked)
@@ -51,6 +57,6 @@ def as_name(given: Any, what: str) -> str:
 
 
 def require_integer(given: Any, what: str) -> None:
-    """Raise ArgumentTypeError unless it is an int."""
+    """Raise ArgumentTypeError if the argument is not an int."""
     if not is_integer(given):
         raise ArgumentTypeError(f"{given!r} is not {what}. Pass an int.")

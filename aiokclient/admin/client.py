@@ -1,4 +1,4 @@
-"""The admin client: everything that is asked of a cluster but records."""
+"""The admin client, which manages topics, configurations, groups, and offsets of a cluster."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ __all__ = ["Admin"]
 
 
 class Admin(Lifecycle):
-    """Creates, describes, changes and deletes what a cluster has.
+    """A client that creates, describes, changes, and deletes the resources of a cluster.
 
         async with Admin(bootstrap_servers="localhost:9092") as admin:
             created = await admin.create_topics([NewTopic("orders", 6)])
             created.raise_for_errors()
 
-    A call that is about several things answers with `Results`: a mapping from each thing to its
-    result or its error. What a call is about as a whole, it returns or raises. Every call ends by
-    its `timeout` in seconds (`default_api_timeout_ms`) and tries again until then what may pass.
-    Calls may run at the same time. Options: `AdminConfig`; `client` shares connections.
+    A call that takes several items returns `Results`, a mapping from each item to its result or
+    its error. Any other call returns its result, or raises. Every call ends within `timeout`
+    seconds (by default `default_api_timeout_ms`), and until then repeats whatever failed with a
+    retriable error. Calls may run at the same time. `AdminConfig` describes the options. With
+    `client`, the admin client shares the connections and the metadata of that client.
     """
 
     closing_rank: ClassVar[int] = 2
@@ -71,12 +72,13 @@ class Admin(Lifecycle):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, CreatedTopic]:
-        """Creates topics; with `validate_only` only checks that they could be.
+        """Create topics, or with `validate_only` only check whether they can be created.
 
-        Returns once the controller has made them; other brokers may take a moment to know them.
-        Usual errors: TopicExistsError, InvalidReplicationFactorError, InvalidConfigError,
-        PolicyViolationError, TopicAuthorizationError. TopicExistsError may also mean that a first
-        attempt succeeded whose answer was lost. Cancelling it leaves open what was created.
+        The call returns when the controller has created the topics. Other brokers may learn of
+        them a moment later. Usual errors: TopicExistsError, InvalidReplicationFactorError,
+        InvalidConfigError, PolicyViolationError, TopicAuthorizationError. TopicExistsError may
+        also mean that an earlier attempt of this call succeeded but its response was lost. After
+        a cancellation, it is unknown which topics were created.
         """
         return await self._topics.create_topics(
             topics, validate_only=validate_only, timeout=timeout
@@ -86,10 +88,11 @@ class Admin(Lifecycle):
     async def delete_topics(
         self, topics: Iterable[Topic], *, timeout: float | None = None
     ) -> Results[Topic, None]:
-        """Deletes topics by name or by id (brokers since 2.8), with all their records.
+        """Delete topics and all their records, by topic name or by topic id.
 
-        Usual errors: UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError,
-        TopicDeletionDisabledError. Cancelling it leaves open what was deleted.
+        Topic ids need brokers of version 2.8 or later. Usual errors:
+        UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError,
+        TopicDeletionDisabledError. After a cancellation, it is unknown which topics were deleted.
         """
         return await self._topics.delete_topics(topics, timeout=timeout)
 
@@ -101,9 +104,10 @@ class Admin(Lifecycle):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> Results[Topic, TopicDescription]:
-        """Partitions, leaders and replicas of topics, by name or by id (brokers since 3.1).
+        """Return the partitions, leaders, and replicas of topics, by topic name or by topic id.
 
-        Usual errors: UnknownTopicOrPartitionError (also for a moment after the creation),
+        Topic ids need brokers of version 3.1 or later. Usual errors:
+        UnknownTopicOrPartitionError (also for a moment after a topic was created),
         UnknownTopicIdError, InvalidTopicError, TopicAuthorizationError.
         """
         return await self._topics.describe_topics(
@@ -114,9 +118,9 @@ class Admin(Lifecycle):
     async def list_topics(
         self, *, internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
-        """Return all topics that this user may describe, by name.
+        """Return all topics that the user is permitted to describe, by name.
 
-        Kafka's own topics are listed with `internal` only.
+        Kafka's internal topics are included only with `internal=True`.
         """
         return await self._topics.list_topics(internal=internal, timeout=timeout)
 
@@ -128,11 +132,13 @@ class Admin(Lifecycle):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Adds partitions until each topic has its total; with `validate_only` only checks it.
+        """Add partitions to topics until each one has the given total number of partitions.
 
-        The keys of a topic fall into other partitions afterwards. Usual errors:
-        UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError,
-        ReassignmentInProgressError. Cancelling it leaves open what was added.
+        With `validate_only`, the brokers only check whether that is possible. Afterwards, new
+        records with a known key may go to another partition than the older records with that key.
+        Usual errors: UnknownTopicOrPartitionError, InvalidPartitionsError,
+        InvalidReplicaAssignmentError, ReassignmentInProgressError. After a cancellation, it is
+        unknown which partitions were added.
         """
         return await self._partitions.create_partitions(
             totals, validate_only=validate_only, timeout=timeout
@@ -142,11 +148,12 @@ class Admin(Lifecycle):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, int]:
-        """Deletes all records before an offset, for each partition; -1 means all there are.
+        """Delete all records of each partition before the given offset.
 
-        The result is the partition's first offset after that. Usual errors:
-        UnknownTopicOrPartitionError, OffsetOutOfRangeError, TopicAuthorizationError,
-        PolicyViolationError (the topic is compacted). Cancelling it leaves open what was deleted.
+        Offset -1 deletes all records of the partition. The result is the lowest offset that the
+        partition has afterwards. Usual errors: UnknownTopicOrPartitionError,
+        OffsetOutOfRangeError, TopicAuthorizationError, PolicyViolationError (the topic is
+        compacted). After a cancellation, it is unknown which records were deleted.
         """
         return await self._records.delete_records(offsets, timeout=timeout)
 
@@ -158,10 +165,10 @@ class Admin(Lifecycle):
         include_fenced_brokers: bool = False,
         timeout: float | None = None,
     ) -> ClusterDescription:
-        """The cluster's id, controller and brokers.
+        """Return the cluster's id, controller, and brokers.
 
-        Raises UnsupportedVersionError if `include_fenced_brokers` is asked of brokers before 4.0,
-        and what a request raises.
+        Raises UnsupportedVersionError for `include_fenced_brokers` if the brokers are older than
+        4.0, and the error of the request if it fails.
         """
         return await self._cluster_calls.describe_cluster(
             include_authorized_operations=include_authorized_operations,
@@ -178,10 +185,11 @@ class Admin(Lifecycle):
         include_documentation: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """The options of resources; of a mapping only those named (None: all).
+        """Return the configuration of topics, brokers, and other resources.
 
-        Usual errors: UnknownTopicOrPartitionError, TopicAuthorizationError,
-        ClusterAuthorizationError, InvalidRequestError (no such broker).
+        A mapping selects the options that are returned for each resource; its value None means
+        all of them. Usual errors: UnknownTopicOrPartitionError, TopicAuthorizationError,
+        ClusterAuthorizationError, InvalidRequestError (the broker does not exist).
         """
         return await self._configs.describe_configs(
             resources,
@@ -198,11 +206,12 @@ class Admin(Lifecycle):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Changes the options that are named and leaves all others as they are.
+        """Change the named options of resources and leave all other options as they are.
 
-        A value of None goes back to the default; `Append` and `Subtract` change lists. Brokers
-        since 2.3. Usual errors: InvalidConfigError, UnknownTopicOrPartitionError,
-        PolicyViolationError, authorization errors. Cancelling it leaves open what was changed.
+        The value None restores the default. `Append` and `Subtract` change options that are
+        lists. Needs brokers of version 2.3 or later. Usual errors: InvalidConfigError,
+        UnknownTopicOrPartitionError, PolicyViolationError, authorization errors. After a
+        cancellation, it is unknown which options were changed.
         """
         return await self._configs.alter_configs(
             changes, validate_only=validate_only, timeout=timeout
@@ -216,12 +225,13 @@ class Admin(Lifecycle):
         types: Iterable[str] = (),
         timeout: float | None = None,
     ) -> dict[str, GroupListing]:
-        """All groups that this user may describe, of all types and with their coordinators.
+        """Return all groups that the user is permitted to describe, with their coordinators.
 
-        Every broker is asked for those that it coordinates. `states` ("Stable", "Empty",
-        "PreparingRebalance", ...) and `types` ("classic", "consumer", "share", "streams") leave
-        out all others, in the broker; an old one raises UnsupportedVersionError for them. Raises
-        what a broker that is there goes on answering, or its timeout.
+        The call asks every broker for the groups that it coordinates. `states` ("Stable",
+        "Empty", "PreparingRebalance", ...) and `types` ("classic", "consumer", "share",
+        "streams") make the brokers return only groups in these states or of these types.
+        Raises UnsupportedVersionError if a broker is too old for such a filter. If an existing
+        broker fails until the timeout, raises its last error.
         """
         return await self._groups.list_groups(states=states, types=types, timeout=timeout)
 
@@ -233,10 +243,10 @@ class Admin(Lifecycle):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> Results[str, GroupDescription]:
-        """State, protocol, coordinator and members of groups, of whatever type they are.
+        """Return the state, protocol, coordinator, and members of groups of any type.
 
-        Usual errors: GroupIdNotFoundError (also for types that the broker has and this client
-        does not know), GroupAuthorizationError.
+        Usual errors: GroupIdNotFoundError (also for groups of a type that this client does not
+        know), GroupAuthorizationError.
         """
         return await self._groups.describe_groups(
             groups, include_authorized_operations=include_authorized_operations, timeout=timeout
@@ -246,10 +256,10 @@ class Admin(Lifecycle):
     async def delete_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, None]:
-        """Deletes groups without members, of any type, with their offsets.
+        """Delete groups of any type that have no members, with their committed offsets.
 
-        Usual errors: GroupIdNotFoundError, GroupNotEmptyError, GroupAuthorizationError. Cancelling
-        it leaves open what was deleted.
+        Usual errors: GroupIdNotFoundError, GroupNotEmptyError, GroupAuthorizationError. After a
+        cancellation, it is unknown which groups were deleted.
         """
         return await self._groups.delete_groups(groups, timeout=timeout)
 
@@ -263,13 +273,14 @@ class Admin(Lifecycle):
         reason: str = "removed by an admin",
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Removes members from a classic group, by member id, or by instance id if `static`.
+        """Remove members from a classic group, by member id, or with `static` by instance id.
 
-        A member that still runs joins anew; a static one that does not come back any more need not
-        be waited for. `reason` is shown in the brokers' logs. Usual errors: UnknownMemberIdError
-        (also when the session of the member has expired), FencedInstanceIdError,
-        GroupAuthorizationError. Cancelling it leaves open who was removed. If the response to an
-        attempt was lost and the next attempt finds a member gone, the member counts as removed.
+        A member that still runs joins the group again. Removing a static member that does not
+        return spares the group the wait for its session timeout. `reason` appears in the brokers'
+        logs. Usual errors: UnknownMemberIdError (also when the session of the member has expired),
+        FencedInstanceIdError, GroupAuthorizationError. If the response to one attempt was lost
+        and the next attempt does not find the member, it counts as removed. After a cancellation,
+        it is unknown which members were removed.
         """
         return await self._groups.remove_members(
             group, members, static=static, reason=reason, timeout=timeout
@@ -283,10 +294,12 @@ class Admin(Lifecycle):
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """All offsets that groups have committed; of a group that there is not, none.
+        """Return all committed offsets of groups.
 
-        With `require_stable` it waits for transactions that are about to commit others (KIP-447).
-        Usual errors: GroupAuthorizationError, UnstableOffsetCommitError at the timeout.
+        A group that does not exist has no offsets. With `require_stable`, the call waits for open
+        transactions that are about to commit offsets of the group (KIP-447). Usual errors:
+        GroupAuthorizationError, UnstableOffsetCommitError (transactions were open until the
+        timeout).
         """
         return await self._group_offsets.list_consumer_group_offsets(
             groups, require_stable=require_stable, timeout=timeout
@@ -300,10 +313,11 @@ class Admin(Lifecycle):
         *,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Sets offsets of a group that has no members; it is made if there is none.
+        """Set committed offsets of a group that has no members.
 
-        Usual errors: UnknownMemberIdError (the group has members: use `rewind_group` of one of
-        them), UnknownTopicOrPartitionError, GroupAuthorizationError.
+        A group that does not exist is created. Usual errors: UnknownMemberIdError (the group has
+        members: call `rewind_group` of one of them instead), UnknownTopicOrPartitionError,
+        GroupAuthorizationError.
         """
         return await self._group_offsets.alter_consumer_group_offsets(
             group, offsets, timeout=timeout
@@ -313,8 +327,9 @@ class Admin(Lifecycle):
     async def delete_consumer_group_offsets(
         self, group: str, tps: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
-        """Forgets what a group has committed for partitions of topics that it does not read now.
+        """Delete a group's committed offsets of partitions.
 
-        Usual errors: GroupSubscribedToTopicError, GroupIdNotFoundError, GroupAuthorizationError.
+        The group must not be subscribed to the topics of these partitions. Usual errors:
+        GroupSubscribedToTopicError, GroupIdNotFoundError, GroupAuthorizationError.
         """
         return await self._group_offsets.delete_consumer_group_offsets(group, tps, timeout=timeout)

@@ -1,4 +1,4 @@
-"""The cluster as a whole: its id, its controller, its brokers."""
+"""The admin call that describes the cluster: its id, controller, and brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_ASKED = -(2**31)
 
 
 class AclOperation(IntEnum):
-    """What a permission is about, by Kafka's numbers."""
+    """The operations that an ACL can permit. The values are those of Kafka's protocol."""
 
     UNKNOWN = 0
     ANY = 1
@@ -41,7 +41,7 @@ class AclOperation(IntEnum):
 
 
 def operations(bits: int) -> frozenset[AclOperation] | None:
-    """The operations whose bits are set; None if they were not asked for."""
+    """Return the operations whose bits are set, or None if the request did not ask for them."""
     if bits == NOT_ASKED:
         return None
     return frozenset(operation for operation in AclOperation if bits >> operation & 1)
@@ -49,7 +49,7 @@ def operations(bits: int) -> frozenset[AclOperation] | None:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """A broker; a fenced one is registered but not in service."""
+    """A broker of the cluster. A fenced broker is registered but not in service."""
 
     node_id: int
     host: str
@@ -60,10 +60,10 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster. `controller_id` is the broker that takes what changes the cluster.
+    """A description of the cluster. Requests that change the cluster go to `controller_id`.
 
-    In KRaft mode that is any broker, which passes such requests on to the active controller.
-    `authorized_operations` is None unless asked for.
+    In KRaft mode, `controller_id` is an arbitrary broker, which forwards such requests to the
+    active controller. `authorized_operations` is None unless the call requested it.
     """
 
     cluster_id: str | None
@@ -99,8 +99,8 @@ class ClusterCalls:
         return _described(response)
 
     async def _from_metadata(self, authorized: bool, timeout: float | None) -> ClusterDescription:
-        """Brokers before 2.8 say it with their metadata."""
-        # Version 0 asks for all topics by naming none: they are not kept.
+        """Return the description from a Metadata response, for brokers older than 2.8."""
+        # In version 0, an empty list requests all topics. Their descriptions are not decoded.
         request = WantedTopicsRequest([])
         request.include_cluster_authorized_operations = authorized
         response: MetadataResponse = await self._requests.send(request, AnyBroker(), timeout)

@@ -1,4 +1,7 @@
-"""Configurations of topics, brokers, groups and client metrics: reading and changing them."""
+"""The admin calls that describe and change configurations.
+
+Topics, brokers, groups, and client metrics have configurations.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ V = TypeVar("V")
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to, by Kafka's numbers."""
+    """The kinds of resources with a configuration. The values are those of Kafka's protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -55,7 +58,10 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """What a configuration belongs to. The broker of name "" is the default of all brokers."""
+    """A resource with a configuration.
+
+    The broker with the name "" stands for the defaults of all brokers.
+    """
 
     type: ResourceType
     name: str
@@ -66,7 +72,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """One broker, or with None what holds for all of them."""
+        """Return the resource of one broker, or with None that of the defaults of all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod
@@ -78,7 +84,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers."""
+    """The level at which an option is set. The values are those of Kafka's protocol."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -96,7 +102,10 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What kind of value an option has, by Kafka's numbers; UNKNOWN before Kafka 2.6."""
+    """The type of an option's value. The values are those of Kafka's protocol.
+
+    The type is UNKNOWN if the broker is older than 2.6.
+    """
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -115,7 +124,10 @@ class ConfigType(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """Another place where an option is set; the first of them is in force."""
+    """One level at which an option is set.
+
+    The first synonym of an option has its effective value.
+    """
 
     name: str
     value: str | None
@@ -124,7 +136,7 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """An option and its value; a sensitive one has None, as brokers do not tell it."""
+    """An option and its value. The value of a sensitive option is None: brokers never return it."""
 
     name: str
     value: str | None
@@ -137,26 +149,26 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Nobody has set it."""
+        """Whether the option has its default value because it is set nowhere."""
         return self.source is ConfigSource.DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Adds items to an option that is a list."""
+    """A change that adds items, separated by commas, to an option that is a list."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subtract:
-    """Takes items away from an option that is a list."""
+    """A change that removes items, separated by commas, from an option that is a list."""
 
     value: str
 
 
 Change: TypeAlias = str | int | float | bool | Append | Subtract | None
-"""A new value; None goes back to the default."""
+"""The new value of an option. None restores the default."""
 
 
 AskBroker: TypeAlias = Callable[
@@ -229,7 +241,7 @@ class ConfigCalls:
         return await self._requests.each(changes, self._by_broker(ask_broker), timeout)
 
     def _by_broker(self, ask_broker: AskBroker[Item, V]) -> Ask[ConfigResource, Item, V]:
-        """Asks each broker for what is its own, and any broker for all else."""
+        """Send the configurations of a broker to that broker, and all others to any broker."""
 
         async def ask(
             items: dict[ConfigResource, Item], remaining: float
@@ -243,7 +255,7 @@ class ConfigCalls:
 
 
 def config_text(value: object) -> str:
-    """An option's value as Kafka writes it."""
+    """Return the value of an option as text in Kafka's notation."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

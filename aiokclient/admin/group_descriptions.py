@@ -1,4 +1,7 @@
-"""What is said of groups and their members, read out of the answers of three APIs. Pure."""
+"""Descriptions of groups and their members, decoded from the responses of three APIs.
+
+All functions are synchronous.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,11 @@ CONSUMER = "consumer"
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group: its type ("classic", "consumer", "share" or "streams"), state, and coordinator.
+    """A group as `list_groups` returns it: type, state, and coordinator.
 
-    `protocol_type` tells what a classic group is for: "consumer", "connect", or a program's own;
-    it is empty for a group that only keeps offsets. `state` is empty from brokers before 2.6.
+    The type is "classic", "consumer", "share", or "streams". `protocol_type` is the purpose of a
+    classic group: "consumer", "connect", or a value that the application has defined. It is empty
+    for a group that only stores offsets. `state` is empty if the broker is older than 2.6.
     """
 
     group_id: str
@@ -39,10 +43,11 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberDescription:
-    """A member. `partitions` are those assigned to it, if it is a consumer.
+    """A member of a group. `partitions` is its assignment if it is a consumer.
 
-    `metadata` and `assignment` are the bytes of a classic group's members. `epoch`, `target` (what
-    it is to have once others have given it up), `rack` and `subscribed` belong to the other types.
+    `metadata` and `assignment` are the encoded data of a member of a classic group. `epoch`,
+    `target`, `rack`, and `subscribed` are set for members of other groups. `target` is what the
+    member will be assigned once other members have revoked it.
     """
 
     member_id: str
@@ -62,7 +67,8 @@ class GroupMemberDescription:
 class GroupDescription:
     """A group with its members. `protocol` is the assignor, or the protocol that was chosen.
 
-    `epoch` is known of all types but the classic. `authorized_operations` is None unless asked for.
+    `epoch` is set for all types except classic groups. `authorized_operations` is None unless the
+    call requested it.
     """
 
     group_id: str
@@ -77,7 +83,7 @@ class GroupDescription:
 
 
 def classic_group(group: Any, coordinator: BrokerDescription) -> GroupDescription:
-    """Out of an answer to DescribeGroups."""
+    """Return a description of a group in a DescribeGroups response."""
     return GroupDescription(
         group.group_id,
         "classic",
@@ -105,7 +111,7 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMemberDescription:
 
 
 def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a consumer's assignment; none if it cannot be read."""
+    """Return the partitions of a consumer's assignment, or none if it cannot be decoded."""
     version = min(int.from_bytes(assignment[:2], "big"), ConsumerProtocolAssignment.max_version)
     try:
         found = ConsumerProtocolAssignment.decode(memoryview(assignment)[2:], version)
@@ -115,7 +121,7 @@ def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 def epoch_group(group: Any, kind: str, coordinator: BrokerDescription) -> GroupDescription:
-    """Out of an answer to ConsumerGroupDescribe or ShareGroupDescribe."""
+    """Return a description of a group in a ConsumerGroupDescribe or ShareGroupDescribe response."""
     return GroupDescription(
         group.group_id,
         kind,

@@ -1,4 +1,4 @@
-"""What groups have committed: looking at it, setting it, deleting it."""
+"""The admin calls that list, set, and delete the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class GroupOffsetCalls:
     async def _one_by_one(
         self, groups: Iterable[str], to: BrokerInfo, require_stable: bool, remaining: float
     ) -> Answers[str, Offsets]:
-        """For brokers before 3.0, which answer about one group at a time."""
+        """Request the offsets of one group at a time, for brokers older than 3.0."""
         answers: dict[str, Offsets | KafkaError] = {}
         for group in groups:
             request = OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable)
@@ -82,7 +82,7 @@ class GroupOffsetCalls:
         return answers
 
     async def _names(self, ids: Iterable[UUID], remaining: float) -> Mapping[UUID, str]:
-        """The names of topics that a broker calls by their ids."""
+        """Return the names of topics by topic id, without topics that do not exist."""
         wanted = [topic_id for topic_id in dict.fromkeys(ids) if topic_id != NO_ID]
         if not wanted:
             return {}
@@ -174,7 +174,7 @@ def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | 
         for each in topic.partitions:
             where = f"group {group_id}"
             error = error or failure(each.error_code, None, "OffsetFetch", where)
-            # A topic that has no name any more was deleted meanwhile.
+            # A topic id without a name belongs to a topic that was deleted in the meantime.
             if name and each.committed_offset >= 0:
                 epoch = each.committed_leader_epoch
                 found[TopicPartition(name, each.partition_index)] = OffsetAndMetadata(
@@ -207,7 +207,7 @@ def _commit(
     return OffsetCommitRequest(
         group_id=group,
         topics=[
-            # By name or by id, as the version has it.
+            # The API version determines whether the name or the id is encoded.
             OffsetCommitRequestTopic(name=name, topic_id=known[name].topic_id, partitions=parts)
             for name, parts in topics.items()
         ],

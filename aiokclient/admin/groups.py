@@ -1,4 +1,4 @@
-"""Groups of every type: listing, describing and deleting them, and removing members."""
+"""The admin calls that list, describe, and delete groups of any type, and remove members."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = ["GroupCalls", "group_ids"]
 
 CLASSIC = "classic"
 DEAD = "Dead"
-"""What a broker before 4.0 says of a group that there is not."""
+"""The state that brokers older than 4.0 return for a group that does not exist."""
 
 GONE = frozenset({UnknownMemberIdError.code})
-"""The codes with which a coordinator says that there is no such member."""
+"""Error codes for a member that is not in the group."""
 
 NOT_REMOVED = GONE | {CoordinatorLoadInProgressError.code, NotCoordinatorError.code}
-"""The codes with which a broker says that it has removed nobody."""
+"""Error codes that imply that the broker has removed no member."""
 
 ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this type"}
-"""The codes with which a broker says that a group is of another type, or not there at all."""
+"""Error codes for a group that does not exist or is of another type."""
 
 
 class GroupCalls:
@@ -139,7 +139,7 @@ class GroupCalls:
         except UnsupportedVersionError:
             if kind == CLASSIC:
                 raise
-            # Before such groups there were none.
+            # A broker that does not know this type of group has no groups of this type.
             return {}
         api, broker = request.api_key.api_name, _described_broker(to)
         return {
@@ -219,7 +219,7 @@ class GroupCalls:
     async def _remove_each(
         self, group: str, members: Iterable[str], remaining: float
     ) -> Answers[str, None]:
-        """For brokers before 2.4, to which a request names one member."""
+        """Remove members with one request each, for brokers older than 2.4."""
 
         async def ask(items: dict[str, None], member: str) -> Answers[str, None]:
             unknown: list[KafkaError] = []
@@ -236,7 +236,10 @@ class GroupCalls:
 
 
 def group_ids(groups: Iterable[str]) -> list[str]:
-    """What a call was given, if it is a collection of names."""
+    """Return the names in a collection as a list.
+
+    Raises ArgumentTypeError if it is not a collection of str.
+    """
     if isinstance(groups, Iterable) and not isinstance(groups, str | bytes):
         given = list(groups)
         if all(isinstance(group, str) for group in given):
@@ -245,7 +248,10 @@ def group_ids(groups: Iterable[str]) -> list[str]:
 
 
 def _outcomes_unknown(found: list[KafkaError]) -> Callable[[KafkaError], None]:
-    """Return a function that adds an error to a list if members may have been removed."""
+    """Return a function that records errors after which members may have been removed.
+
+    It appends each such error to the given list.
+    """
 
     def failed(error: KafkaError) -> None:
         if error.code not in NOT_REMOVED:
@@ -258,7 +264,7 @@ def _listed(response: ListGroupsResponse, broker: BrokerDescription) -> dict[str
     return {
         group.group_id: GroupListing(
             group.group_id,
-            # A broker that knows of one type only does not name it.
+            # A broker that supports only classic groups leaves the type empty.
             group.group_type.lower() or CLASSIC,
             group.protocol_type,
             group.group_state,

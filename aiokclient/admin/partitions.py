@@ -1,4 +1,4 @@
-"""Partitions: adding them to a topic."""
+"""The admin call that adds partitions to topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ __all__ = ["NewPartitions", "PartitionCalls"]
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have in all, and the brokers of each new one in order."""
+    """The total number of partitions that a topic will have.
+
+    `assignments` lists the replicas (broker ids) of each new partition, in order of partitions.
+    """
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None

@@ -1,4 +1,4 @@
-"""Records: deleting the oldest of a partition."""
+"""The admin call that deletes the oldest records of partitions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RecordCalls:
     async def _ask_leader(
         self, group: dict[TopicPartition, int], remaining: float
     ) -> Answers[TopicPartition, int]:
-        """One request to the leader of all partitions in the group."""
+        """Send one request to the broker that leads all of these partitions."""
         topics: dict[str, list[DeleteRecordsPartition]] = {}
         for (topic, index), offset in group.items():
             one = DeleteRecordsPartition(partition_index=index, offset=offset)

@@ -1,8 +1,9 @@
-"""What the parts of the admin client share: requests for several items, and their retries.
+"""Requests for several items, with their retries, which all admin calls use.
 
-A response has a result for each item. An item whose error may pass (the controller has moved, a
-timeout, a quota) is asked for again, alone, until the timeout; `cluster.per_item` has the loop. A
-request that fails as a whole was already tried again by the cluster client.
+A response has a result for each item. If the error of an item is retriable (such as a moved
+controller, a timeout, or a quota), the request is repeated for such items only, until the timeout.
+The loop is in `cluster.per_item`. A request that fails as a whole was already repeated by the
+cluster client.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ Item = TypeVar("Item")
 
 Answers: TypeAlias = Mapping[K, V | KafkaError]
 Ask: TypeAlias = Callable[[dict[K, Item], float], Awaitable[Answers[K, V]]]
-"""Sends one request for some items within some seconds, and returns the result of each."""
+"""A function that sends one request for items, with a timeout, and returns their results."""
 
 AskOne: TypeAlias = Callable[[dict[K, Item], T], Awaitable[Answers[K, V]]]
-"""Sends one request for some items to one of several targets."""
+"""A function that sends one request for items to one target, and returns their results."""
 
 
 class AdminRequests:
-    """The requests of one admin client, which it does not keep alive."""
+    """The requests of one admin client. It holds only a weak reference to the client."""
 
     _admin = Weakly()
 
@@ -50,25 +51,25 @@ class AdminRequests:
 
     @property
     def cluster(self) -> ClusterClient:
-        """The connections and the metadata of a client that is open."""
+        """The cluster client, with its connections and metadata. The admin client must be open."""
         cluster: ClusterClient = self._admin._cluster
         return cluster
 
     @property
     def patience_s(self) -> float:
-        """Seconds to wait for one broker before it is looked up whether the broker still exists."""
+        """Seconds to wait for one broker before checking whether the broker still exists."""
         return self._request_s
 
     def check(self) -> None:
-        """Raise unless the client may be used here and now."""
+        """Raise an error if the client is not open, or if another event loop uses it."""
         self._admin._check()
 
     def deadline(self, timeout: float | None) -> float:
-        """Return when a call with this timeout must end, on the monotonic clock."""
+        """Return the deadline of a call with this timeout, on the monotonic clock."""
         return float(self.cluster.clock.monotonic() + self._admin._seconds(timeout))
 
     def broker_timeout_ms(self, remaining_s: float) -> int:
-        """Return how long a broker may work on a request: less than the client waits for it."""
+        """Return the timeout for the broker, which is shorter than the client's own wait."""
         waiting = min(max(remaining_s, 0.0), self._request_s)
         return max(int(waiting * 900), 1)
 
@@ -81,7 +82,7 @@ class AdminRequests:
     ) -> Any:
         """Send a request, with the retries of the cluster client.
 
-        `failed(error)` is called for each attempt that was sent.
+        `failed(error)` is called for each attempt that was sent and failed.
         """
         self.check()
         return await self.cluster.request(
@@ -91,7 +92,7 @@ class AdminRequests:
     async def each(
         self, items: Mapping[K, Item], ask: Ask[K, Item, V], timeout: float | None
     ) -> Results[K, V]:
-        """Ask for all items, and again for those whose error may pass, within the timeout."""
+        """Request all items, and repeat those with a retriable error until the timeout."""
         self.check()
         retry = Retry(self.deadline(timeout), self._backoff, self.cluster.clock)
         results: dict[K, Any] = dict.fromkeys(items)
@@ -127,7 +128,7 @@ class AdminRequests:
         ask: Callable[[dict[str, Item], BrokerInfo, float], Awaitable[Answers[str, V]]],
         timeout: float | None,
     ) -> Results[str, V]:
-        """Ask the coordinator of each group, which is looked up for each attempt."""
+        """Send each group's request to its coordinator, which every attempt locates again."""
 
         async def ask_each(items: dict[str, Item], remaining: float) -> Answers[str, V]:
             answers: dict[str, V | KafkaError] = {}
@@ -153,7 +154,10 @@ class AdminRequests:
 async def ask_targets(
     groups: Mapping[T, dict[K, Item]], ask: AskOne[K, Item, T, V]
 ) -> Answers[K, V]:
-    """Ask several targets at the same time; the error of one is that of its items alone."""
+    """Send the requests to several targets at the same time, and return all results.
+
+    If the request to one target fails, only its items get that error.
+    """
     answers: dict[K, V | KafkaError] = {}
 
     async def ask_one(to: T, items: dict[K, Item]) -> None:
@@ -167,12 +171,15 @@ async def ask_targets(
 
 
 def failure(code: int, message: str | None, api: str, resource: str) -> KafkaError | None:
-    """Return the error of one item in a response; None for code 0."""
+    """Return the error of one item in a response, or None for code 0."""
     return error_for(code, message, api=api, resource=resource)
 
 
 def _latest(answer: Any, before: Any) -> Any:
-    """Return the answer; if it says only that time ran out, the answer before, which says more."""
+    """Return the newer result of an item.
+
+    If that is only a timeout and the previous result was an error, the timeout names that error.
+    """
     late = isinstance(answer, ApiTimeoutError)
     return _out_of_time(before) if late and isinstance(before, KafkaError) else answer
 

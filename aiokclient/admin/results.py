@@ -1,4 +1,4 @@
-"""What an admin call that asks for several things answers."""
+"""The results of an admin call that takes several items."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ V = TypeVar("V")
 
 
 class Results(Mapping[K, V | KafkaError]):
-    """A mapping from each thing asked for, in the order asked, to its result or its error.
+    """A mapping from each item of a call to its result or its error, in the order of the call.
 
-    One thing's failure is no failure of the others, so nothing is raised until asked for:
+    One item can fail while the others succeed, so errors are raised only on request:
 
         created = await admin.create_topics([NewTopic("a"), NewTopic("b")])
         created["a"]                  # a CreatedTopic, or the KafkaError that prevented it
-        created.errors                # only what failed
-        created.raise_for_errors()    # all succeeded or it raises; gives the results
+        created.errors                # the errors of the items that failed
+        created.raise_for_errors()    # the results if all items succeeded; raises otherwise
     """
 
     __slots__ = ("_results",)
@@ -43,21 +43,24 @@ class Results(Mapping[K, V | KafkaError]):
 
     @property
     def ok(self) -> bool:
-        """Nothing failed."""
+        """Whether all items succeeded."""
         return not self.errors
 
     @property
     def errors(self) -> dict[K, KafkaError]:
-        """What failed, and why."""
+        """The errors of the items that failed."""
         return {key: got for key, got in self._results.items() if isinstance(got, KafkaError)}
 
     @property
     def succeeded(self) -> dict[K, V]:
-        """What succeeded, without its failures."""
+        """The results of the items that succeeded."""
         return {key: got for key, got in self._results.items() if not isinstance(got, KafkaError)}
 
     def raise_for_errors(self) -> dict[K, V]:
-        """The results if all succeeded; else raises the first error, with notes on the others."""
+        """Return the results if all items succeeded, or raise the first error.
+
+        The raised error has notes on the errors of the other items.
+        """
         errors = self.errors
         if not errors:
             return self.succeeded

@@ -1,4 +1,4 @@
-"""Topics: creating, deleting, describing, listing."""
+"""The admin calls that create, delete, describe, and list topics."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; what is left out is the cluster's default.
+    """A topic to create. The cluster's defaults apply to everything that is not given.
 
-    `assignments` places the replicas of each partition on brokers, the preferred leader first, and
-    replaces `partitions` and `replication_factor`. Values of `configs` may be numbers or bools.
+    `assignments` maps each partition to the brokers of its replicas, the preferred leader first.
+    It replaces `partitions` and `replication_factor`. Values of `configs` may be numbers or bools.
     """
 
     name: str
@@ -66,9 +66,11 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was created; None is what brokers before 2.4 (the id: 2.8) do not tell.
+    """A topic that was created.
 
-    `configs` holds the values in force, without those that the user may not read.
+    `partitions` and `replication_factor` are None if the broker is older than 2.4, and `topic_id`
+    is None if it is older than 2.8. `configs` has the effective values of all options that the
+    user is permitted to read.
     """
 
     name: str
@@ -80,7 +82,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition and the ids of its brokers; without a leader `leader` is None."""
+    """A partition and the ids of its brokers. `leader` is None if there is no leader."""
 
     index: int
     leader: int | None
@@ -92,7 +94,10 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as it is; `authorized_operations` is None unless asked for."""
+    """A topic with its partitions.
+
+    `authorized_operations` is None unless the call requested it.
+    """
 
     name: str
     topic_id: UUID | None
@@ -103,7 +108,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """A topic in a list."""
+    """A topic as `list_topics` returns it, without its partitions."""
 
     name: str
     topic_id: UUID | None
@@ -163,7 +168,7 @@ class TopicCalls:
             try:
                 response = await self._requests.send(request, Controller(), remaining)
             except UnsupportedVersionError:
-                # An id cannot be said to older brokers, so nothing is sent to them then.
+                # An older version has no topic ids: it cannot delete topics by id.
                 if len(names) < len(items):
                     raise
                 request = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
@@ -226,8 +231,11 @@ def _listing(topic: MetadataResponseTopic) -> TopicListing:
 
 
 def _several(topics: Iterable[T], *kinds: type) -> list[T]:
-    """What a call was given, if it is a collection of what it takes."""
-    # A text is a collection of texts, too: its letters would be taken for topics.
+    """Return the items of a collection as a list.
+
+    Raises ArgumentTypeError if it is not a collection, or if an item is of none of the given kinds.
+    """
+    # A str is iterable, too. Its letters would be used as topic names.
     if isinstance(topics, Iterable) and not isinstance(topics, str):
         given = list(topics)
         if all(isinstance(topic, kinds) for topic in given):
@@ -293,7 +301,10 @@ def _metadata_topic(topic: Topic) -> MetadataRequestTopic:
 def _asked(
     answer: DeletableTopicResult | MetadataResponseTopic, items: Mapping[Topic, object]
 ) -> Topic | None:
-    """What was asked for that this answers: an answer may tell both the name and the id."""
+    """Return the requested name or id that a result belongs to, or None if there is none.
+
+    A result can contain both the name and the id of its topic.
+    """
     if answer.topic_id in items:
         return answer.topic_id
     return answer.name if answer.name in items else None
