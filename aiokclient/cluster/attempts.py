@@ -1,4 +1,4 @@
-"""One request through all its attempts."""
+"""The state of a request over all its attempts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["Attempts", "Check", "GivenUpError", "top_level_error"]
 
 Check = Callable[[Any], KafkaError | None]
-"""Returns the error that a response holds."""
+"""A function that returns the error in a response, or None."""
 
 
 class GivenUpError(Exception):
-    """The last error of the attempts is the error of the call."""
+    """A signal that no attempt follows: the last error becomes the error of the call."""
 
 
 @dataclass(slots=True)
 class Attempts:
-    """The attempts of one call so far. Each may take `attempt_s` seconds."""
+    """The attempts of one call. Each attempt may take `attempt_s` seconds."""
 
     message: Request[Any]
     to: Target
@@ -38,7 +38,7 @@ class Attempts:
     attempt_s: float
     node_id: int | None = None
     sent: bool = False
-    """Whether the present attempt was sent, so that a broker may carry it out."""
+    """Whether the current attempt was sent, so that a broker may execute the request."""
     error: KafkaError | None = None
 
     @property
@@ -47,7 +47,7 @@ class Attempts:
         return self.message.api_key.api_name
 
     def met(self, error: KafkaError) -> None:
-        """Record what the present attempt met."""
+        """Record the error of the current attempt."""
         if error.api is None:
             error.api = self.api
         if error.broker is None:
@@ -56,5 +56,5 @@ class Attempts:
 
 
 def top_level_error(response: Any) -> KafkaError | None:
-    """Return the error that a response as a whole holds, if its API has such a field."""
+    """Return the top-level error of a response, or None if it has no such field or error."""
     return error_for(getattr(response, "error_code", 0), getattr(response, "error_message", None))

@@ -1,9 +1,9 @@
-"""The first contact: any bootstrap server that answers, as soon as it answers.
+"""The bootstrap: the first contact with a cluster, by the first bootstrap server that responds.
 
-The servers are asked side by side, each begun when the one before it has failed or taken a second,
-so that one that swallows packets costs a second and not its whole timeout. Each is asked again
-after its reconnect backoff, until one answers, the deadline passes, or each of them has turned out
-to be something that waiting will not mend.
+The client tries the servers concurrently. It begins with the next server when the previous one
+has failed or has not responded for a second, so that a server that drops packets costs a second
+and not its whole timeout. It retries each server after the reconnect backoff, until one responds,
+the deadline passes, or all servers have failed with errors that waiting cannot correct.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NONE_CONNECTED = "None of the brokers could be reached at the address that it ad
 
 
 class Bootstrap:
-    """One search for a broker that answers; `reach` is called once."""
+    """One search for a bootstrap server that responds. `reach` is called once."""
 
     def __init__(self, config: ClientConfig, clock: Clock, pools: list[ConnectionPool]) -> None:
         self._config = config
@@ -53,16 +53,16 @@ class Bootstrap:
         self._hopeless: dict[str, KafkaError] = {}
         self._answer: MetadataResponse | None = None
         self.answered = ""
-        """The address of the server that answered."""
+        """The address of the server that responded."""
         self._moved = anyio.Event()
         self._deadline = 0.0
 
     async def reach(self, deadline: float) -> MetadataResponse:
-        """Return the answer of the first server to answer.
+        """Return the metadata response of the first server that responds.
 
         `deadline` is on the monotonic clock. Raises BootstrapError, which lists every server and
-        what came of it, when none answered by then, and at once the error of a server when waiting
-        mends none of them.
+        its outcome, if none has responded by then. If waiting cannot correct the error of any
+        server, raises the error of one of them immediately.
         """
         began = self._clock.monotonic()
         self._deadline = deadline
@@ -115,7 +115,7 @@ class Bootstrap:
 
     def _failed(self, pool: ConnectionPool, error: KafkaError, retry: Retry) -> float | None:
         place = _place(pool)
-        # At the deadline this is cancelled; an error that comes with it is no reason to give up.
+        # The deadline cancels this task. An error at the same moment must not replace the timeout.
         again = classify(error, Scope.CONNECTION).again
         left = retry.remaining_s
         if place not in self._outcomes:
@@ -138,11 +138,11 @@ class Bootstrap:
 async def servers_of(
     config: ClientConfig, connector: Connector, timeout_s: float
 ) -> list[tuple[str, int]]:
-    """Return names and ports of the bootstrap servers, as `client_dns_lookup` says.
+    """Return the names and ports of the bootstrap servers, according to `client_dns_lookup`.
 
-    With `resolve_canonical_bootstrap_servers_only` each address of a name is a server of its own,
+    With `resolve_canonical_bootstrap_servers_only` each address of a name becomes a server,
     under its canonical name. All names are looked up at the same time, for at most `timeout_s`
-    seconds. A name that is not resolved by then, or cannot be, stays as it is.
+    seconds. A name that cannot be resolved within that time remains in the list unchanged.
     """
     if config.client_dns_lookup == "use_all_dns_ips":
         return list(config.bootstrap_servers)
@@ -180,7 +180,7 @@ async def connect_first(
     deadline: float,
     attempts: Sequence[tuple[str, str]],
 ) -> None:
-    """Connect to any of the brokers that the cluster names; see `ClusterClient.reach`.
+    """Connect to any broker in the metadata; see `ClusterClient.reach`.
 
     `brokers()` raises when the client is closed.
     """
@@ -195,7 +195,7 @@ async def connect_first(
                     if errors and not any(map(_may_pass, errors)):
                         raise
                 if not brokers().any_connected:
-                    # What is connected may be a bootstrap server that is to name the brokers.
+                    # A connection to a bootstrap server alone does not count.
                     await asyncio.sleep(retry.pause_s())
     except TimeoutError:
         found = (*attempts, *brokers().outcomes())
@@ -204,7 +204,7 @@ async def connect_first(
 
 
 def _may_pass(error: KafkaError | None) -> bool:
-    """Return whether connecting may succeed after this error, or was not tried."""
+    """Return whether connecting may succeed later. None means that it was not tried yet."""
     return error is None or classify(error, Scope.CONNECTION).again
 
 

@@ -1,4 +1,4 @@
-"""The pools of all brokers, and the choice of one for a request that any of them can answer."""
+"""The connection pools of all brokers, and the choice of one for a request that any can serve."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ if TYPE_CHECKING:
 __all__ = ["Brokers", "patience_s"]
 
 HANGING_S = 1.0
-"""A broker that has left a request unanswered for so long is asked only if there is no other."""
+"""Seconds without a response after which a broker is chosen only if there is no other."""
 
 TRIED = 10
-"""Number of brokers that are tried for a connection to any of them."""
+"""The maximum number of brokers that are tried to get a connection to any broker."""
 
 PATIENCE_S = 3.0
-"""How long a first answer that any broker can give is waited for before another one is asked."""
+"""Seconds that the first attempt of a request that any broker can serve may take."""
 
 NAMED = 3
-"""Number of brokers that a line in the log names."""
+"""The maximum number of brokers that one log line names."""
 
 CLOSE_S = 1.0
-"""How long connections that still write may take to close before they are cut."""
+"""Seconds that connections with unwritten data may take to close before they are aborted."""
 
 
 class Brokers:
-    """One pool for each broker of the snapshot and for each bootstrap server.
+    """The connection pools of a client: one for each broker and each bootstrap server.
 
     A bootstrap server has a negative id until it is known which broker it is.
 
-    `on_loss` is called when the last broker that could be reached no longer can, and when the last
-    connection is lost: it is to find out whether any broker is there. `on_slow` is called while
-    connecting to one lasts, and `on_outage` when the last open connection is lost or closed.
+    `on_loss` is called when the last reachable broker becomes unreachable, and when the last
+    connection is lost. It must find out whether any broker is reachable. `on_slow` is called
+    repeatedly while an attempt to connect takes long, and `on_outage` when the last open
+    connection is lost or closed.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Brokers:
         self._on_loss = on_loss
         self.reachability = Reachability(ClientLog.of("aiokclient", config))
         self._watching = False
-        """Whether the cluster has named its brokers; before that, the start tells of them."""
+        """Whether the brokers are known. Before that, there are only bootstrap servers."""
         self._on_slow = on_slow
         self._on_outage = on_outage
         self._avoided: int | None = None
@@ -76,12 +77,12 @@ class Brokers:
         self._retired: list[ConnectionPool] = []
         self._named: Mapping[int, BrokerInfo] = {}
 
-    # -- which brokers there are ------------------------------------------------------------
+    # -- the known brokers ------------------------------------------------------------------
 
     def bootstrap(self, servers: Iterable[tuple[str, int]]) -> list[ConnectionPool]:
-        """New pools for bootstrap servers, in the order in which to try them.
+        """Return new pools for bootstrap servers, in the order in which to try them.
 
-        Until the next snapshot `choose` chooses among them only.
+        Until the next snapshot, `choose` returns only these pools.
         """
         self._named = {}
         pools = []
@@ -93,10 +94,10 @@ class Brokers:
         return pools
 
     def update(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        """Follow a new snapshot: new addresses, and bootstrap servers that are now known.
+        """Apply a new snapshot, with new addresses and the broker ids of bootstrap servers.
 
-        A broker that is not named any more keeps its connections until they close: it may come
-        back, and what is in flight there may still be answered.
+        A broker that is no longer in the snapshot keeps its connections until they close. It may
+        return to the cluster, and it may still respond to requests in flight.
         """
         self._named = brokers
         self._watching = True
@@ -113,12 +114,12 @@ class Brokers:
         self._retired = [pool for pool in self._retired if pool.busy]
 
     def leave(self) -> None:
-        """Make all connections anew: the open ones may be to the brokers of another cluster."""
+        """Replace all connections, because the open ones may lead to another cluster."""
         for node_id in list(self._pools):
             self._drop(node_id)
 
     def _identify(self, server: int, places: Mapping[tuple[str, int], int]) -> None:
-        """Give the pool of a bootstrap server to the broker that it has turned out to be."""
+        """Reuse the pool of a bootstrap server for the broker that it was identified as."""
         pool = self._pools[server]
         node_id = places.get((pool.host, pool.port))
         if node_id is None or node_id in self._pools:
@@ -157,7 +158,7 @@ class Brokers:
 
     def _failed(self) -> None:
         if self.any_reachable:
-            # A broker that was never connected to counts as reachable until that is tried.
+            # A broker counts as reachable until an attempt to connect to it fails.
             if not any(pool.busy for pool in self._pools.values()):
                 self._on_loss()
             return
@@ -172,7 +173,7 @@ class Brokers:
         self.reachability.found(_name(pool))
 
     def answered(self, node_id: int) -> None:
-        """Take note of a response, by which the broker is known to be reachable."""
+        """Record that the broker is reachable, because it sent a response."""
         pool = self._pools.get(node_id)
         if pool is not None and not pool.reachable:
             pool.answered()
@@ -184,13 +185,14 @@ class Brokers:
     # -- connections ------------------------------------------------------------------------
 
     def avoid(self, node_id: int | None) -> None:
-        """Let `choose` choose this broker only if no other can be reached; None: no broker."""
+        """Let `choose` return this broker only if no other is reachable. None avoids no broker."""
         self._avoided = node_id
 
     def pool(self, node_id: int) -> ConnectionPool:
-        """Return a broker's pool, made at first use: a cluster may name very many brokers.
+        """Return the pool of a broker.
 
-        Raises InvalidMetadataError for a broker that the snapshot does not have.
+        The pool is created at the first use, because a cluster may have very many brokers. Raises
+        InvalidMetadataError for a broker that is not in the snapshot.
         """
         pool = self._pools.get(node_id)
         if pool is not None:
@@ -214,12 +216,12 @@ class Brokers:
         return node_id in self._named if pool is None else pool.reachable
 
     def choose(self, unfit: Container[int] = ()) -> ConnectionPool:
-        """The broker for a request that any can answer, except those whose ids are `unfit`.
+        """Return the broker for a request that any can serve, except those whose ids are `unfit`.
 
-        A connected one with the least in flight, if it answers; else one that has not failed and
-        to which connecting does not last; else one that is connected; else the one whose reconnect
-        backoff ends first. A broker that the cluster does not name any more is none of them.
-        Raises InvalidMetadataError if there is none at all.
+        The order of preference is: the connected and responding broker with the fewest requests
+        in flight; a broker that has not failed and whose connecting does not take long; a
+        connected broker; the broker whose reconnect backoff ends first. Brokers that are no longer
+        in the metadata are excluded. Raises InvalidMetadataError if no broker is left.
         """
         pools = [pool for pool in self._eligible() if pool.node_id not in unfit]
         unused = self._unused()
@@ -244,20 +246,20 @@ class Brokers:
             return self.pool(next(islice(names, chosen - len(untried), None)))
         if connected:
             return min(connected, key=_silent_for)
-        # The reconnect backoff of one that hangs is over, though that says nothing for it.
+        # For a broker that hangs, the end of its reconnect backoff means nothing.
         return min(prompt or others, key=lambda pool: pool.not_before)
 
     def _eligible(self) -> list[ConnectionPool]:
-        """Return the pools of brokers that the cluster names, and of bootstrap servers."""
+        """Return the pools of all brokers in the metadata and of all bootstrap servers."""
         pools = self._pools.items()
         return [pool for node_id, pool in pools if node_id < 0 or node_id in self._named]
 
     async def connect_any(self, request: type[Request[Any]] | None = None) -> BrokerConnection:
-        """Return a control connection to the broker that `choose` chooses, made if need be.
+        """Return a control connection to the broker that `choose` returns, opened if necessary.
 
-        A broker that cannot be connected, or that has no version of `request`, does not keep the
-        client from the others, nor does one that accepts connections and does not answer. Raises
-        what the last one met if none is left. It has no deadline of its own.
+        If that broker cannot be connected, does not respond, or supports no version of `request`,
+        the next one is tried. Raises the error of the last broker if none is left. There is no
+        deadline: the caller must set one.
         """
         unfit: dict[int, KafkaError] = {}
         while True:
@@ -275,14 +277,14 @@ class Brokers:
                     raise
 
     def _any_left(self, unfit: Container[int], reachable: bool) -> bool:
-        """Return whether there are brokers that are not unfit, `reachable` ones only if so."""
+        """Return whether a broker is left that is not `unfit`, and is reachable if `reachable`."""
         left = (pool for pool in self._eligible() if pool.node_id not in unfit)
         return bool(self._unused()) or any(pool.reachable or not reachable for pool in left)
 
     def states(self) -> dict[int | str, str]:
-        """Return what each broker is to this client, one line each, for people to read.
+        """Return a readable description of the connection to each broker, in one line each.
 
-        The keys are ids; of bootstrap servers, which have none yet, addresses.
+        The keys are broker ids, or addresses for bootstrap servers whose ids are not known yet.
         """
         now, pools = self.reachability.now(), self._pools
         return {_key(broker): _state(pools.get(broker.node_id), now) for broker in self._all()}
@@ -292,50 +294,50 @@ class Brokers:
         return {_key(broker): _address(broker) for broker in self._all()}
 
     def outcomes(self) -> list[tuple[str, str]]:
-        """Return the address of each broker and what came of connecting to it."""
+        """Return the address of each broker with the outcome of connecting to it."""
         return [
             (_address(broker), _outcome(self._pools.get(broker.node_id))) for broker in self._all()
         ]
 
     def _all(self) -> list[BrokerInfo | ConnectionPool]:
-        """Return all brokers, those without a pool included, and bootstrap servers, in order."""
+        """Return all brokers in order, even those without a pool, and the bootstrap servers."""
         known: dict[int, BrokerInfo | ConnectionPool] = {**self._named, **self._pools}
         return [broker for _, broker in sorted(known.items())]
 
     @property
     def connections(self) -> int:
-        """How many are open, of all purposes and owners."""
+        """The number of open connections of all purposes and owners."""
         pools = [*self._pools.values(), *self._retired]
         return sum(len(pool.connections()) for pool in pools)
 
     @property
     def any_reachable(self) -> bool:
-        """Whether any broker may be reached: one that was never tried may be."""
+        """Whether any broker may be reachable. A broker that was never tried may be."""
         return bool(self._unused()) or any(pool.reachable for pool in self._pools.values())
 
     @property
     def any_connected(self) -> bool:
-        """Whether any broker that the cluster names is connected."""
+        """Whether any broker in the metadata is connected."""
         pools = self._pools.items()
         return any(pool.connections() for node_id, pool in pools if node_id in self._named)
 
     def errors(self) -> list[KafkaError | None]:
-        """Return what connecting to each broker has met last; None for those that it has not."""
+        """Return the last error of connecting to each broker, or None where there was none."""
         pools = [self._pools.get(node_id) for node_id in self._named]
         return [None if pool is None else pool.last_error for pool in pools]
 
     def _unused(self) -> int:
-        """Return how many of the brokers that the cluster names have no pool yet."""
+        """Return the number of brokers in the metadata that have no pool yet."""
         return len(self._named) - sum(node_id in self._named for node_id in self._pools)
 
-    # -- ending -----------------------------------------------------------------------------
+    # -- closing ----------------------------------------------------------------------------
 
     def release(self, owner: Hashable) -> None:
         for pool in [*self._pools.values(), *self._retired]:
             pool.release(owner)
 
     async def close(self) -> None:
-        """Closes all connections and waits until their sockets are gone, at most CLOSE_S."""
+        """Close all connections and wait until their sockets are closed, for at most CLOSE_S."""
         self.reachability.close()
         pools = [*self._pools.values(), *self._retired]
         connections = [connection for pool in pools for connection in pool.connections()]
@@ -351,7 +353,7 @@ class Brokers:
 
 
 async def _connected_soon(pool: ConnectionPool) -> BrokerConnection | None:
-    """Return a control connection of the pool, None if making it lasts."""
+    """Return a control connection of the pool, or None if opening it takes long."""
     waiter = pool.connecting(Purpose.CONTROL)
     try:
         await asyncio.wait([waiter], timeout=HANGING_S)
@@ -362,16 +364,17 @@ async def _connected_soon(pool: ConnectionPool) -> BrokerConnection | None:
 
 
 def patience_s(in_vain: int, longest_s: float) -> float:
-    """How long to wait for an answer that any broker can give, after so many that did not come.
+    """Return the seconds to wait for a response that any broker can give.
 
-    A broker that hangs must not hold up the news about itself: the next attempt goes to one that
-    has fewer requests unanswered.
+    `in_vain` is the number of previous attempts without a response. The first waits are short, so
+    that a broker that hangs does not delay new metadata: the next attempt goes to a broker with
+    fewer unanswered requests.
     """
     return min(PATIENCE_S * 2.0 ** min(in_vain, 10), longest_s)
 
 
 def _silent_for(pool: ConnectionPool) -> float:
-    """Seconds for which its control connection has left a request unanswered."""
+    """Return the seconds for which the oldest request on its control connection is unanswered."""
     connection = pool.ready(Purpose.CONTROL)
     return 0.0 if connection is None else connection.unanswered_for()
 
@@ -388,7 +391,7 @@ def _state(pool: ConnectionPool | None, now: float) -> str:
 
 
 def _why(pool: ConnectionPool) -> str:
-    """Return the last error in one line, without the address, which stands before it."""
+    """Return the last error in one line, without the address, which the caller shows before it."""
     error = pool.last_error
     if error is None:
         return "not connected"
@@ -402,7 +405,7 @@ def _why(pool: ConnectionPool) -> str:
 
 
 def _outcome(pool: ConnectionPool | None) -> str:
-    """Return what came of connecting, for an error that lists the addresses."""
+    """Return the outcome of connecting, for an error text that lists the addresses."""
     if pool is None:
         return "not tried yet"
     if pool.last_error is not None:

@@ -1,4 +1,4 @@
-"""Errors for calls from a wrong event loop or thread."""
+"""Errors for calls from the wrong event loop or thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["wrong_caller"]
 
 
 def wrong_caller(name: str, loop: asyncio.AbstractEventLoop | None, thread: int) -> UsageError:
-    """Return the error for a caller outside of the loop. It names the alternative."""
+    """Return the error for a call from outside the event loop. Its text names the alternative."""
     if threading.get_ident() != thread:
         return WrongThreadError(
             f"This {name} belongs to the thread of its event loop. From another thread use "

@@ -1,10 +1,10 @@
 """The client of one cluster: its connections, its metadata, and requests to its brokers.
 
-`ClusterClient.request` is the loop around one request: it routes, sends, and tries again until the
-deadline. Operations on several items (topics, partitions, groups) use `per_item`. Whatever must see
-each failed attempt has a loop of its own around `connect` and `BrokerConnection.send`: senders,
-fetchers, and the members of groups, to which an error code is an event of their state. `policy`
-decides in all of them.
+`ClusterClient.request` is the loop around one request: it routes the request, sends it, and
+retries until the deadline. Operations on several items (topics, partitions, groups) use `per_item`.
+Senders, fetchers, and members of groups must handle each failed attempt themselves, because an
+error code changes their state. They have loops of their own around `connect` and
+`BrokerConnection.send`. In all of these loops, `policy` decides what is done about an error.
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ R = TypeVar("R", bound="Response")
 NAMES_BROKERS = "answered, and named the brokers"
 
 MOVED_AWAY = (RebootstrapRequiredError.code,)
-"""What a broker answers that wants its clients to begin anew with the bootstrap servers."""
+"""The error code by which a broker asks clients to rebootstrap."""
 
 
 class ClusterClient:
-    """Connections, metadata and requests to one cluster, for whoever stands on it.
+    """The connections, the metadata, and the requests of a client of one cluster.
 
-    Made anywhere, used in the loop in which `start` was awaited. `config`, `clock`, `connector`,
-    `metrics`, `supervisor` and `updater` are for those that stand on it, too.
+    It can be created anywhere, and must be used in the event loop in which `start` was awaited.
+    Producers, consumers, and other parts of the library that use it also use its attributes
+    `config`, `clock`, `connector`, `metrics`, `supervisor`, and `updater`.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -93,14 +94,14 @@ class ClusterClient:
         self.outages = Outages()
         self.outages.listen(lambda: self.updater.topic_ids.doubt_all(self.metadata))
 
-    # -- beginning and ending ---------------------------------------------------------------
+    # -- starting and closing ---------------------------------------------------------------
 
     async def start(self) -> None:
         """Reach the cluster, read its metadata, and connect to one of its brokers.
 
-        Raises BootstrapError, which names the addresses, if that takes over
-        `default_api_timeout_ms`, and immediately what waiting would not mend
-        (ConnectionSetupError, ConfigError). A start that fails or is cancelled leaves nothing open.
+        Raises BootstrapError, which names the addresses, if that takes longer than
+        `default_api_timeout_ms`. Errors that waiting cannot correct (ConnectionSetupError,
+        ConfigError) are raised immediately. A start that fails or is cancelled leaves nothing open.
         """
         deadline = self._deadline()
         try:
@@ -122,18 +123,19 @@ class ClusterClient:
         except BaseException as error:
             await self.close()
             if isinstance(error, Exception):
-                self.supervisor.check()  # A bug in a task that was waited for.
+                self.supervisor.check()  # Raises the error of a background task that died.
             raise
 
     def _deadline(self) -> float:
         return self.clock.monotonic() + self.config.default_api_timeout_ms / 1000
 
     async def reach(self, deadline: float, *attempts: tuple[str, str]) -> None:
-        """Wait until one of the brokers that the cluster names is connected.
+        """Wait until a broker in the metadata is connected.
 
-        `deadline` is on the monotonic clock. Raises BootstrapError if none is by then, whose
-        `attempts` are those given and the addresses of the brokers, and immediately what waiting
-        would not mend for any of them. With a connection it does nothing.
+        Returns immediately if one is already connected. `deadline` is on the monotonic clock.
+        Raises BootstrapError if no broker is connected by then. Its `attempts` are the given ones
+        and the addresses of the brokers. If waiting cannot correct the error of any broker, raises
+        an error immediately.
         """
         if not self.brokers.any_connected:
             await connect_first(self._live, self.clock, self._backoff, deadline, attempts)
@@ -143,10 +145,10 @@ class ClusterClient:
         return self.brokers
 
     async def open_by(self, deadline: float, opening: Callable[[], Awaitable[None]]) -> None:
-        """Open what stands on this client, by a deadline on the monotonic clock.
+        """Await `opening`, which uses this client, until a deadline on the monotonic clock.
 
-        Raises BootstrapError, which names the addresses of all brokers, after it: others than the
-        connected ones may have been needed.
+        At the deadline, raises BootstrapError with the addresses of all brokers, because one that
+        is not connected may have been needed.
         """
         began = self.clock.monotonic()
         try:
@@ -160,15 +162,15 @@ class ClusterClient:
             raise error from self.updater.last_error
 
     async def _servers(self, deadline: float) -> list[tuple[str, int]]:
-        """Return the bootstrap servers; looking their names up leaves time to connect."""
+        """Return the bootstrap servers. Looking up their names leaves time to connect."""
         left_s = max(deadline - self.clock.monotonic(), 0.0)
         setup_s = self.config.socket_connection_setup_timeout_ms / 1000
         return await servers_of(self.config, self.connector, min(setup_s, left_s / 2))
 
     async def close(self) -> None:
-        """Ends all tasks and connections; requests without an outcome raise ClosedError.
+        """End all tasks and connections. Requests without a response fail with ClosedError.
 
-        Takes a second or two at most. Idempotent. Cancelled, it still ends all of it.
+        That takes at most two seconds. Idempotent. A cancellation does not stop the close.
         """
         pending, self._pending = self._pending, {}
         for future in pending:
@@ -176,7 +178,7 @@ class ClusterClient:
                 future.set_exception(
                     ClosedError("The client was closed before the response arrived.")
                 )
-                # Closing is no accident: whoever does not look any more need not be told.
+                # Mark the errors as retrieved: after a close, asyncio must not log them.
                 future.exception()
         brokers, self._brokers = self._brokers, None
         try:
@@ -192,11 +194,11 @@ class ClusterClient:
                     await watching.aclose()
 
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
-        """Close the connections of a client that nobody has closed when its event loop ends.
+        """Close the connections when the event loop ends and the client was not closed before.
 
-        `asyncio.run` closes asynchronous generators after it has cancelled all tasks. A connection
-        that is still open then keeps its socket; uvloop cannot even close the loop where
-        ResourceWarning is an error, and waits forever.
+        `asyncio.run` closes asynchronous generators after it has cancelled all tasks. Without
+        this one, a connection that is still open would keep its socket. With uvloop, closing the
+        loop would even wait forever if ResourceWarning is an error.
         """
         try:
             yield
@@ -240,22 +242,22 @@ class ClusterClient:
 
     @property
     def brokers(self) -> Brokers:
-        """The pools; raises ClosedError unless started."""
+        """The connection pools. Raises ClosedError if the client is not started."""
         if self._brokers is None:
             raise ClosedError("The client is not open.")
         return self._brokers
 
     def addresses(self) -> dict[int | str, str]:
-        """Return the addresses of the brokers; empty unless started. Synchronous."""
+        """Return the addresses of the brokers, or none if not started. Synchronous."""
         return {} if self._brokers is None else self._brokers.addresses()
 
     @property
     def metadata(self) -> ClusterMetadata:
-        """The current snapshot, immutable."""
+        """The current snapshot of the metadata."""
         return self.updater.snapshot
 
     def log(self, part: str, group_id: str | None = None) -> ClientLog:
-        """Return the log `aiokclient.<part>`, whose lines name this client and the group."""
+        """Return the logger `aiokclient.<part>`, whose lines name this client and the group."""
         name = f"aiokclient.{part}" if part else "aiokclient"
         if group_id is None:
             return ClientLog.of(name, self.config)
@@ -276,17 +278,18 @@ class ClusterClient:
         owner: Hashable = None,
         failed: Callable[[KafkaError], None] = lambda error: None,
     ) -> R:
-        """Sends a request until it is answered well, and returns the response.
+        """Send a request, with retries, and return the successful response.
 
-        Each attempt finds the broker anew, may take `attempt_timeout` seconds
-        (`request_timeout_ms`), and all of them `timeout` (`default_api_timeout_ms`). What an error
-        leads to is the policy's decision for `scope`. `check(response)` gives the error that a
-        response holds; by default that of its top-level error code.
+        Each attempt locates the broker again and may take `attempt_timeout` seconds (by default
+        `request_timeout_ms`). All attempts together may take `timeout` seconds (by default
+        `default_api_timeout_ms`). The policy decides for `scope` which errors are retried.
+        `check(response)` returns the error in a response, which by default is that of its
+        top-level error code.
 
         Raises ApiTimeoutError, whose cause is the last error, and every error that is not retried,
-        with API and broker. A client that has failed raises its failure instead of retrying.
-        `failed(error)` is called for each attempt that was sent and failed. Cancelling it abandons
-        the response: the broker may still carry out what was sent.
+        with its API and broker. A client that has failed raises its failure instead of retrying.
+        `failed(error)` is called for each attempt that was sent and failed. A cancellation
+        abandons the response: the broker may still execute a request that was sent.
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
@@ -343,7 +346,7 @@ class ClusterClient:
             raise TimeoutError if late else GivenUpError
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
-        # A broker that does not answer may not be where the request belongs any more.
+        # The target may have moved away from a broker that does not respond.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
             self._router.refresh(call.to, call.node_id)
         await asyncio.sleep(action.delay_s)
@@ -351,9 +354,10 @@ class ClusterClient:
     def send(
         self, message: Request[R], to: Target, *, timeout: float | None = None
     ) -> PendingResponse[R]:
-        """As `request`, without waiting: plain, the handle gives the response. Raises ClosedError.
+        """Start a request as `request` does, and return a handle of its response. Synchronous.
 
-        When the client closes first the handle raises ClosedError.
+        Raises ClosedError if the client is closed. If it is closed before the response arrives,
+        the handle raises ClosedError.
         """
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         name = f"send {message.api_key.api_name}"
@@ -367,7 +371,7 @@ class ClusterClient:
         try:
             response = await self.request(message, to, timeout=timeout)
         except Exception as error:
-            # The handle's, whatever it is; nothing here depends on it.
+            # Every error goes to the handle. No other task depends on it.
             if not future.done():
                 future.set_exception(error)
         else:
@@ -381,46 +385,47 @@ class ClusterClient:
     async def connect(
         self, node_id: int, purpose: Purpose, owner: Hashable = None
     ) -> BrokerConnection:
-        """A connection to a broker, made if need be; one attempt, after the reconnect backoff.
+        """Return a connection to a broker, opened if necessary.
 
+        There is one attempt, after the reconnect backoff. Its setup timeout is the only deadline.
         Raises DisconnectedError, ConnectionSetupError, UnsupportedVersionError, and
-        InvalidMetadataError for a broker that is not known. Cancelling it does not end the attempt
-        for others. It has no deadline of its own but that of an attempt.
+        InvalidMetadataError for an unknown broker. A cancellation does not end the attempt for
+        other callers.
         """
         return await self.brokers.pool(node_id).get(purpose, owner)
 
     def connected(
         self, node_id: int, purpose: Purpose, owner: Hashable = None
     ) -> BrokerConnection | None:
-        """That connection if it is open, else None. Plain."""
+        """Return the connection that `connect` returns if it is open, else None. Synchronous."""
         return None if self._brokers is None else self._brokers.connected(node_id, purpose, owner)
 
     def is_reachable(self, node_id: int) -> bool:
-        """False while the last attempt to connect, or the last connection, has failed. Plain."""
+        """Return whether the last attempt to connect, or connection, did not fail. Synchronous."""
         return self._brokers is not None and self._brokers.is_reachable(node_id)
 
     def release(self, owner: Hashable) -> None:
-        """Closes the connections of an owner, and ends its interest in topics. Plain."""
+        """Close the connections of an owner, and end its interest in topics. Synchronous."""
         self.updater.unwant(owner)
         if self._brokers is not None:
             self._brokers.release(owner)
 
     def troubles(self) -> list[str]:
-        """Why it may not be working well, for people to read; empty if all is well. Plain."""
+        """Return readable reasons why the client may not work well, if any. Synchronous."""
         if self._brokers is not None and self._brokers.reachability.lost:
-            return ["no broker can be reached"]  # The brokers' own lines say why.
+            return ["no broker can be reached"]  # The lines of the brokers have the reasons.
         error = self.updater.last_error
         if error is None:
             return []
         return [f"metadata cannot be refreshed: {one_line(error.message or str(error))}"]
 
     def _lost_all(self) -> None:
-        # Also when nobody needs a broker now, so that it is known when one is back.
+        # Refresh even if no call needs a broker now, to notice when one is reachable again.
         self.updater.request_update(reason="no broker can be reached")
 
     def _hangs(self) -> None:
-        # What is waited for there may have moved to another broker, which would not be noticed
-        # before the attempt ends.
+        # The leaders and coordinators of that broker may have moved to another one. Without a
+        # refresh, the client would not notice before the attempt ends.
         self.updater.request_update(reason="connecting to a broker lasts")
 
     async def _connect_any(self, request: type[Request[Any]]) -> BrokerConnection:
@@ -455,7 +460,7 @@ class ClusterClient:
         return response
 
     async def _settle(self, response: MetadataResponse, node_id: int) -> None:
-        """Leave out the topics whose ids are disputed; another broker is asked for them."""
+        """Remove topics with disputed ids from a response, and request them from another broker."""
         settle, known = self.updater.topic_ids.settle, self.metadata
         if len(response.topics or ()) < LARGE:
             disputed = settle(known, response)
@@ -476,7 +481,7 @@ class ClusterClient:
             trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
             rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
             if rebootstraps and now - self._failing_since >= trigger_s:
-                # KIP-1102: the brokers that are known may all be gone for good.
+                # KIP-1102: all known brokers may have been removed for good.
                 self._failing_since = now
                 self.brokers.bootstrap(await self._servers(self._deadline()))
             raise

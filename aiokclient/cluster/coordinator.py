@@ -1,8 +1,8 @@
-"""Which broker coordinates a group, a transaction or a share partition.
+"""The lookup of the coordinators of groups, transactions, and share partitions.
 
-What was found is remembered until a request to it shows that it is wrong. Lookups of the same key
-share one request; several keys asked for together go in one (KIP-699), one by one to brokers that
-are too old for it.
+A coordinator is cached until a request to it shows that it has moved. Concurrent lookups of the
+same key share one request. Several keys of one lookup share a request, too (KIP-699). Brokers that
+are too old for that get one request for each key.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = ["CoordinatorLocator"]
 
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 BATCHED_FROM = 4
-"""The version from which one request asks for several keys."""
+"""The lowest version in which one request can contain several keys."""
 
 Found: TypeAlias = BrokerInfo | KafkaError
 
 
 class CoordinatorLocator:
-    """Finds and remembers coordinators.
+    """The lookup and the cache of coordinators.
 
-    `connect(request)` gives a connection to any broker that has a version of the request.
+    `connect(request)` returns a connection to any broker that supports the request.
     """
 
     def __init__(
@@ -59,19 +59,19 @@ class CoordinatorLocator:
         self._looking: dict[tuple[str, str], asyncio.Future[Found]] = {}
 
     def cached(self, kind: str, key: str) -> int | None:
-        """The broker's id if it is known. Plain."""
+        """Return the cached id of the broker, or None. Synchronous."""
         return self._known.get((kind, key))
 
     def forget(self, kind: str, key: str, node_id: int | None = None) -> None:
-        """The next lookup asks anew; with `node_id` only if that is still what is known. Plain."""
+        """Drop the cached broker of a key, with `node_id` only if it is this one. Synchronous."""
         if node_id is None or self._known.get((kind, key)) == node_id:
             self._known.pop((kind, key), None)
 
     async def locate(self, kind: str, key: str) -> int:
-        """The id of the coordinator of a key; one attempt.
+        """Return the id of the coordinator of a key, with one attempt.
 
-        Raises what the brokers answer (most often CoordinatorNotAvailableError, to be tried
-        again), DisconnectedError, ApiTimeoutError.
+        Raises the error of the response (usually the retriable CoordinatorNotAvailableError),
+        DisconnectedError, and ApiTimeoutError.
         """
         known = self._known.get((kind, key))
         if known is not None:
@@ -86,7 +86,7 @@ class CoordinatorLocator:
         return found.node_id
 
     async def locate_many(self, kind: str, keys: Iterable[str]) -> dict[str, Found]:
-        """Asks for all keys, in one request where the broker can; a broker or an error for each."""
+        """Return the coordinator, or the error, of each key, with one request if possible."""
         if kind not in KEY_TYPES:
             raise ConfigError(f"kind: {kind!r} is not one of {', '.join(KEY_TYPES)}.")
         keys = list(dict.fromkeys(keys))
@@ -112,7 +112,7 @@ class CoordinatorLocator:
         for key, future in pending.items():
             if self._looking.get((kind, key)) is future:
                 del self._looking[kind, key]
-            # One that was cancelled, or left out of the response: those that share it try again.
+            # This lookup was cancelled or is not in the response. Tasks that share it retry.
             outcome = found.setdefault(
                 key, RefreshRetriableError("The lookup returned no coordinator.")
             )
@@ -130,7 +130,7 @@ class CoordinatorLocator:
                 found = await self._ask(kind, keys)
         except TimeoutError:
             if not waiting.expired():
-                raise  # That of a connection or a request, which says more.
+                raise  # The timeout of the connection or the request has a better text.
             self._in_vain += 1
             text = f"There was no response within {waited_s:.1f} s."
             raise ApiTimeoutError(text, api="FindCoordinator") from None
@@ -155,10 +155,10 @@ class CoordinatorLocator:
 
 
 def _share_bug(lookups: Iterable[asyncio.Future[Found]], error: Exception) -> None:
-    """Have the tasks that share a lookup end with the unexpected error that ended it."""
+    """Pass the unexpected error of a lookup to all tasks that share it."""
     for lookup in lookups:
         lookup.set_exception(error)
-        lookup.exception()  # It may be that no other task shares it.
+        lookup.exception()  # Mark it as retrieved: maybe no other task shares the lookup.
 
 
 def _found(answer: FindCoordinatorResponse | Any, connection: BrokerConnection) -> Found:

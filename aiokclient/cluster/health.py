@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["Health", "described", "some"]
 
 NAMES = 5
-"""Number of names that a repr shows."""
+"""The maximum number of names that a repr shows."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Health:
-    """The state of a client: `reasons` is empty when all is well; `brokers` by their ids.
+    """The state of a client, with the reasons for it and the state of each broker.
 
-    A bootstrap server that is not known as a broker has its address for an id. `addresses` has
-    the address of each broker. `print(health)` shows one line for each reason and broker.
+    `reasons` is empty if there are no problems. `brokers` has a text for each broker id. The key
+    of a bootstrap server whose id is not known yet is its address. `addresses` has the address
+    of each broker. `print(health)` shows one line for each reason and broker.
     """
 
     state: State
@@ -53,9 +54,9 @@ class Health:
         return self._table().html()
 
     def to_pandas(self) -> Any:
-        """Return a pandas.DataFrame with a row for each broker; needs pandas.
+        """Return a pandas.DataFrame with a row for each broker.
 
-        Its attrs hold the state and the reasons.
+        Its `attrs` hold the state and the reasons. Requires pandas.
         """
         rows = [(key, self.addresses.get(key), text) for key, text in self.brokers.items()]
         columns = (Column("broker"), Column("address"), Column("state"))
@@ -71,7 +72,7 @@ def described(
     cluster: ClusterClient | None,
     subject: Mapping[str, str | None],
 ) -> str:
-    """Return the repr of a client of the class `name`; `subject` are its topics or its group."""
+    """Return the repr of a client. `name` is its class, and `subject` its topics or its group."""
     known = {} if cluster is None else cluster.addresses()
     parts = {
         "client_id": repr(config.client_id),
@@ -84,7 +85,7 @@ def described(
 
 
 def some(names: Iterable[object]) -> str | None:
-    """Return names separated by commas, a few of many; None if there are none."""
+    """Return the first few names separated by commas, or None if there are none."""
     found = [str(name) for name in names]
     shown = ", ".join(found[:NAMES])
     if len(found) > NAMES:

@@ -1,8 +1,8 @@
-"""Starting and closing of clients, producers, consumers, admins and group members.
+"""The start and the close of clients, producers, consumers, admins, and group members.
 
-`lifecycle_states.py` has the phases as a table, and why they are what they are. Here are the
-coroutines around it. A close always ends, by its bound: cancelling a task that awaits it shortens
-the bound to `close_timeout_ms`, and the cancellation is raised after the end.
+`lifecycle_states.py` has the table of phases, with the reasons for it. This module has the
+coroutines around the table. A close always ends within its time limit. Cancelling a task that
+awaits it shortens the limit to `close_timeout_ms`, and the cancellation is raised after the close.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ if TYPE_CHECKING:
 __all__ = ["Health", "Lifecycle"]
 
 UNWINDING_S = 3 * STOP_S
-"""Seconds that tasks and connections may take to end after the bound of a close."""
+"""Seconds that tasks and connections may take to end after the time limit of a close."""
 
 
 class Lifecycle:
-    """The base of everything that is started and closed.
+    """The base class of everything that is started and closed.
 
-    A subclass defines `_open`, `_shutdown` and, where needed, `_abandon`, `_unretrieved` and
-    `_grace_s`. It has `_config`, `_cluster` (its own, or that of the client it was given),
-    `_supervisor` for its background tasks, and calls `_check` at every entry.
+    A subclass defines `_open` and `_shutdown`, and where necessary `_abandon`, `_unretrieved`, and
+    `_grace_s`. It can use `_config`, `_cluster` (its own, or that of the shared client), and
+    `_supervisor` for its background tasks. Each of its public methods must call `_check` first.
     """
 
     closing_rank: ClassVar[int] = 0
-    """A client closes those with the lowest rank first."""
+    """The rank among the children of a client, which closes the lowest rank first."""
     _phase = LifecyclePhase.NEW
     _closing: asyncio.Task[None] | None = None
     config_type: ClassVar[type[ClientConfig]] = ClientConfig
@@ -75,9 +75,10 @@ class Lifecycle:
     def from_properties(
         cls, source: Mapping[str, Any] | str | os.PathLike[str], **options: Any
     ) -> Self:
-        """Make one from a mapping of Kafka's dotted names to texts, or from a properties file.
+        """Create an object from a mapping of Kafka's dotted names to texts, or a properties file.
 
-        `options` adds what no text can express. Raises ConfigError, which lists all mistakes.
+        `options` are additional keyword options, such as functions, which a text cannot express.
+        Raises ConfigError, which lists all mistakes.
         """
         config = cls.config_type.from_properties(source, **options)
         made: Self = cast(Any, cls)(**config.given())
@@ -88,7 +89,7 @@ class Lifecycle:
 
     def __init__(self, config: ClientConfig, client: ClientLike | None = None) -> None:
         self._anchor = Anchor(self)
-        """A reference for background work, which does not keep this object alive."""
+        """A weak reference for background tasks, which must not keep this object alive."""
         self._config = config
         self._client = client
         self._own_cluster: ClusterClient | None = None
@@ -113,22 +114,22 @@ class Lifecycle:
     # -- for subclasses ---------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Make it ready, on an open cluster. If this is cancelled, `_shutdown` follows."""
+        """Prepare the object, on an open cluster. A cancellation is followed by `_shutdown`."""
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
-        """End the work: all of it if `graceful`, otherwise only what has to be done.
+        """Finish all work if `graceful`, otherwise only what is indispensable.
 
-        Cancelled after `timeout` seconds. Tasks and connections are ended after it.
+        It is cancelled after `timeout` seconds. Tasks and connections end afterwards.
         """
 
     def _abandon(self, error: ClosedError) -> None:
-        """Fail all that `_shutdown` has left without an outcome. Synchronous."""
+        """Fail every operation that `_shutdown` has left without an outcome. Synchronous."""
 
     def _failed(self, error: BaseException) -> None:
-        """Fail all that waits here, because a background task died. Synchronous, called once."""
+        """Fail all waiting calls, because a background task died. Synchronous, called once."""
 
     def _unretrieved(self) -> BaseException | None:
-        """Return the error to raise when `async with` is left normally: unretrieved failures."""
+        """Return the unretrieved failures, which a normal exit of `async with` raises."""
         return None
 
     def _troubles(self) -> list[str]:
@@ -136,9 +137,9 @@ class Lifecycle:
         return self._cluster.troubles()
 
     def _waits_for_caller(self) -> str:
-        """Return what a close from the current task would wait for in vain, or "" for nothing.
+        """Return what would make a close in the current task wait forever, or "".
 
-        Such a close would wait for itself. Synchronous.
+        Such a close would wait for its own caller. Synchronous.
         """
         return ""
 
@@ -153,7 +154,7 @@ class Lifecycle:
         assert self._own_cluster is not None
         return self._own_cluster
 
-    # -- what a user sees -------------------------------------------------------------------
+    # -- the public methods -----------------------------------------------------------------
 
     @property
     def state(self) -> State:
@@ -172,16 +173,16 @@ class Lifecycle:
         return Health(self.state, tuple(reasons), brokers.states(), brokers.addresses())
 
     def metrics(self) -> MetricsSnapshot:
-        """Return all that is counted and measured, by `name` or `name{label=value,...}`.
+        """Return all metrics, by `name` or `name{label=value,...}`. Synchronous.
 
-        Synchronous. A dict for JSON: each value is a number, or a dict for a histogram. What
-        shares a client is measured together.
+        The result can be serialized as JSON: each value is a number, or a dict for a histogram.
+        Producers and consumers that share a client have their metrics in common.
         """
         self._check()
         return self._cluster.metrics.snapshot()
 
     def metric_values(self, prefix: str = "") -> list[MetricValue]:
-        """Return the same as tuples, of names that begin with `prefix`. Synchronous."""
+        """Return the metrics whose names begin with `prefix` as tuples. Synchronous."""
         self._check()
         return self._cluster.metrics.values(prefix)
 
@@ -191,15 +192,16 @@ class Lifecycle:
         return described(type(self).__name__, self._config, self.state, cluster, self._subject())
 
     def _subject(self) -> dict[str, str | None]:
-        """Return what else the repr shows: topics, or a group. Synchronous, in every state."""
+        """Return the topics or the group for the repr. Synchronous, in every state."""
         return {}
 
     @lets_go
     async def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
         """Return the id under which the brokers know this client in telemetry (KIP-714).
 
-        `timeout` is in seconds (`default_api_timeout_ms`). Raises UnsupportedVersionError where
-        the brokers do not collect telemetry, and what a request raises.
+        `timeout` is in seconds (by default `default_api_timeout_ms`). Raises
+        UnsupportedVersionError if the brokers do not collect telemetry, and the error of the
+        request if it fails.
         """
         self._check()
         if self._client_instance_id is None:
@@ -234,7 +236,7 @@ class Lifecycle:
     # -- checks -----------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Raise the failure or a UsageError unless it may be used here and now."""
+        """Raise the failure, or a UsageError if the object must not be used here and now."""
         try:
             if not self._usable:
                 self._refuse()
@@ -262,11 +264,11 @@ class Lifecycle:
         raise wrong_caller(type(self).__name__, self._loop, self._thread)
 
     def _seconds(self, timeout: float | None) -> float:
-        """Return the timeout of a call in seconds: as given, or `default_api_timeout_ms`."""
+        """Return the given timeout of a call, or `default_api_timeout_ms`, in seconds."""
         return self._config.default_api_timeout_ms / 1000 if timeout is None else seconds(timeout)
 
     def _fail(self, error: BaseException) -> None:
-        """Let every later call raise `error`. Synchronous; only the first error counts."""
+        """Make every later call raise `error`. Only the first error counts. Synchronous."""
         if self._failure is not None or self._phase is LifecyclePhase.CLOSED:
             return
         self._failure, self._failure_seen = error, False
@@ -275,7 +277,7 @@ class Lifecycle:
         self._failed(error)
 
     def _on(self, event: LifecycleEvent) -> tuple[Effect, ...]:
-        """Apply a row of the table; return what the caller has to do. Synchronous."""
+        """Apply an event to the table, and return what the caller must do. Synchronous."""
         row = TABLE.get((self._phase, event))
         if row is None:
             return ()
@@ -288,11 +290,12 @@ class Lifecycle:
 
     @lets_go
     async def start(self) -> None:
-        """Connect and get ready, within `default_api_timeout_ms`. Does nothing if it is started.
+        """Connect to the cluster and get ready, within `default_api_timeout_ms`.
 
-        Raises BootstrapError when no broker answers in time, ConnectionSetupError and other errors
-        that waiting cannot correct at once, ClosedError when it is closed. A start that fails or
-        is cancelled leaves nothing open and may be tried again.
+        Does nothing if it has started already. Raises BootstrapError if no broker responds in
+        time, and ClosedError after a close. ConnectionSetupError and other errors that waiting
+        cannot correct are raised immediately. A start that fails or is cancelled leaves nothing
+        open and may be repeated.
         """
         effects = self._on(LifecycleEvent.START)
         if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
@@ -322,7 +325,7 @@ class Lifecycle:
         self._on(LifecycleEvent.ANSWERED)
 
     async def _abandon_start(self, task: asyncio.Task[None]) -> None:
-        """Undo a start whose last caller is cancelled."""
+        """Undo a start whose last caller was cancelled."""
         if task is self._starting and Effect.CANCEL_START in self._on(LifecycleEvent.ABANDONED):
             task.cancel()
         await self._await_undone(task)
@@ -333,7 +336,7 @@ class Lifecycle:
     async def _await_undone(self, task: asyncio.Task[None]) -> None:
         await ended(task)
         if task is self._starting:
-            self._undone()  # It was cancelled before it began, and has run none of its code.
+            self._undone()  # The task was cancelled before it ran any of its code.
 
     def _undone(self) -> None:
         self._failure, self._starting = None, None
@@ -344,7 +347,7 @@ class Lifecycle:
             await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
         finally:
             self._undone()
-        raise asyncio.CancelledError  # A caller of start() that joins meanwhile has no success.
+        raise asyncio.CancelledError  # Callers that have joined the start must not return normally.
 
     async def _start(self) -> None:
         try:
@@ -376,11 +379,11 @@ class Lifecycle:
 
     @lets_go
     async def close(self, timeout: float | None = None) -> None:
-        """End everything. Idempotent; all callers share one close.
+        """Finish the work and close all connections. Idempotent; all callers share one close.
 
-        With `timeout` (seconds) all of it is bounded by that, and what has no outcome then fails
-        with ClosedError. Cancelling it does not stop it: it ends within `close_timeout_ms`, then
-        the cancellation is raised.
+        `timeout` (seconds) limits all of it. Operations that have no outcome by then fail with
+        ClosedError. A cancellation does not stop the close: it ends within `close_timeout_ms`, and
+        then the cancellation is raised.
         """
         bound = self._grace_s() if timeout is None else seconds(timeout)
         await self._close(graceful=True, timeout=bound)
@@ -421,7 +424,7 @@ class Lifecycle:
                 dropped(self, self._loop, self._close_dropped)
 
     def _hold(self) -> None:
-        """Have background work reach this object again, which is revived to be closed."""
+        """Make the references of background tasks strong again, while this object is closed."""
         self._anchor.hold(self)
 
     def _close_dropped(self) -> None:
@@ -451,7 +454,7 @@ class Lifecycle:
             self._anchor.let_go(self)
 
     async def _undo(self, graceful: bool, timeout: float | None) -> None:
-        """Shut down within the bound, then end all tasks and connections."""
+        """Shut down within `timeout`, then end all tasks and connections."""
         now = asyncio.get_running_loop().time()
         if timeout is not None:
             self._close_bound = min(self._close_bound, now + timeout)
@@ -481,5 +484,5 @@ class Lifecycle:
 
 
 for _name in ("metric_values", "metrics"):
-    # Not as decorators: type checkers would no longer see that there is nothing to await.
+    # Decorators would hide from type checkers that these methods are synchronous.
     setattr(Lifecycle, _name, lets_go(getattr(Lifecycle, _name)))

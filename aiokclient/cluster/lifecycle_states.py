@@ -1,4 +1,4 @@
-"""The states of everything that is started and closed, as a table. Pure.
+"""The states of everything that is started and closed, as a table. Sans-IO.
 
 Theory of operation. A client goes through these phases (the first line has what `state` shows):
 
@@ -12,23 +12,23 @@ Theory of operation. A client goes through these phases (the first line has what
      └───UNDONE── UNDOING ◀───────────┘                                            │
                     └─CLOSE─▶ ENDING_UNDO ─UNDONE─▶ ENDING_NEW ────────ENDED───────┘
 
-Starting and closing each run in a task of their own, which all callers share: it does not matter
-who awaits it, or stops awaiting it. Four rules follow from that, and each is a row here:
+The start and the close each run in a task of their own, which all callers share. It does not
+matter which callers await it, or stop awaiting it. Four rules follow, which are rows of the table:
 
-- A start is *answered* once one of its callers has got its success. Before that nobody will close
-  the client: if the last caller is cancelled then (ABANDONED), the start is undone, even where it
-  had just succeeded (UNANSWERED). After it a cancelled caller changes nothing.
-- A start is cancelled once. While it is being undone (UNDOING, ENDING_UNDO) no second cancellation
-  cuts that short, neither of a caller nor of a close.
+- A start is *answered* once it has returned in one of its callers. Before that, no caller knows
+  that it must close the client. If the last caller is cancelled then (ABANDONED), the start is
+  undone, even if it has just succeeded (UNANSWERED). Later, a cancelled caller changes nothing.
+- A start is cancelled once. While it is being undone (UNDOING, ENDING_UNDO), nothing cancels it
+  again, neither a cancelled caller nor a close.
 - A close is decided when it is called, and begins when its task does (ENDING_BEGINS). The task of a
-  start may run to its success between the two: it then finds that it is refused (ENDING_START,
-  READY). A close from NEW has nothing to end, but is final as every other.
-- The tasks begin after the call that creates them, also under `asyncio.eager_task_factory`
-  (`background.new_task`), so that a row is applied before the work that follows from it. A task
-  that is cancelled before it begins runs none of its code; UNDONE is then applied for it.
+  start may succeed between the two, and then fails because of the close (ENDING_START, READY). A
+  close from NEW has nothing to end, but is as final as any other.
+- The tasks begin after the call that creates them, even with `asyncio.eager_task_factory`
+  (see `background.new_task`). So a row is applied before the work that follows from it. A task
+  that is cancelled before it begins runs none of its code. UNDONE is then applied on its behalf.
 
-A failure in the background (FAILED) is remembered in every phase but CLOSED. It changes the phase
-only where the client could be used. During a start it makes the start fail.
+A failure of a background task (FAILED) is recorded in every phase except CLOSED. It changes the
+phase only if the client could be used. During a start, it makes the start fail.
 
 An event without a row for the phase changes nothing.
 """
@@ -53,16 +53,16 @@ __all__ = [
 
 
 class LifecyclePhase(Enum):
-    """Where a client stands between its start and its end."""
+    """A phase of a client between its creation and its end."""
 
     NEW = "new"
     STARTING = "starting"
     UNDOING = "undoing"
-    """A start failed or was abandoned; what it had begun is being ended."""
+    """A start failed or was abandoned, and its tasks and connections are being closed."""
     STARTED = "started"
-    """Ready, and no caller of start() knows it yet."""
+    """The start has succeeded, but no caller of start() knows that yet."""
     BROKEN = "broken"
-    """Failed before a caller of start() knew that it had started."""
+    """The client failed before any caller of start() knew that it had started."""
     RUNNING = "running"
     FAILED = "failed"
     ENDING_NEW = "ending, never started"
@@ -74,23 +74,23 @@ class LifecyclePhase(Enum):
 
 
 class LifecycleEvent(Enum):
-    """What may happen to a client."""
+    """An event in the lifecycle of a client."""
 
     START = "start() is called"
     READY = "the task of the start has succeeded"
     START_FAILED = "the task of the start was cancelled, or has failed"
-    ANSWERED = "a caller of start() has got its success"
+    ANSWERED = "start() has returned in one of its callers"
     ABANDONED = "the last caller of start() is cancelled, and the task of the start runs"
     UNANSWERED = "the task of the start has ended, and its last caller is cancelled"
-    UNDONE = "what a start had begun has ended"
+    UNDONE = "the tasks and connections of a start have ended"
     FAILED = "a background task has died"
-    CLOSE = "close() is called, or the last reference has gone"
+    CLOSE = "close() is called, or the last reference is dropped"
     ENDING_BEGINS = "the task of the close runs"
     ENDED = "the task of the close is done"
 
 
 class Effect(Enum):
-    """What the caller of a transition has to do."""
+    """An action that the caller of a transition must take."""
 
     BEGIN_START = "create the task of the start"
     CANCEL_START = "cancel the task of the start"
@@ -102,7 +102,7 @@ class Effect(Enum):
 
 
 class Row(NamedTuple):
-    """The next phase, and what has to be done."""
+    """The next phase and the actions to take."""
 
     phase: LifecyclePhase
     effects: tuple[Effect, ...] = ()
@@ -117,7 +117,7 @@ TABLE: Final[dict[tuple[LifecyclePhase, LifecycleEvent], Row]] = {
     (_P.STARTING, _E.START_FAILED): _R(_P.UNDOING),
     (_P.STARTING, _E.ABANDONED): _R(_P.UNDOING, (_F.CANCEL_START,)),
     (_P.STARTING, _E.CLOSE): _R(_P.ENDING_START, (_F.BEGIN_CLOSE,)),
-    # A cancellation that something in the start has swallowed: it has succeeded nevertheless.
+    # The start has swallowed its cancellation and has succeeded nevertheless.
     (_P.UNDOING, _E.READY): _R(_P.STARTED),
     (_P.UNDOING, _E.UNDONE): _R(_P.NEW),
     (_P.UNDOING, _E.CLOSE): _R(_P.ENDING_UNDO, (_F.BEGIN_CLOSE,)),
@@ -147,7 +147,7 @@ TABLE: Final[dict[tuple[LifecyclePhase, LifecycleEvent], Row]] = {
     (_P.ENDING_FAILED, _E.ENDING_BEGINS): _R(_P.ENDING_FAILED, (_F.SHUT_DOWN,)),
     (_P.ENDING_FAILED, _E.ENDED): _R(_P.CLOSED),
 }
-"""From a phase and an event to what follows."""
+"""The transitions: from a phase and an event to the next phase and its actions."""
 
 SHOWN: Final = {
     _P.NEW: State.NEW,
@@ -172,4 +172,4 @@ USABLE: Final = frozenset({_P.STARTED, _P.RUNNING})
 ENDING: Final = frozenset(
     {_P.ENDING_NEW, _P.ENDING_START, _P.ENDING_UNDO, _P.ENDING, _P.ENDING_FAILED}
 )
-"""Phases in which a close is decided and not done."""
+"""Phases in which a close has been requested and is not complete."""

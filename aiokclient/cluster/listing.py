@@ -1,7 +1,7 @@
-"""Convert the topics of a response, which may name a million of them.
+"""The conversion of the topics of a response, of which there may be a million.
 
-Converting so many would hold the event loop for seconds, and so would freeing them. So a thread
-does both, in pieces between which other threads run.
+Converting that many would block the event loop for seconds, and so would freeing their memory.
+Therefore a thread does both, in pieces between which other threads can run.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 PART = 2_000
-"""Number of topics that are one piece; fewer topics and partitions need no thread."""
+"""The number of topics in one piece. Fewer topics and partitions need no thread."""
 
 
 async def listed(
     topics: list[MetadataResponseTopic],
     make: Callable[[MetadataResponseTopic], tuple[K, T] | None],
 ) -> dict[K, T]:
-    """Return the pairs of key and value that `make(topic)` returns; None leaves a topic out.
+    """Return a dict of the pairs of key and value that `make(topic)` returns for the topics.
 
-    The topics are taken out of their list. `make` may be called in a thread.
+    A topic for which it returns None is left out. The list of topics is empty afterwards. `make`
+    may be called in another thread.
     """
     return await _in_thread_if_many(_pairs, topics, make)
 
@@ -40,9 +41,9 @@ async def listed(
 async def by_name(
     topics: list[MetadataResponseTopic], make: Callable[[MetadataResponseTopic], T | None]
 ) -> dict[str, T]:
-    """Return what `make(topic)` returns for each topic that has a name, in the order of the names.
+    """Return the value of `make(topic)` for each topic that has a name, sorted by name.
 
-    As `listed`.
+    The remarks about `listed` apply here, too.
     """
 
     def named(topic: MetadataResponseTopic) -> tuple[str, T] | None:
@@ -81,12 +82,12 @@ def _sorted_pairs(topics: list[MetadataResponseTopic], make: Any) -> dict[Any, A
 
 
 def _piece(topics: list[MetadataResponseTopic], make: Any) -> list[tuple[Any, Any]]:
-    """Take the last topics out of their list and return what is made of them."""
+    """Remove the last topics from their list and return their pairs of key and value."""
     part = topics[-PART:]
     del topics[-PART:]
     pairs = [pair for topic in part if (pair := make(topic)) is not None]
     for pair in pairs:
-        if not isinstance(pair[1], BaseException):  # Which can be in a cycle, by its traceback.
+        if not isinstance(pair[1], BaseException):  # An error can be part of a reference cycle.
             untrack_whole(pair[1])
             untrack(pair[1])
             untrack(pair)

@@ -1,16 +1,16 @@
-"""What is known of the cluster: an immutable snapshot, and how an answer changes it. Pure.
+"""The metadata as an immutable snapshot, and the next snapshot after a response. Sans-IO.
 
-A snapshot is replaced, never changed, so that whoever holds one sees a consistent picture. What an
-answer says is taken with care, as brokers may lag behind each other:
+A snapshot is replaced and never changed, so that its users see consistent metadata. Some brokers
+learn of changes later than others, so a response can be outdated. Therefore:
 
-- an answer without any broker changes nothing;
-- a partition with an older leader epoch than the known one keeps the known leader, as long as the
-  topic has the same id; another id under the same name is another topic, and nothing of the old
-  one is kept (which of two ids is the newer one, `topic_ids` decides first);
-- where brokers have no topic ids, a topic that was said to be gone is another one when it is back,
-  and so is one that several answers in a row describe as older (see `topic_ids`);
-- in a cluster with another id nothing is as it was;
-- a topic that comes with an error keeps the partitions known before, and carries the error.
+- A response without any broker changes nothing.
+- A partition with a lower leader epoch than the known one keeps the known leader, as long as the
+  topic has the same id. Another id under the same name is another topic, which keeps nothing of
+  the old one. (Before that, `topic_ids` decides which of two ids is the newer one.)
+- If the brokers have no topic ids, a topic that did not exist for a time is another topic when it
+  exists again. So is one that several consecutive responses describe as older (see `topic_ids`).
+- If the cluster has another id, nothing of the old snapshot is kept.
+- A topic with an error keeps the partitions that were known before, and also has the error.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ __all__ = [
 
 NO_ID = UUID(int=0)
 ABSENT = frozenset({3})
-"""The codes that say of a topic that it does not exist."""
+"""Error codes for a topic that does not exist."""
 MAX_PARTITION = 1_000_000
-"""A partition number beyond this is taken for a damaged answer, not for a reason to allocate."""
+"""The highest partition number that is accepted. A higher one indicates a corrupt response."""
 
 
 class BrokerInfo(NamedTuple):
@@ -59,14 +59,14 @@ class BrokerInfo(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether a connection to the address is possible at all."""
+        """Whether the host and the port are valid, so that a connection is possible."""
         return bool(self.host) and 0 < self.port < 65536
 
 
 class PartitionInfo(NamedTuple):
-    """A partition; `leader` is a broker's id or -1, `error` Kafka's code or 0."""
+    """A partition. `leader` is a broker id or -1, and `error` an error code or 0."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
     leader: int = -1
     leader_epoch: int = -1
     replicas: tuple[int, ...] = ()
@@ -76,9 +76,10 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic; `partitions[i].index == i`. With an `error` the partitions are those known before.
+    """A topic, for whose partitions `partitions[i].index == i`.
 
-    `topic_id` is all zeros where the brokers are too old to have ids (before 2.8).
+    With an `error`, the partitions are those that were known before. `topic_id` is all zeros if
+    the brokers are older than 2.8, which have no topic ids.
     """
 
     name: str
@@ -90,7 +91,7 @@ class TopicInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """A picture of the cluster at one time; `version` grows by one with each new one."""
+    """A snapshot of the metadata. `version` increases by one with each new snapshot."""
 
     cluster_id: str | None = None
     controller_id: int = -1
@@ -103,7 +104,7 @@ class ClusterMetadata:
         return self.topics.get(name)
 
     def exists(self, topic: str) -> bool:
-        """Return whether the topic is known, and not as one that does not exist."""
+        """Return whether the topic is known to exist."""
         info = self.topics.get(topic)
         return info is not None and info.error not in ABSENT
 
@@ -114,25 +115,25 @@ class ClusterMetadata:
         return info.partitions[partition]
 
     def lacks(self, topic: str, partition: int) -> bool:
-        """Whether the brokers say that there is no such partition. False if they were not asked."""
+        """Return whether the partition is known not to exist."""
         info = self.topics.get(topic)
         if info is None:
             return False
         return info.error in ABSENT or (not info.error and partition >= len(info.partitions))
 
     def leader(self, topic: str, partition: int) -> int:
-        """The id of the partition's leader; -1 if it, the partition or the topic is unknown."""
+        """Return the id of the leader of a partition, or -1 if it is unknown."""
         info = self.partition(topic, partition)
         return -1 if info is None else info.leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of that leader; -1 if unknown."""
+        """Return the leader epoch of a partition, or -1 if it is unknown."""
         info = self.partition(topic, partition)
         return -1 if info is None else info.leader_epoch
 
 
 def differ(one: str | None, other: str | None) -> bool:
-    """Return whether two ids of clusters are known and differ."""
+    """Return whether two cluster ids are both known and differ."""
     return one is not None and other is not None and one != other
 
 
@@ -143,11 +144,11 @@ def merged(
     complete: bool,
     anew: Collection[str] = (),
 ) -> ClusterMetadata:
-    """The snapshot after an answer; `old` itself if that says nothing new.
+    """Return the snapshot after a metadata response, or `old` if nothing has changed.
 
-    `complete`: the answer covers all that is wanted, so that topics it does not hold are dropped.
-    `anew`: topics without ids that are others than the known ones of the same name.
-    Raises ProtocolError for numbers that cannot be.
+    With `complete`, the response covers all wanted topics, so topics that it does not contain are
+    dropped. `anew` has the topics without ids that replace the known ones of the same name.
+    Raises ProtocolError for impossible partition numbers.
     """
     brokers = {
         b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack)
@@ -181,9 +182,10 @@ def hinted(
     leader_epoch: int,
     endpoints: Iterable[BrokerInfo] = (),
 ) -> ClusterMetadata:
-    """The snapshot after a leader was named by a produce or fetch response (KIP-951).
+    """Return the snapshot with a new leader from a produce or fetch response (KIP-951).
 
-    `old` itself if the partition is not known, the epoch not newer, or the leader has no address.
+    Returns `old` if the partition is unknown, the leader epoch is not newer, or the leader has no
+    known address.
     """
     named = {info.node_id: info for info in endpoints if _replaces(info, old)}
     brokers = {**old.brokers, **named}
@@ -198,7 +200,7 @@ def hinted(
 
 
 def learned(old: ClusterMetadata, broker: BrokerInfo) -> ClusterMetadata:
-    """The snapshot after a broker's address was told by an answer of another kind."""
+    """Return the snapshot with the address of a broker from a response of another API."""
     known = old.brokers.get(broker.node_id)
     if (known is not None and known[:3] == broker[:3]) or not _replaces(broker, old):
         return old
@@ -206,9 +208,10 @@ def learned(old: ClusterMetadata, broker: BrokerInfo) -> ClusterMetadata:
 
 
 def _replaces(broker: BrokerInfo, old: ClusterMetadata) -> bool:
-    """Return whether an address is to be noted: a wrong one never replaces one that may be right.
+    """Return whether a broker's address replaces the known one.
 
-    Negative ids stand for bootstrap servers.
+    An unusable address never replaces a usable one. Bootstrap servers, whose ids are negative, are
+    not kept in the snapshot.
     """
     return broker.node_id >= 0 and (broker.usable or broker.node_id not in old.brokers)
 
@@ -242,7 +245,7 @@ def _names(topics: Mapping[str, TopicInfo], old: ClusterMetadata) -> Mapping[UUI
 
 
 def _same(new: ClusterMetadata, old: ClusterMetadata) -> bool:
-    """Return whether two snapshots say the same. Other threads run while topics are compared."""
+    """Return whether two snapshots are equal. Other threads can run during the comparison."""
     if replace(new, topics=old.topics, names=old.names) != old:
         return False
     if new.topics is old.topics:
@@ -272,7 +275,7 @@ def _topic(name: str, entry: MetadataResponseTopic, known: TopicInfo | None) -> 
 def _partitions(
     entries: Sequence[MetadataResponsePartition], known: tuple[PartitionInfo, ...]
 ) -> tuple[PartitionInfo, ...]:
-    """What is as before stays the same object: comparing snapshots is quick then."""
+    """Return all partitions, and reuse the unchanged ones, so that comparing snapshots is fast."""
     found: dict[int, PartitionInfo] = {}
     sets: dict[tuple[int, ...], tuple[int, ...]] = {}
     for entry in entries:
@@ -292,14 +295,14 @@ def _partitions(
 
 
 def partitions_in(entry: MetadataResponseTopic) -> tuple[PartitionInfo, ...]:
-    """Return the partitions of a topic as a response has them."""
+    """Return the partitions of a topic in a response."""
     return _partitions(entry.partitions, ())
 
 
 def _partition(
     entry: MetadataResponsePartition, sets: dict[tuple[int, ...], tuple[int, ...]]
 ) -> PartitionInfo:
-    """Many partitions have the same replicas; each set of them is kept once."""
+    """Return a partition. Equal sets of replicas are shared by all partitions, to save memory."""
     replicas, isr = tuple(entry.replica_nodes), tuple(entry.isr_nodes)
     offline = entry.offline_replicas
     return _made(

@@ -1,13 +1,13 @@
-"""Ownership of a client: the program that holds it keeps it alive, nothing in the background does.
+"""Ownership of a client: only references of the program, not background tasks, keep it alive.
 
-A client, producer, consumer or group member that the program drops without `close()` must end: its
-group would wait for a reader that does not exist. So what runs in the background holds only weak
-references to it, and to what the program gave it that may hold it in turn (listeners, callbacks).
-When the last reference of the program goes, the object is revived for as long as its close takes,
-as if `async with` had been left by an exception, and a ResourceWarning names it.
+A client, producer, consumer, or group member that the program drops without `close()` must end.
+Otherwise, its group would wait for a reader that does not exist. Therefore background tasks hold
+only weak references to it, and to the objects of the program that may refer to it (listeners and
+callbacks). When the program drops its last reference, the object is revived and closed, as if an
+exception had left `async with`, and a ResourceWarning names it.
 
-Python clears weak references before it calls the finalizers of a cycle, so they are objects of
-their own here (`Anchor`), which the revived object sets again.
+Python clears weak references before it calls the finalizers of a cycle. Therefore they are separate
+objects here (`Anchor`), which the revived object sets again.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CALLABLES = (
     "value_deserializer",
     "value_serializer",
 )
-"""Options that hold functions and objects of the application, which may hold the client."""
+"""Options with functions and objects of the application, which may refer to the client."""
 
 C = TypeVar("C")
 T = TypeVar("T")
 
 
 class Anchor(Generic[T]):
-    """A weak reference to an object, which can be made a strong one for the time of its close."""
+    """A weak reference to an object, which becomes a strong one while the object is closed."""
 
     __slots__ = ("_get", "_held")
 
@@ -47,7 +47,7 @@ class Anchor(Generic[T]):
         self.let_go(to)
 
     def get(self) -> T | None:
-        """Return the object, or None if it is gone."""
+        """Return the object, or None if it no longer exists."""
         return self._get() if self._held is None else self._held
 
     def hold(self, to: T) -> None:
@@ -55,15 +55,15 @@ class Anchor(Generic[T]):
         self._held = to
 
     def let_go(self, to: T) -> None:
-        """Do not keep the object alive any more."""
+        """Stop keeping the object alive."""
         self._held = None
         try:
             self._get = weakref.ref(to)
         except TypeError:
-            self._held = to  # It has slots, and none for weak references.
+            self._held = to  # A class with slots that cannot be weakly referenced.
 
     def call(self, name: str = "__call__") -> Callable[..., Any]:
-        """Return a function that calls this method of the object, if it is not gone."""
+        """Return a function that calls this method of the object, if the object still exists."""
 
         def call(*args: Any, **named: Any) -> Any:
             one = self.get()
@@ -73,7 +73,7 @@ class Anchor(Generic[T]):
 
 
 class Weakly:
-    """An attribute that refers to an object without keeping it alive; None once it is gone."""
+    """An attribute with a weak reference. Its value is None once the object no longer exists."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = f"_{name.lstrip('_')}_anchor"
@@ -100,22 +100,22 @@ def for_background(config: C) -> C:
 
 
 def dropped(one: object, loop: asyncio.AbstractEventLoop | None, close: Callable[[], None]) -> None:
-    """Have an object to which no reference is left closed in its loop, and warn of it.
+    """Close an object without references in its event loop, with a ResourceWarning.
 
-    Synchronous; called by finalizers, in any thread and at any moment. `close` begins the close.
+    Synchronous. Finalizers call it, in any thread and at any moment. `close` starts the close.
     """
     try:
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(close)
     except RuntimeError:
-        pass  # The loop was closed in the meantime; its transports close their sockets themselves.
+        pass  # The loop was closed in the meantime. Its transports close their sockets.
     finally:
         text = f"{one!r} was dropped without close(). Use `async with`, or await its close()."
-        # Without `source`, through which a recorded warning would keep the object alive.
+        # With `source`, a recorded warning would keep the object alive.
         warnings.warn(text, ResourceWarning, stacklevel=2)
 
 
 def retrieve(task: asyncio.Task[None]) -> None:
-    """Retrieve the error of a task that is not awaited, so that the loop does not log it."""
+    """Retrieve the error of a task that is not awaited, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

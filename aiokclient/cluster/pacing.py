@@ -1,4 +1,4 @@
-"""When the same question may be asked again. Pure."""
+"""The pacing of repeated requests for the same metadata. Sans-IO."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Pacing"]
 
 
 class Pacing:
-    """A subject whose last answers brought nothing new waits longer each time.
+    """The earliest time of the next request for each subject, such as a topic.
 
-    Times are seconds on the monotonic clock.
+    The delay grows while the responses bring nothing new. Times are seconds on the monotonic clock.
     """
 
     def __init__(self, backoff: Backoff, rng: random.Random) -> None:
@@ -22,12 +22,12 @@ class Pacing:
         self._next: dict[Hashable, tuple[float, int]] = {}
 
     def earliest(self, subject: Hashable) -> float:
-        """From when on it may be asked for."""
+        """Return the earliest time at which the subject may be requested."""
         known = self._next.get(subject)
         return 0.0 if known is None else known[0]
 
     def asked(self, subject: Hashable, now: float, *, settled: bool) -> None:
-        """It was asked for; `settled`: the answer was new and good."""
+        """Record a request. `settled` means that the response was new and had no error."""
         earliest, streak = self._next.pop(subject, (0.0, 0))
         if settled:
             return
@@ -37,11 +37,11 @@ class Pacing:
         self._sweep(now)
 
     def forget(self, subject: Hashable) -> None:
-        """It may be asked for at once."""
+        """Allow a request for the subject immediately."""
         self._next.pop(subject, None)
 
     def _sweep(self, now: float) -> None:
-        # Old entries are equal to none at all; looked at only once in a while.
+        # Expired entries have no effect. They are removed only from time to time.
         if len(self._next) > 1000:
             horizon = now - self._backoff.maximum_s
             self._next = {key: known for key, known in self._next.items() if known[0] > horizon}

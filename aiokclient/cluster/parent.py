@@ -1,4 +1,4 @@
-"""A client that has children: it closes them before itself."""
+"""A client that has children, which it closes before itself."""
 
 from __future__ import annotations
 
@@ -15,43 +15,46 @@ __all__ = ["Parent"]
 
 
 class Parent(Lifecycle):
-    """A client with connections of its own, which its children share."""
+    """The base class of a client whose connections are shared by its children."""
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)
         self._adopted: dict[Anchor[Lifecycle], None] = {}
         self._ended: list[Lifecycle] = []
-        """The children that it has closed itself."""
+        """The children that this client has closed."""
 
     @property
     def config(self) -> ClientConfig:
-        """The options, checked and complete."""
+        """The validated options, including defaults."""
         return self._config
 
     @property
     def cluster(self) -> ClusterClient:
-        """The connections and metadata. Raises ClosedError or IllegalStateError unless open."""
+        """The cluster client. Raises ClosedError or IllegalStateError if the client is not open."""
         if self._own_cluster is None:
             self._refuse()
         return self._cluster
 
     def adopt(self, child: Anchor[Lifecycle]) -> None:
-        """Close a child that starts before this one is closed. Raises unless open. Synchronous."""
+        """Register a child, which this client closes before itself. Synchronous.
+
+        Raises ClosedError or IllegalStateError if this client is not open.
+        """
         self._check()
         self._adopted[child] = None
 
     def disown(self, child: Anchor[Lifecycle]) -> None:
-        """Forget a child that has ended by itself. Synchronous."""
+        """Forget a child that was closed on its own. Synchronous."""
         self._adopted.pop(child, None)
 
     @property
     def _children(self) -> list[Lifecycle]:
-        """The children that are not gone, the oldest first."""
+        """Return the children that still exist, the oldest first."""
         return [child for anchor in self._adopted if (child := anchor.get()) is not None]
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
-        # Shielded, as each child has to be closed even if there is no time left: each ends by the
-        # bound that it is given.
+        # Shielded, because each child must be closed even if no time is left. Each ends within the
+        # timeout that it is given.
         failed: Exception | None = None
         youngest_first = self._children[::-1]
         with anyio.CancelScope(shield=True):
@@ -66,7 +69,7 @@ class Parent(Lifecycle):
             raise failed
 
     def _unretrieved(self) -> BaseException | None:
-        # Of a child that has ended before, its own end was the place to raise it.
+        # A child that was closed before has raised its failures from its own close.
         unseen = [error for child in self._ended if (error := child._unretrieved()) is not None]
         if len(unseen) > 1:
             return BaseExceptionGroup(f"{len(unseen)} children have failures unseen", unseen)

@@ -14,10 +14,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class PendingResponse(Generic[T_co]):
-    """A response to come. Awaitable any number of times, from any number of tasks.
+    """A handle of a response that has not arrived yet.
 
-    Awaiting gives the response or raises what the request met. Cancelling who awaits it does not
-    cancel the request. `result()` and `exception()` raise `asyncio.InvalidStateError` until done.
+    It can be awaited any number of times, in any number of tasks. Awaiting it returns the response
+    or raises the error of the request. Cancelling a task that awaits it does not cancel the
+    request. `result()` and `exception()` raise `asyncio.InvalidStateError` before it is done.
     """
 
     __slots__ = ("_future",)
@@ -39,26 +40,26 @@ class PendingResponse(Generic[T_co]):
         return self.result()
 
     def done(self) -> bool:
-        """Whether the response has come or the request has failed."""
+        """Return whether the response has arrived or the request has failed."""
         return self._future.done()
 
     def result(self) -> T_co:
-        """The response; raises what the request met."""
+        """Return the response, or raise the error of the request."""
         response: T_co = self._future.result()
         return response
 
     def exception(self) -> BaseException | None:
-        """What the request met, None if it was answered."""
+        """Return the error of the request, or None if it has succeeded."""
         return self._future.exception()
 
     def add_done_callback(self, callback: Callable[[PendingResponse[T_co]], object]) -> None:
-        """`callback(self)` runs in the loop once it is done."""
+        """Call `callback(self)` in the event loop once the response or an error is there."""
         if not callable(callback):
             raise TypeError(f"add_done_callback takes a function of a response, not {callback!r}")
         self._future.add_done_callback(_Call(self, callback))
 
     def remove_done_callback(self, callback: Callable[[PendingResponse[T_co]], object]) -> int:
-        """Remove a callback wherever it was added, and return how often that was."""
+        """Remove all occurrences of a callback, and return their number."""
         return self._future.remove_done_callback(_Call(self, callback))
 
     def cancelled(self) -> bool:
@@ -67,7 +68,7 @@ class PendingResponse(Generic[T_co]):
 
 
 class _Call(Generic[T_co]):
-    """A callback with its response; equal ones are the same to the future."""
+    """A callback with its handle. Equal ones are the same callback for the future."""
 
     __slots__ = ("callback", "response")
 

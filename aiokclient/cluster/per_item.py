@@ -1,17 +1,17 @@
 """The loop over the items of an operation: topics, partitions, groups, configuration resources.
 
-A response has a result for each item. Some items succeed, some fail for good, and some are to be
-tried again, alone:
+A response has a result for each item. Some items succeed, some fail permanently, and only the
+others are retried:
 
     left ──request──▶ response ──▶ found            done
-      ▲                        ├─▶ failed for good  `refuse(item, error)`
-      └────── the delay ───────┴─▶ may pass         tried again
+      ▲                        ├─▶ permanent error  `refuse(item, error)`
+      └────── the delay ───────┴─▶ retriable error  retried
 
-- `PerItem` is this loop: it owns the items that are left, and asks the policy about each error.
+- `PerItem` is this loop. It owns the remaining items, and the policy decides about each error.
 - `ItemResults` collects the results of one round of requests.
 - `ask_in_parallel` sends one request for each target of a round at the same time.
 
-An error of a request as a whole is an error of each of its items.
+An error of a whole request counts as an error of each of its items.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ Part = TypeVar("Part", bound=Iterable[object])
 
 Errors: TypeAlias = Mapping[K, KafkaError]
 Ask: TypeAlias = Callable[[list[K]], Awaitable[Errors[K]]]
-"""Sends the requests of one round for some items, and returns the errors."""
+"""A function that sends the requests of one round for items, and returns their errors."""
 
 Refresh: TypeAlias = Callable[[K, KafkaError], bool]
-"""Has what the client knows about an item looked up again, as its error asks for.
+"""A function that refreshes the metadata or the coordinator of an item after an error.
 
-Returns whether to try the item again.
+It returns whether to retry the item.
 """
 
 Refuse: TypeAlias = Callable[[K, KafkaError], object]
-"""Takes the error of an item that is not tried again; what it raises ends the loop."""
+"""A function for the error of an item that is not retried. An error it raises ends the loop."""
 
 
 class ItemResults(Generic[K, V]):
@@ -72,11 +72,11 @@ class ItemResults(Generic[K, V]):
         broker: int,
         value: V,
     ) -> None:
-        """Record what a broker answered for a partition: an error code, or 0 and a value."""
+        """Record the result of a partition in a response: an error code, or 0 and a value."""
         self.put(tp, error_for(code, api=api, broker=broker, topic_partition=tp), value)
 
     def fail_missing(self, items: Iterable[K], error: Callable[[K], KafkaError]) -> None:
-        """Record an error for each of these items that has no result yet."""
+        """Record an error for each of these items that has no result."""
         for item in items:
             if item not in self.found and item not in self.failed:
                 self.failed[item] = error(item)
@@ -85,7 +85,7 @@ class ItemResults(Generic[K, V]):
 class PerItem(Generic[K]):
     """The items of one operation that have no final result yet.
 
-    `retry` counts the rounds. Without `refuse`, an item that is not tried again is dropped.
+    `retry` counts the rounds. Without `refuse`, an item that is not retried is dropped.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class PerItem(Generic[K]):
         refuse: Refuse[K] = lambda item, error: None,
     ) -> None:
         self.left = list(dict.fromkeys(items))
-        """The items to ask for, in their order."""
+        """The remaining items, in their order."""
         self.last_error: KafkaError | None = None
         """The first error of the last round that had one."""
         self._retry = retry
@@ -107,10 +107,10 @@ class PerItem(Generic[K]):
         self._refuse = refuse
 
     async def run(self, ask: Ask[K], check: Callable[[], None] = lambda: None) -> None:
-        """Ask for the items until none is left, with the delays of the backoff between the rounds.
+        """Request the items until none is left, with a backoff delay between the rounds.
 
-        `check` is called after each round that had errors. What it raises ends the loop, as does
-        what `ask` raises.
+        `check` is called after each round that had errors. An error that `check` or `ask` raises
+        ends the loop.
         """
         while self.left:
             failed = await ask(self.left)
@@ -121,9 +121,9 @@ class PerItem(Generic[K]):
                 await asyncio.sleep(delay_s)
 
     def settle(self, failed: Errors[K]) -> float:
-        """Record a round whose errors these are; return the seconds to wait before the next.
+        """Record the errors of a round, and return the seconds to wait before the next one.
 
-        Only the items that are to be tried again remain in `left`.
+        Only the items that will be retried remain in `left`.
         """
         self.left = [item for item in self.left if item in failed]
         again: dict[K, None] = {}
@@ -156,8 +156,9 @@ async def ask_within(
 ) -> None:
     """Run the loop until every partition has succeeded, within `timeout` seconds.
 
-    Raises the first error that is not tried again, and ApiTimeoutError after the timeout. That
-    names what was `needed` of the first partition that is left; its cause is the last error.
+    Raises the first error that is not retried, and ApiTimeoutError after the timeout. The text
+    of the timeout says what was `needed` of the first remaining partition. Its cause is the last
+    error.
     """
 
     def refuse(tp: TopicPartition, error: KafkaError) -> NoReturn:
@@ -180,9 +181,9 @@ async def ask_in_parallel(
     ask: Callable[[T, Part], Awaitable[None]],
     failed: Callable[[Part, KafkaError], object],
 ) -> None:
-    """Ask several targets at the same time, each for its part of the items.
+    """Send requests to several targets at the same time, to each for its part of the items.
 
-    `failed(part, error)` is called for a target that could not be asked; the others go on.
+    `failed(part, error)` is called if the request to a target fails. The others continue.
     """
 
     async def ask_one(target: T, part: Part) -> None:

@@ -1,8 +1,9 @@
-"""Reachability of the brokers, with one line in the log each time that it changes.
+"""The reachability of the brokers, with one log line for each change.
 
-A connection that is lost says little: brokers, load balancers and firewalls close connections that
-are idle. So the loss of the last connection counts only once every broker has refused a new one,
-or none was ready within `GRACE_S`. It ends with the first broker that answers again.
+A lost connection alone means little: brokers, load balancers, and firewalls close idle connections.
+After the loss of the last connection, the brokers count as unreachable only once each of them has
+refused a new connection, or no connection was ready within `GRACE_S`. They count as reachable again
+as soon as one of them responds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ GRACE_S: Final = 2.0
 
 
 class Reachability:
-    """The reachability of all brokers of one client together."""
+    """The reachability of the brokers of one client, taken together."""
 
     def __init__(self, log: ClientLog) -> None:
         self.lost = False
@@ -30,9 +31,9 @@ class Reachability:
         self._timer: asyncio.TimerHandle | None = None
 
     def missing(self, why: str, *, certain: bool) -> None:
-        """Take note that no broker counts as reachable; `certain`: each has refused a connection.
+        """Record that no broker is reachable. `certain` means that each has refused a connection.
 
-        `why` is what the last one said.
+        `why` is the last error.
         """
         if self._since is None:
             self._since = self._loop.time()
@@ -45,7 +46,7 @@ class Reachability:
             self._timer = self._loop.call_later(GRACE_S, self._lose)
 
     def found(self, broker: str) -> None:
-        """Take note that a broker answers."""
+        """Record that a broker has responded."""
         since, self._since = self._since, None
         self.close()
         if self.lost and since is not None:
@@ -63,7 +64,7 @@ class Reachability:
         return self._loop.time()
 
     def close(self) -> None:
-        """Stop waiting for the end of the grace."""
+        """Cancel the timer of the grace period."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""From a target to a broker's id."""
+"""The routing of requests: from a target to a broker id."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["Router"]
 
 
 class Router:
-    """Looks a target up in the snapshot, and asks the cluster once when it is not there."""
+    """The lookup of targets in the snapshot, which is refreshed once if a target is missing."""
 
     def __init__(self, updater: MetadataUpdater, coordinators: CoordinatorLocator) -> None:
         self._updater = updater
         self._coordinators = coordinators
 
     async def route(self, to: Target, timeout: float) -> int | None:
-        """The broker's id; None stands for any.
+        """Return the broker id of a target, or None for any broker.
 
-        Raises InvalidMetadataError, the topic's own error, or what the lookup met; all but
-        authorization errors may go away.
+        Raises InvalidMetadataError, the error of the topic, or the error of the lookup. All but
+        authorization errors may be temporary.
         """
         match to:
             case AnyBroker():
@@ -37,7 +37,7 @@ class Router:
                 return await self._controller(timeout)
 
     def refresh(self, to: Target, node_id: int | None) -> None:
-        """What was known about the target proved wrong: the next `route` finds out anew."""
+        """Discard the known broker of a target, because it proved wrong."""
         match to:
             case Coordinator(kind, key):
                 self._coordinators.forget(kind, key, node_id)

@@ -1,4 +1,4 @@
-"""The client that producers, consumers, admins and group members may share."""
+"""The client that producers, consumers, admins, and group members may share."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ __all__ = ["ClientLike", "config_of"]
 
 
 class ClientLike(Protocol):
-    """What a producer, consumer or admin needs of the client that it is given."""
+    """The interface of a client that producers, consumers, admins, and group members share."""
 
     @property
     def cluster(self) -> ClusterClient:
-        """Connections and metadata; raises unless the client is open."""
+        """The cluster client. Raises ClosedError or IllegalStateError if the client is not open."""
         ...
 
     @property
     def config(self) -> ClientConfig: ...
 
     def adopt(self, child: Anchor[Any]) -> None:
-        """Close the child when the client is closed, unless the child is gone by then."""
+        """Register a child, which is closed with the client if it still exists then."""
         ...
 
     def disown(self, child: Anchor[Any]) -> None:
-        """Forget a child that has ended by itself."""
+        """Forget a child that was closed on its own."""
         ...
 
 
 def config_of(client: ClientLike | None) -> ClientConfig | None:
-    """Return the options of a client that is given to share, or None without one.
+    """Return the options of a shared client, or None without a client.
 
-    Raises ConfigError for an object that is no client.
+    Raises ConfigError for an object that is not a client.
     """
     if client is None:
         return None

@@ -1,13 +1,13 @@
 """The owner of every background task and callback of one client.
 
-Its tasks belong to no other task, so that a client can be opened in one task and closed in another.
-They are plain asyncio tasks, each with an anyio cancel scope of its own: `spawn` is called from
-callbacks of the event loop, and anyio cannot be called there. They run in the context in which the
-supervisor was started, not in that of the call which happened to need them.
+The tasks belong to no other task, so that one task can open a client and another one can close it.
+They are asyncio tasks, each with its own anyio cancel scope. They are not in an anyio task group,
+because callbacks of the event loop call `spawn`, and anyio cannot be used there. They run in the
+context in which the supervisor was started, not in that of the call that spawns them.
 
-A background task or callback that raises is a bug or a fatal error: it is logged, kept as
-`failure`, and passed to the `on_failure` callbacks; the others run until the client is closed. A
-background task that something else than its supervisor cancels has died as well.
+An error of a background task or a callback is a bug or a fatal error. It is logged, kept as
+`failure`, and passed to the `on_failure` callbacks. The other tasks run until the client is closed.
+A background task that is cancelled, except by its supervisor, counts as a failure, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aiokclient.log import ClientLog
 __all__ = ["Supervisor"]
 
 STOP_S = 2.0
-"""Seconds that cancelled tasks may take to end before they are abandoned, and named in the log."""
+"""Seconds that cancelled tasks may take to end before they are abandoned, and logged by name."""
 
 
 CANCELLED = (
@@ -42,7 +42,7 @@ ENDED = (
 
 
 class Supervisor:
-    """The owner of the tasks that `spawn` begins between `start` and `stop`."""
+    """The owner of the tasks that `spawn` creates between `start` and `stop`."""
 
     def __init__(self, name: str, log: ClientLog | None = None) -> None:
         self.failure: BaseException | None = None
@@ -59,18 +59,18 @@ class Supervisor:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and is not stopped."""
+        """Whether the supervisor was started and not stopped."""
         return self._loop is not None
 
     @property
     def callbacks(self) -> Callbacks:
-        """Callbacks in its loop; one that raises counts as a background task that died."""
+        """The scheduler of callbacks, whose errors count as errors of background tasks."""
         if self._loop is None:
             raise ClosedError(f"{self._name} is not running.")
         return Callbacks(self._loop, self.fail)
 
     async def start(self) -> None:
-        """Begin to accept tasks, in the running loop and in the present context."""
+        """Start to accept tasks, in the running event loop and the current context."""
         self.failure, self._stopping, self._loop_ends = None, False, False
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class Supervisor:
         Idempotent. Cancelling it leaves the tasks cancelled.
         """
         self._stopping = True
-        for scope in list(self._scopes.values()):  # In the order in which they were started.
+        for scope in list(self._scopes.values()):  # In the order in which they were spawned.
             scope.cancel()
         try:
             waited = [task for task in self._tasks if task is not asyncio.current_task()]
@@ -100,7 +100,7 @@ class Supervisor:
     def spawn(
         self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
     ) -> None:
-        """Run `function(*args)` in a task of its own, from the loop's next iteration on.
+        """Run `function(*args)` in a new task, from the next iteration of the event loop on.
 
         Synchronous, and allowed in callbacks of the loop. Raises ClosedError after `stop`.
         """
@@ -137,12 +137,12 @@ class Supervisor:
             try:
                 await function(*args)
             except asyncio.CancelledError:
-                # Now, because a task that closes this client soon has tasks of its own.
+                # Check now: a task that closes this client may soon create tasks of its own.
                 if not self._stopping and not self._loop_ends:
                     self._loop_ends = loop_ends(task.get_loop())
                 raise
             except Exception as error:
-                if error is not self.failure:  # What it waited for has died of it.
+                if error is not self.failure:  # Else another task has failed first.
                     self.fail(error, name)
             finally:
                 del self._scopes[task]
@@ -150,7 +150,7 @@ class Supervisor:
     def _ended(self, task: asyncio.Task[None]) -> None:
         name = self._tasks.pop(task)
         if not task.cancelled():
-            task.exception()  # KeyboardInterrupt or SystemExit, which the loop itself has raised.
+            task.exception()  # KeyboardInterrupt or SystemExit: the event loop has raised it.
         elif self._stopping or self.failure is not None:
             pass
         elif self._loop_ends or loop_ends(task.get_loop()):
@@ -164,7 +164,7 @@ class Supervisor:
             self.fail(IllegalStateError(CANCELLED.format(name=name)), name)
 
     def fail(self, error: Exception, name: str) -> None:
-        """Record that a background task or a callback has died of `error`. Synchronous."""
+        """Record the error of a background task or a callback as the failure. Synchronous."""
         self._log.error(
             "%s: the task %r died",
             self._name,
@@ -175,9 +175,9 @@ class Supervisor:
         self._tell(error)
 
     def adopt(self, failure: BaseException) -> None:
-        """Take over the failure of another owner, whose tasks these here wait for. Synchronous.
+        """Adopt the failure of a supervisor on whose tasks these tasks depend. Synchronous.
 
-        It is logged there, and the tasks here that end with it are not logged again.
+        The other supervisor has logged the failure. Tasks that end with it are not logged again.
         """
         if self.failure is None:
             self.failure = failure
@@ -185,7 +185,7 @@ class Supervisor:
     def check(self) -> None:
         """Raise the error of the first background task that died, if one has. Synchronous.
 
-        For loops that retry: without that task they might wait until their deadline.
+        Loops that retry call this: without that task, they might wait until their deadline.
         """
         if self.failure is not None:
             raise self.failure.with_traceback(None)

@@ -1,4 +1,4 @@
-"""Whom a request is for."""
+"""Targets of requests: the brokers for which requests are intended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["TARGETS", "AnyBroker", "Broker", "Controller", "Coordinator", "Leade
 
 
 class AnyBroker(NamedTuple):
-    """Whichever broker is connected and has the least to do."""
+    """The connected broker with the fewest requests in flight."""
 
 
 class Broker(NamedTuple):
@@ -18,7 +18,7 @@ class Broker(NamedTuple):
 
 
 class Controller(NamedTuple):
-    """The broker that takes what changes the cluster."""
+    """The broker that serves requests which change the cluster."""
 
 
 class Leader(NamedTuple):
@@ -29,7 +29,7 @@ class Leader(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """The broker that coordinates a key: `kind` is "group", "transaction" or "share"."""
+    """The coordinator of a key. `kind` is "group", "transaction", or "share"."""
 
     kind: str
     key: str

@@ -1,18 +1,19 @@
-"""The topic that a name stands for, where brokers disagree.
+"""The choice of the topic that a name stands for, when brokers disagree.
 
-A topic that is deleted and created again has another id, and brokers learn of that one after the
-other. Ids have no order, so one answer alone does not tell which of two is the newer one: a broker
-that lags may name a topic that was deleted long ago, with fewer partitions and other
-leaders. So an answer with another id than the known one is *disputed* at first. It counts once the
-next answer, from another broker where there is one, names the same id. It counts at once
+A topic that is deleted and created again has another id, and brokers learn of that at different
+times. Ids have no order, so one response does not show which of two ids is the newer one. A broker
+with outdated metadata may return a topic that was deleted long ago, with fewer partitions and other
+leaders. Therefore an id in a response that differs from the known one is *disputed* at first. It is
+accepted when the next response, if possible from another broker, has the same id. It is accepted
+immediately
 
-- where the known topic is said to be gone, or its own leader did not know its id;
-- after every connection was lost at one time: the cluster may have been wiped;
-- in a cluster with another id.
+- if the known topic was reported as nonexistent, or its leader did not know its id;
+- after all connections were lost at the same time, because the cluster may have been replaced;
+- in a cluster with another cluster id.
 
-Within one topic, the leader epochs decide (see `metadata`). Brokers before 2.8 give no ids: there a
-topic that was created again shows only by older epochs or fewer partitions, as an outdated
-answer does. It counts once `CONFIRMED` answers in a row say so.
+Within one topic, the leader epochs decide (see `metadata`). Brokers older than 2.8 return no ids.
+There, a topic that was created again has only lower epochs or fewer partitions, which is also what
+an outdated response shows. It is accepted when `CONFIRMED` consecutive responses agree.
 """
 
 from __future__ import annotations
@@ -28,39 +29,39 @@ if TYPE_CHECKING:
 __all__ = ["TopicIds"]
 
 CONFIRMED = 4
-"""Answers in a row after which older epochs or fewer partitions of a topic without id count."""
+"""Consecutive responses after which lower epochs or fewer partitions are accepted without id."""
 
 
 class TopicIds:
-    """Takes disputed topics out of answers."""
+    """The disputed topic ids, and their removal from metadata responses."""
 
     def __init__(self) -> None:
         self._rivals: dict[str, UUID] = {}
-        """The id that the last answer gave to a topic instead of the known one."""
+        """The disputed id of each topic in the last response."""
         self._doubted: dict[UUID, None] = {}
         self._older: dict[str, int] = {}
-        """Number of older answers in a row, by topics without ids."""
+        """The number of consecutive older responses for each topic without id."""
         self._anew: set[str] = set()
 
     def take_anew(self) -> frozenset[str]:
-        """Return the topics of the last answer that replace those of the same name."""
+        """Return the topics of the last response that replace known ones of the same name."""
         taken = frozenset(self._anew)
         self._anew.clear()
         return taken
 
     def doubt(self, topic_id: UUID) -> None:
-        """A leader does not know this id: the next one that is given to the name counts."""
+        """Accept the next id of this topic immediately, because a leader does not know this one."""
         if topic_id.int:
             self._doubted[topic_id] = None
 
     def doubt_all(self, known: ClusterMetadata) -> None:
-        """The cluster may be another one."""
+        """Accept the next ids of all topics immediately: the cluster may be another one."""
         self._doubted.update(dict.fromkeys(known.names))
 
     def settle(self, known: ClusterMetadata, answer: MetadataResponse) -> list[str]:
-        """Replace what is disputed in an answer by what is known; return the names.
+        """Replace disputed topics in a response by the known ones, and return their names.
 
-        They are to be asked for again.
+        These topics must be requested again.
         """
         if differ(known.cluster_id, answer.cluster_id):
             self._rivals.clear()
@@ -71,7 +72,7 @@ class TopicIds:
         for entry in disputed:
             assert entry.name is not None
             names.append(entry.name)
-            # An answer about the known topic that names no partition leaves all as it is.
+            # A response with the known topic but without partitions changes nothing.
             entry.topic_id = known.topics[entry.name].topic_id
             entry.partitions = []
         for entry in answer.topics or ():
@@ -81,7 +82,7 @@ class TopicIds:
         return names
 
     def _goes_back(self, info: TopicInfo, entry: MetadataResponseTopic) -> bool:
-        """Return whether an answer about a topic without id is to be confirmed by another one."""
+        """Return whether a response about a topic without id needs confirmation by another one."""
         self._anew.discard(info.name)
         if entry.error_code or info.error or info.topic_id.int or entry.topic_id.int:
             self._older.pop(info.name, None)
@@ -114,7 +115,7 @@ class TopicIds:
 
 
 def _is_older(info: TopicInfo, entry: MetadataResponseTopic) -> bool:
-    """Return whether an answer has fewer partitions or an older leader epoch than known."""
+    """Return whether a response has fewer partitions or lower leader epochs than known."""
     known = info.partitions
     last = max((part.partition_index for part in entry.partitions), default=len(known))
     return last + 1 < len(known) or any(

@@ -1,9 +1,9 @@
-"""Errors that keep nothing alive.
+"""Tracebacks that do not keep clients alive.
 
-A traceback holds the variables of all functions that it goes through, and `sys.last_exc`, a
-notebook, or a finished task holds the traceback. A client, producer or consumer that the program
-has dropped would live on in it: it would keep its connections, and a consumer its partitions. So
-errors that leave a call of such an object do not hold the object.
+A traceback refers to the local variables of its functions, and `sys.last_exc`, a notebook, or a
+finished task keeps the traceback. It would keep alive a client, producer, or consumer that the
+program has dropped, with its connections, and a consumer with its partitions. Therefore errors
+that are raised by a method of such an object do not refer to the object.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ OWN = __name__.partition(".")[0]
 
 
 def let_go(error: BaseException, one: object) -> None:
-    """Clear the functions of the library that an error went through and that refer to `one`.
+    """Clear the local variables of functions in a traceback that refer to the object `one`.
 
-    To be called where the error leaves the library. The variables of the application's functions
-    stay, so that they can be examined. The caller must delete its own variable.
+    Only functions of the library are cleared. The variables of the application's functions remain,
+    so that they can be examined. This must be called where the error leaves the library, and the
+    caller must delete its own variable.
 
-    A nested function refers to the variables of the outer one, which others may share and which
-    cannot be cleared. An error that went through such a function loses its tracebacks, unless it is
-    a bug, where they are needed.
+    A nested function refers to variables of the outer function, which other functions may share
+    and which cannot be cleared. If there is such a function in the traceback, the error loses its
+    tracebacks. Only a bug keeps them, because they are needed to find it.
     """
     running = set()
     caller: FrameType | None = sys._getframe(1)
@@ -55,15 +56,15 @@ def let_go(error: BaseException, one: object) -> None:
 
 
 def is_own(frame: FrameType) -> bool:
-    """Return whether this is a function of the library."""
+    """Return whether this is the frame of a function of the library."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == OWN
 
 
 def clear(frame: FrameType, one: object) -> bool:
-    """Clear the variables of a function if one of them is this object.
+    """Clear the local variables of a function if one of them refers to this object.
 
-    Returns whether the function still refers to it, as a nested function does. A function that has
-    not ended waits for something: the error has come another way.
+    Returns whether the function still refers to it afterwards, as a nested function does. A
+    function that has not returned is left alone: the error did not end it.
     """
     function = ended(frame)
     variables = frame.f_locals
@@ -71,14 +72,14 @@ def clear(frame: FrameType, one: object) -> bool:
         return False
     frame.clear()
     if isinstance(variables, dict):
-        variables.clear()  # Up to Python 3.12 this is a copy, which the frame keeps.
+        variables.clear()  # Until Python 3.12, this is a copy, which the frame keeps.
     return refers(function, one)
 
 
 def ended(frame: FrameType) -> FunctionType | None:
-    """Return the function that the frame belongs to, or None if the function has not ended.
+    """Return the function of the frame, or None if the function has not returned.
 
-    Up to Python 3.12, clearing the frame of a suspended coroutine would close the coroutine.
+    Until Python 3.12, clearing the frame of a suspended coroutine would close the coroutine.
     """
     for found in gc.get_referents(frame):  # Only a frame that has ended owns its function.
         if isinstance(found, FunctionType) and found.__code__ is frame.f_code:
@@ -101,14 +102,14 @@ def refers(value: object, one: object) -> bool:
 
 
 def filled(function: FunctionType) -> list[CellType]:
-    """Return the variables that a nested function uses of the outer ones, but for unset ones."""
+    """Return the variables of outer functions that a nested function uses, if they are set."""
     return [cell for cell in function.__closure__ or () if gc.get_referents(cell)]
 
 
 def bare(error: E) -> E:
     """Remove the tracebacks of the error and of its causes; return it.
 
-    For errors that are kept: a traceback would keep alive all that its functions worked with.
+    Errors that are kept need this: a traceback would keep alive all variables of its functions.
     """
     for found in chain(error):
         found.__traceback__ = None
@@ -128,7 +129,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def lets_go(method: F) -> F:
-    """Decorate a method so that what it raises does not keep its object alive."""
+    """Decorate a method so that the errors it raises do not keep its object alive."""
     call: Any = method
     if inspect.iscoroutinefunction(method):
 

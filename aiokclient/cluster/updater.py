@@ -1,10 +1,11 @@
-"""Keeping the snapshot fresh, without anybody ever waiting for it who does not ask to.
+"""The updates of the metadata snapshot, for which only calls of `refresh` wait.
 
-One task asks for metadata when something is due: the snapshot has reached its age, somebody asked
-(`request_update`, `refresh`), a wanted topic is not known or is in trouble. What is asked for
-meanwhile is asked together. A topic that comes back in trouble is asked for again only after a
-backoff, which grows, and so is one that comes back unchanged, unless somebody waited for the
-answer: a stale answer costs no storm of requests, and one consumer after another may be opened.
+One task requests metadata when the snapshot has reached its maximum age, when an update was
+requested (`request_update`, `refresh`), or when a wanted topic is unknown or has an error. Requests
+during an update are combined into the next one. A topic that still has an error is requested again
+only after a growing backoff, so that errors do not cause many requests. The same applies to a topic
+that has not changed, except if a call waited for the response: programs may open many consumers
+one after the other.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ Wants = Callable[[str], bool]
 Change = Callable[[ClusterMetadata], ClusterMetadata]
 
 LARGE = 5_000
-"""An answer with this many brokers, topics or partitions is merged into the snapshot in a thread.
+"""A response with this many brokers, topics, or partitions is merged in a thread.
 """
 TRIES = 3
-"""Number of times that a merge begins anew because a leader became known meanwhile."""
+"""The number of times that a merge starts again because the snapshot changed in the meantime."""
 
 
 class Fetch(Protocol):
-    """Asks some broker for metadata: of these topics, or of all with None."""
+    """A function that requests the metadata of these topics, or with None of all topics."""
 
     def __call__(
         self, topics: list[str] | None, auto_create: bool
@@ -67,9 +68,9 @@ class Fetch(Protocol):
 
 
 class _Waiter:
-    """Waits for an answer about each topic in `left`, or for a full update if that is None.
+    """A call that waits for each topic in `left`, or for a full update if that is None.
 
-    Topics are paced one by one, so the answers may come by several updates.
+    Topics have individual backoffs, so several updates may be necessary.
     """
 
     __slots__ = ("future", "left")
@@ -80,10 +81,10 @@ class _Waiter:
 
 
 class MetadataUpdater:
-    """Owns the current snapshot (`snapshot`), the interest in topics, and when to ask again.
+    """The owner of the current `snapshot`, of the wanted topics, and of the times of updates.
 
-    `errors` holds the last error of each wanted topic that is in trouble; `last_error` that of the
-    last update, None if it went well.
+    `errors` has the last error of each wanted topic that has one. `last_error` is the error of the
+    last update, or None if it succeeded.
     """
 
     def __init__(self, config: ClientConfig, clock: Clock, fetch: Fetch) -> None:
@@ -101,24 +102,24 @@ class MetadataUpdater:
         self._interest: dict[Hashable, dict[str, bool]] = {}
         self._everything: dict[Hashable, Wants | None] = {}
         self.wants: Wants | None = None
-        """Which topics are kept of the answer about all of them; None keeps all."""
+        """Functions that select the topics to keep of a full response. None keeps all."""
         self._asked: dict[str, None] = {}
         self._ask_all = False
         self._waiters: list[_Waiter] = []
         self._updating: list[_Waiter] = []
-        """Those whom the update in progress answers."""
+        """The waiters that the update in progress serves."""
         self._over: BaseException | None = None
-        """Why nothing is asked for any more."""
+        """The error that has ended all updates, or None."""
         self._listeners: list[Listener] = []
         self._deferred: list[Change] | None = None
         self._wake = asyncio.Event()
         self._next_full = 0.0
         self._retry_at = 0.0
 
-    # -- interest ---------------------------------------------------------------------------
+    # -- the wanted topics ------------------------------------------------------------------
 
     def want(self, topic: str, owner: Hashable, *, auto_create: bool = False) -> None:
-        """Keeps a topic in the snapshot for an owner. Plain.
+        """Keep a topic in the snapshot for an owner. Synchronous.
 
         `auto_create` lets the brokers create it, if they are configured to do that.
         """
@@ -130,13 +131,13 @@ class MetadataUpdater:
     def want_all(self, owner: Hashable, wants: Wants | None = None) -> None:
         """Keep all topics of the cluster in the snapshot for an owner, or those that it `wants`.
 
-        Synchronous. `wants(name)` is called in a thread.
+        Synchronous. `wants(name)` returns whether to keep a topic. It is called in a thread.
         """
         self._everything[owner] = wants
         self.request_update(reason="all topics are wanted")
 
     def unwant(self, owner: Hashable) -> None:
-        """Ends the interest of an owner. Plain."""
+        """Remove all wanted topics of an owner. Synchronous."""
         self._interest.pop(owner, None)
         self._everything.pop(owner, None)
         wanted = self._wanted()
@@ -144,7 +145,7 @@ class MetadataUpdater:
             self._forget(topic)
 
     def error_since(self, topic: str) -> float | None:
-        """When the trouble of `errors[topic]` began, on the monotonic clock; None without any."""
+        """Return when `errors[topic]` began, on the monotonic clock, or None."""
         return self._since.get(topic)
 
     def _wanted(self) -> dict[str, bool]:
@@ -154,12 +155,12 @@ class MetadataUpdater:
                 wanted[topic] = auto_create or wanted.get(topic, False)
         return wanted
 
-    # -- asking -----------------------------------------------------------------------------
+    # -- requesting updates -----------------------------------------------------------------
 
     def request_update(self, topics: Iterable[str] | None = None, *, reason: str = "") -> None:
-        """Asks for fresh metadata of some topics, or of all that is wanted, soon. Plain.
+        """Request an update of these topics, or of all wanted ones, soon. Synchronous.
 
-        Requests are collected and paced: asking often costs nothing.
+        Requests are combined and delayed by the backoff, so frequent calls cost little.
         """
         if topics is None:
             self._ask_all = True
@@ -170,13 +171,13 @@ class MetadataUpdater:
     async def refresh(
         self, topics: Iterable[str] | None = None, *, timeout: float, at_once: bool = False
     ) -> ClusterMetadata:
-        """The snapshot after an update that began after this call.
+        """Return the snapshot after an update that began after this call.
 
-        `timeout` is in seconds. `at_once` is for what a program itself asks for, once for each of
-        its calls: how often it was asked for before does not matter then. Raises ApiTimeoutError,
-        whose cause is what the last update met, ClosedError, an error that trying again would not
-        mend, and what has failed the client. Cancelling it leaves nothing behind. A topic that does
-        not exist is no error of the call: see `errors` and the topic's own.
+        `timeout` is in seconds. `at_once` skips the backoff of the first update. It is for
+        requests of the application, once for each of its calls. Raises ApiTimeoutError, whose
+        cause is the error of the last update, ClosedError, errors that a retry cannot correct, and
+        the failure of the client. A cancellation has no side effects. No error is raised for a
+        topic that does not exist: see `errors`, and the `error` of the topic.
         """
         if self._over is not None:
             raise self._over.with_traceback(None)
@@ -207,9 +208,9 @@ class MetadataUpdater:
         leader_epoch: int,
         endpoints: Iterable[BrokerInfo] = (),
     ) -> bool:
-        """Uses a leader named by a produce or fetch response (KIP-951). Plain.
+        """Apply a leader from a produce or fetch response to the snapshot (KIP-951). Synchronous.
 
-        False if it is not newer than what is known, or its address is not known.
+        Returns False if the leader is not newer than the known one, or its address is unknown.
         """
         endpoints = tuple(endpoints)
         return self._change(
@@ -217,20 +218,23 @@ class MetadataUpdater:
         )
 
     def doubt(self, topic_id: UUID) -> None:
-        """Note that a leader does not know the topic of this id. Synchronous."""
+        """Record that a leader does not know this topic id. Synchronous."""
         self.topic_ids.doubt(topic_id)
 
     def learn(self, broker: BrokerInfo) -> None:
-        """Notes a broker's address that came by another answer, as a coordinator's does. Plain."""
+        """Add a broker's address from another response, such as FindCoordinator. Synchronous."""
         self._change(lambda old: learned(old, broker))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """`listener(old, new)` runs in the loop for each new snapshot; returns its end. Plain."""
+        """Call `listener(old, new)` for each new snapshot. Synchronous.
+
+        Returns a function that removes the listener.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _change(self, change: Change) -> bool:
-        """Change the snapshot, after the merge in progress if that must not begin anew."""
+        """Change the snapshot now, or after a merge in progress that must not start again."""
         new = change(self.snapshot)
         if self._deferred is None:
             return self._install(new)
@@ -249,19 +253,19 @@ class MetadataUpdater:
     # -- the task ---------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Updates for ever; to be run by the supervisor."""
+        """Update the snapshot forever. The supervisor runs this task."""
         while True:
             await self._until_due()
             await self._update()
 
     def close(self) -> None:
-        """Have `refresh` raise ClosedError from now on. Synchronous."""
+        """Make `refresh` raise ClosedError from now on. Synchronous."""
         self.fail(ClosedError("The client was closed before the response arrived.", api="Metadata"))
 
     def fail(self, error: BaseException) -> None:
-        """Have `refresh` raise this error, because `run` has ended or will. Synchronous.
+        """Make `refresh` raise this error, because `run` has ended or will end. Synchronous.
 
-        What waits for it ends at once. The first error counts.
+        Waiting calls end immediately. Only the first error counts.
         """
         if self._over is None:
             self._over = error
@@ -270,7 +274,7 @@ class MetadataUpdater:
                 waiter.future.set_exception(self._over)
 
     def begin(self, answer: MetadataResponse) -> None:
-        """Takes the answer of the bootstrap as the first snapshot."""
+        """Make the first snapshot from the metadata response of the bootstrap."""
         self._install(merged(self.snapshot, answer, complete=not self.snapshot.topics))
         self._succeeded(full=not self._interest and not self._everything)
 
@@ -303,7 +307,7 @@ class MetadataUpdater:
         self._updating = waiters = self._take_waiters(topics, full, everything)
         self.wants = self._sieve(topics, waiters) if everything else None
         auto_create = any(wanted.get(topic, False) for topic in topics)
-        # What is asked for from here on is asked for again.
+        # Later requests need another update.
         self._ask_all = self._ask_all and not full
         for topic in asked:
             del self._asked[topic]
@@ -329,7 +333,7 @@ class MetadataUpdater:
             self._answered(waiter, None if everything else topics)
 
     async def _merged(self, answer: MetadataResponse, complete: bool) -> ClusterMetadata:
-        """Return the next snapshot. A large one is made in a thread."""
+        """Return the next snapshot. A large response is merged in a thread."""
         merge = partial(merged, complete=complete, anew=self.topic_ids.take_anew())
         if not _is_large(answer):
             return merge(self.snapshot, answer)
@@ -349,7 +353,7 @@ class MetadataUpdater:
         return new
 
     def _sieve(self, topics: Iterable[str], waiters: Iterable[_Waiter]) -> Wants | None:
-        """Return which topics of an answer about all of them are kept."""
+        """Return the function that selects the topics to keep of a full response, or None."""
         patterns = list(self._everything.values())
         if None in patterns:
             return None
@@ -358,7 +362,7 @@ class MetadataUpdater:
         return lambda name: name in names or any(wants(name) for wants in matches)
 
     def _take_waiters(self, topics: list[str], full: bool, everything: bool) -> list[_Waiter]:
-        """Those to whom the answer of an update for these topics will say something."""
+        """Remove and return the waiters that an update of these topics can serve."""
         covered = dict.fromkeys(topics)
         taken = [
             waiter
@@ -373,7 +377,7 @@ class MetadataUpdater:
         return taken
 
     def _answered(self, waiter: _Waiter, topics: list[str] | None) -> None:
-        """The waiter is done, unless it waits for more than these topics (None: all)."""
+        """Serve a waiter, unless it waits for more than these topics. None means all topics."""
         if waiter.left is not None and topics is not None:
             for topic in topics:
                 waiter.left.pop(topic, None)
@@ -410,9 +414,9 @@ class MetadataUpdater:
         wanted: Mapping[str, bool],
         useful: Collection[str | None],
     ) -> None:
-        """Note which topics to ask for again, and when.
+        """Record which topics to request again, and when.
 
-        An answer that somebody waited for is useful even if it changes nothing.
+        A response for which a call waited is useful even if it changes nothing.
         """
         now = self._clock.monotonic()
         for topic in topics:
@@ -427,7 +431,7 @@ class MetadataUpdater:
             self._since.setdefault(topic, now)
             if classify(error, Scope.METADATA).again:
                 self._asked[topic] = None
-        # The answer may no longer name a broker that leads partitions of other topics.
+        # A broker that leads partitions of other topics may be missing in this response.
         asked_of = dict.fromkeys(topics)
         for topic in wanted:
             if topic not in asked_of and _trouble(topic, new.topic(topic), new.brokers):
@@ -448,7 +452,7 @@ def _is_large(answer: MetadataResponse) -> bool:
 async def partitions_of(
     updater: MetadataUpdater, topic: str, timeout: float
 ) -> tuple[PartitionInfo, ...]:
-    """Return the partitions of a topic, read anew; raise what the brokers say of it."""
+    """Return the partitions of a topic after an update, or raise the error of the topic."""
     metadata = await updater.refresh((topic,), timeout=timeout, at_once=True)
     info = metadata.topic(topic)
     if info is None:
@@ -460,7 +464,7 @@ async def partitions_of(
 
 
 def _awaited(waiters: Iterable[_Waiter]) -> set[str | None]:
-    """Return the topics that the waiters wait for; None stands for a full update."""
+    """Return the topics for which the waiters wait. None stands for a full update."""
     subjects: set[str | None] = set()
     for waiter in waiters:
         subjects.update((None,) if waiter.left is None else waiter.left)
@@ -475,7 +479,7 @@ def _trouble(
     if info.error:
         return error_for(info.error, api="Metadata", resource=topic)
     for partition in info.partitions:
-        # A broker that has just died may still be named as a leader, though not as a broker.
+        # A response may name a leader that has just died and is not among its brokers.
         if partition.leader not in brokers:
             return InvalidMetadataError(
                 f"Partition {partition.index} has no leader.", api="Metadata", resource=topic

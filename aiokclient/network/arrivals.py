@@ -1,8 +1,8 @@
 """Responses as they arrive, delivered in the order of their requests.
 
-A response that is large and not just records around a few fields, such as the metadata of a
-hundred thousand partitions, would block the loop while it is decoded: it is decoded in a thread,
-and the responses after it wait for it.
+Decoding a large response, such as the metadata of a hundred thousand partitions, would block the
+event loop. Therefore it is decoded in a thread, and later responses wait for it. Responses whose
+size comes from records are decoded immediately, because records are not copied.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["LARGE", "Arrivals"]
 
 LARGE = 128 * 1024
-"""Responses of this many bytes are decoded in a thread, unless records make them large, which are
-not copied."""
+"""The size in bytes from which a response is decoded in a thread, unless most of it is records,
+which are not copied."""
 
 
 class Arrivals:
-    """The decoding of responses, large ones in threads.
+    """The decoder of the responses of one connection. It decodes large responses in threads.
 
-    `deliver(response, size)` is called for each, in their order, with the bytes of its frame.
-    `failed(error)` is called once if one cannot be read; nothing is delivered after that.
+    `deliver(response, size)` is called for each response in order, with the size of its frame in
+    bytes. `failed(error)` is called once if a response cannot be decoded. Nothing is delivered
+    after that.
     """
 
     def __init__(
@@ -45,11 +46,11 @@ class Arrivals:
         self._waiting: deque[tuple[asyncio.Future[Any], int]] = deque()
 
     def __len__(self) -> int:
-        """Return how many responses have arrived and are not delivered yet."""
+        """Return the number of responses that have arrived and are not delivered yet."""
         return len(self._waiting)
 
     def frame(self, frame: Buffer) -> None:
-        """Take the next response."""
+        """Process the frame of the next response."""
         try:
             asked = self._pipeline.match(frame)
             large = len(frame) >= LARGE and not asked.request.response_class.has_records()
@@ -75,12 +76,12 @@ class Arrivals:
 
     def _decoded(self, work: asyncio.Future[Any]) -> None:
         if not work.cancelled():
-            work.exception()  # Looked at when it is its turn.
+            work.exception()  # Retrieved here, handled in order.
         while self._waiting and self._waiting[0][0].done():
             first, size = self._waiting.popleft()
             error = None if first.cancelled() else first.exception()
             if error is not None:
-                # Without this response the next one would be taken for it.
+                # Later responses could no longer be matched with their requests.
                 self._waiting.clear()
                 self._failed(error if isinstance(error, ProtocolError) else _not_decoded(error))
             elif not first.cancelled():
@@ -88,7 +89,7 @@ class Arrivals:
 
 
 def _not_decoded(error: BaseException) -> ProtocolError:
-    """Return the error of a connection whose response met a bug, or too little memory."""
+    """Return the error of a connection after an unexpected error while decoding a response."""
     failure = ProtocolError(f"A response could not be decoded: {error!r}.")
     failure.__cause__ = error
     return failure

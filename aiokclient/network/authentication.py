@@ -1,7 +1,8 @@
 """Authentication by SASL: the step of setting up a connection between ApiVersions and ready.
 
-SaslHandshake names the mechanism, then SaslAuthenticate carries its messages (KIP-152). All of it
-has one deadline. A broker that refuses closes the connection after its response, or without one.
+SaslHandshake names the mechanism, then SaslAuthenticate carries its messages (KIP-152). All steps
+share one deadline. A broker that rejects the client closes the connection, with or without sending
+an error response before.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ __all__ = ["authenticate"]
 R = TypeVar("R", bound=Response)
 
 HANDSHAKE_VERSION = 1
-"""From this version of SaslHandshake on, messages of the mechanism go in SaslAuthenticate."""
+"""The lowest SaslHandshake version after which SaslAuthenticate carries the messages."""
 
 MOST_STEPS = 16
-"""More messages than any mechanism needs: a broker must not keep a client busy without end."""
+"""The maximum number of messages, more than any mechanism needs, so that it always ends."""
 
 Versions = Mapping[int, tuple[int, int]]
 
@@ -49,10 +50,10 @@ async def authenticate(
 ) -> None:
     """Authenticate the client to the broker, in at most `timeout_s` seconds.
 
-    Raises SaslAuthenticationError, UnsupportedSaslMechanismError or IllegalSaslStateError as the
-    broker says, UnsupportedVersionError for a broker that is too old, NotConnectedError at the
-    deadline, and DisconnectedError when the broker closes the connection. The connection cannot be
-    used after an error or a cancellation.
+    Raises the broker's error (SaslAuthenticationError, UnsupportedSaslMechanismError, or
+    IllegalSaslStateError), UnsupportedVersionError if the broker is too old, NotConnectedError at
+    the deadline, and DisconnectedError if the broker closes the connection. The connection cannot
+    be used after an error or a cancellation.
     """
     try:
         mechanism = MECHANISMS[sasl.mechanism](sasl.credentials)

@@ -1,21 +1,24 @@
-"""One connection to a broker: requests go out pipelined, responses come back in order.
+"""One connection to a broker, with pipelined requests and responses in the same order.
 
-Theory of operation. A request is either *held* (not yet written: the broker asked for a pause by
-its throttle time, or the transport's buffer is full) or *in flight* (written, its response is
-awaited). Both are queues in the order of sending; each entry has a deadline, and a future or a
-callback. A held request whose deadline passes just fails, unless the transport was full all that
-time and the broker had asked for no pause: then nothing gets through any more. Once it is written,
-it has its whole timeout again: the wait before was the client's own. A pause that the broker asks
-for also postpones the deadlines of what is in flight, as the broker reads nothing until it is over.
-One in flight whose deadline passes closes the connection, because responses come in order and those
-of later requests cannot be expected in time.
-One timer serves all deadlines, the end of a throttle and the closing of an idle connection.
+Theory of operation. A request is either *held* or *in flight*. A held request is not written yet,
+because the broker has returned a throttle time or the transport's buffer is full. A request in
+flight was written and has no response yet. There is a queue for each of the two, in the order of
+sending. Each entry has a deadline, and a future or a callback.
 
-No task runs here: what happens is driven by the transport, the timer and the callers.
+When the deadline of a held request passes, only that request fails. The exception is a transport
+that was full all that time without a throttle time: then the broker reads nothing, and the
+connection is closed. A request that is written gets its whole timeout again, because the client
+itself has caused the wait before. A throttle time also postpones the deadlines of requests in
+flight, because the broker reads nothing until it is over. When the deadline of a request in flight
+passes, the connection is closed: responses arrive in order, so later requests could not get their
+responses in time. One timer serves all deadlines, the end of a throttle time, and the closing of an
+idle connection.
 
-Nothing is given to a transport that is closing, which may be an iteration of the loop before it
-says so: asyncio's `writelines` would watch the descriptor of a socket that is about to be closed,
-and break the next connection that gets the same number.
+There is no task here: the transport, the timer, and the callers drive the connection.
+
+Nothing is written to a transport that is closing. A transport can be closing one iteration of the
+event loop before it reports that. asyncio's `writelines` would then watch the file descriptor of a
+socket that is about to be closed, and break the next connection with the same descriptor.
 """
 
 from __future__ import annotations
@@ -51,22 +54,23 @@ SETUP_FRAME_LIMIT = 1024 * 1024
 """The largest frame accepted until the connection is ready."""
 
 HEAD = 16
-"""First bytes that are kept, to recognize another protocol on the port."""
+"""The number of first bytes that are kept, to recognize another protocol on the port."""
 
 LONGEST_PAUSE_S = 600.0
-"""The longest throttle time by which requests in flight are postponed."""
+"""The longest throttle time by which deadlines of requests in flight are postponed."""
 
 STALL_S = 0.5
 GRACE_S = 0.1
-"""A timer that is late by more than STALL_S means that the loop stood still; answers may wait in
-the socket, so they get GRACE_S before deadlines are enforced."""
+"""Seconds by which deadlines are postponed after the event loop was blocked for over STALL_S.
+Responses may already be in the socket then."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection that is open from the start and never reopened.
+    """A connection that is open when it is created, and never reopened.
 
-    `node_id` is the broker's id (negative for a bootstrap server), `host` and `port` its address
-    as configured or advertised, `api_versions` what it speaks: API key to (lowest, highest).
+    `node_id` is the broker id (negative for a bootstrap server), `host` and `port` are the address
+    as configured or advertised, and `api_versions` maps each API key that the broker supports to
+    its lowest and highest version.
     """
 
     def __init__(
@@ -84,9 +88,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.port = port
         self.api_versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
-        """The finalized features of the cluster with their levels, as this broker named them."""
+        """The finalized features of the cluster and their levels, as this broker returned them."""
         self.session_lifetime_ms = 0
-        """How long the broker accepts the authentication of this connection; 0 for no limit."""
+        """Milliseconds for which the broker accepts the authentication; 0 for no limit."""
         self.throttled_until = 0.0
         self.closed = False
         self.traffic = Traffic(Metrics(), client_id) if traffic is None else traffic
@@ -108,10 +112,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._paused_at = 0.0
         self._draining = False
         self._one_way = False
-        """Whether a request was written that has no response."""
+        """Whether a request was written to which the broker sends no response (acks=0)."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        """Time of `_timer`. uvloop's handle of a short delay does not have it."""
+        """The time of `_timer`. The handles of uvloop do not provide it for short delays."""
         self._idle_s = idle_s
         self._last_used = self._now()
         self._close_callbacks: list[Callable[[BrokerConnection, KafkaError | None], None]] = []
@@ -138,16 +142,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """The number of requests without an outcome, including those held back."""
+        """The number of requests without an outcome, including held ones."""
         return len(self._in_flight) + len(self._held)
 
     @property
     def reason(self) -> KafkaError | None:
-        """Why it was closed, or None if it is open or was closed on purpose."""
+        """The error that closed the connection, or None if it is open or was closed on purpose."""
         return self._reason
 
     def unanswered_for(self) -> float:
-        """Return the seconds since the oldest unanswered request was sent; 0.0 without one."""
+        """Return the seconds since the oldest unanswered request was sent, or 0.0."""
         arrived = len(self._arrivals)
         unanswered = len(self._in_flight) > arrived
         return self._now() - self._in_flight[arrived].since if unanswered else 0.0
@@ -155,7 +159,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def arrives(self, outcome: asyncio.Future[Any]) -> bool:
         """Return whether the response of a request is being received or decoded.
 
-        `outcome` is what `send` returned. A large response takes a while for both.
+        `outcome` is the future that `send` returned. Both can take a while for a large response.
         """
         count = len(self._arrivals) + self._reader.in_large_frame
         arriving = islice(self._in_flight, count)
@@ -164,9 +168,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- requests ---------------------------------------------------------------------------
 
     def version_of(self, request: type[Request[Any]]) -> int:
-        """Return the version in which this broker gets a request.
+        """Return the version in which a request is sent to this broker.
 
-        Raises UnsupportedVersionError, which names both sides' versions, if they share none.
+        Raises UnsupportedVersionError, which names the versions of both sides, if they have none
+        in common.
         """
         version = self._versions.get(request)
         if version is None:
@@ -186,15 +191,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         version: int | None = None,
         expect_response: bool = True,
     ) -> asyncio.Future[Any]:
-        """Send a request; return a future of its response.
+        """Send a request, and return a future of its response.
 
-        The future fails with ApiTimeoutError when the request was not written within `timeout_s`
-        seconds, or no response came within as many after that (then the connection closes, and
-        what a throttle delays at the broker has longer), with DisconnectedError when the
-        connection closed first, ProtocolError when the response cannot be read, and
-        UnsupportedVersionError. Cancelling it abandons the response, not the request. With
-        `expect_response=False` it is done, with None, as soon as the request is with the
-        transport. `version` is the negotiated one when left out.
+        The future fails with ApiTimeoutError if the request was not written within `timeout_s`
+        seconds, or if there was no response within another `timeout_s` seconds. In the second
+        case, the connection is closed. Throttle times of the broker extend that time. The future
+        fails with DisconnectedError if the connection closes first, with ProtocolError if the
+        response cannot be decoded, and with UnsupportedVersionError. Cancelling it abandons the
+        response, not the request. With `expect_response=False`, its result is None as soon as the
+        transport has the request. `version` defaults to the negotiated one.
         """
         now = self._now()
         sent = Awaited(message, version, now, timeout_s, expect_response)
@@ -211,10 +216,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         expect_response: bool = True,
         now: float | None = None,
     ) -> None:
-        """Send a request as `send` does; call `done(response, error)` instead of using a future.
+        """Send a request as `send` does, and call `done(response, error)` with the outcome.
 
-        It is called once: with a response as soon as that is read, with an error soon afterwards.
-        It must not raise. `now` is the time of the loop's clock, if the caller has just read it.
+        `done` is called once: with a response immediately when it was decoded, with an error in
+        a later callback of the event loop. It must not raise. `now` is the time on the loop's
+        clock, if the caller has just read it.
         """
         if now is None:
             now = self._now()
@@ -261,7 +267,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sent.written()
         size = sum(map(len, segments))
         self._meter.written(self, sent, size)
-        if size <= JOINED:  # As `write_segments` does, without another call for each request.
+        if (
+            size <= JOINED
+        ):  # This does the same as `write_segments`, without a call for each request.
             transport.write(b"".join(segments))
         else:
             write_segments(transport, segments, size)
@@ -270,7 +278,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         while self._held and not (self._paused or self.closed or now < self.throttled_until):
             sent = self._held.popleft()
             if not sent.over:
-                # What the client held back itself is no silence of the broker.
+                # The time for which the client held the request does not count.
                 sent.begin(now)
                 self._write(sent)
         if self._draining and not self.in_flight:
@@ -285,7 +293,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if throttle_ms > 0:
             self._throttle(now, throttle_ms / 1000)
         self._meter.answered(self, sent, response, size, now, throttle_ms)
-        # Before the response is delivered, because its receiver may send the next request.
+        # Throttle before delivering the response, because its receiver may send a request.
         if self._draining and not self.in_flight:
             self.close()
         sent.answer(response)
@@ -299,9 +307,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- setting up -------------------------------------------------------------------------
 
     def exchange(self, segments: list[Any]) -> asyncio.Future[Buffer]:
-        """Write one frame before the connection is ready; return a future of the next frame.
+        """Write one frame during the setup, and return a future of the next received frame.
 
-        It fails with DisconnectedError or ConnectionSetupError. One at a time.
+        It fails with DisconnectedError or ConnectionSetupError. Only one exchange at a time.
         """
         assert self._transport is not None
         self._setup = self._loop.create_future()
@@ -312,7 +320,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._setup
 
     def ready(self, api_versions: Mapping[int, tuple[int, int]], frame_limit: int) -> None:
-        """End the setup: from now on `send` is allowed."""
+        """End the setup. From now on, `send` is allowed."""
         self.api_versions = api_versions
         self._versions.clear()
         self._reader.max_frame = frame_limit
@@ -337,7 +345,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- the transport's side ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not an assertion: uvloop's transport for TLS is no subclass.
+        # No isinstance check: uvloop's TLS transport is not a subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -409,7 +417,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return min(wakes) if wakes else max(self._idle_at(), now + GRACE_S)
 
     def _idle_at(self) -> float:
-        # A connection without a limit still has a timer, far away: one case less.
+        # Without an idle limit, the timer is set far in the future, to avoid a special case.
         return self._last_used + (self._idle_s if self._idle_s is not None else 3600.0)
 
     def _unanswered(self) -> Iterable[Sent]:
@@ -452,18 +460,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def on_close(
         self, callback: Callable[[BrokerConnection, KafkaError | None], None]
     ) -> Callable[[], None]:
-        """Call `callback(connection, reason)` once it is closed; reason is None if on purpose.
+        """Call `callback(connection, reason)` once the connection is closed.
 
-        Returns a function that removes the callback.
+        `reason` is None if it was closed on purpose. Returns a function that removes the callback.
         """
         callbacks = self._close_callbacks
         callbacks.append(callback)
         return lambda: callbacks.remove(callback) if callback in callbacks else None
 
     def close(self, error: KafkaError | None = None) -> None:
-        """Close it; requests in flight fail with DisconnectedError. Synchronous, idempotent.
+        """Close the connection. Requests without an outcome fail with DisconnectedError.
 
-        Without an error what has been given to the transport is still written.
+        Without an error, the transport still writes its buffer. Synchronous, idempotent.
         """
         if self.closed:
             return
@@ -472,7 +480,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
-            # That of TLS does not count what waits in the transport below it.
+            # A TLS transport does not count the buffer of the transport below it.
             unwritten = self._one_way or self._transport.get_write_buffer_size()
             self._transport.close() if error is None and unwritten else self._transport.abort()
         self._end_setup()
@@ -486,13 +494,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
             callback(self, error)
 
     def close_when_idle(self) -> None:
-        """Close it as soon as nothing is in flight. Synchronous."""
+        """Close the connection as soon as no request is in flight. Synchronous."""
         self._draining = True
         if not self.in_flight:
             self.close()
 
     def abort(self) -> None:
-        """Close it and drop what is not written yet."""
+        """Close the connection without writing the rest of the buffer."""
         self.close()
         if self._transport is not None:
             self._transport.abort()

@@ -1,4 +1,4 @@
-"""Errors for a port that does not speak Kafka as expected, with what to do. Pure."""
+"""Errors for a port that does not speak Kafka's protocol as configured, with advice. Sans-IO."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"220 ", "a mail or FTP server, not a Kafka broker: check the port in bootstrap_servers."),
     (b"-ERR", "a Redis server, not a Kafka broker: check the port in bootstrap_servers."),
 )
-"""First bytes of other protocols. As the length of a frame all of them are too large."""
+"""First bytes of other protocols. Read as the length of a frame, all of them are too large."""
 
 USE_TLS = "set security=Tls() (security_protocol='SSL')"
 USE_PLAINTEXT = "set security=Plaintext() (security_protocol='PLAINTEXT'), or use its TLS port"
@@ -39,14 +39,14 @@ NOT_TLS = (
     "PACKET_LENGTH_TOO_LONG",
     "UNSUPPORTED_PROTOCOL",
 )
-"""OpenSSL's reasons when the other side does not speak TLS."""
+"""OpenSSL's names for the errors when the other side does not speak TLS."""
 
 REFUSAL = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)")
 """OpenSSL's names for the alerts by which a client's certificate is refused."""
 
 
 def not_kafka(place: str, head: bytes) -> ConnectionSetupError:
-    """Return the error for an answer that is not a frame of Kafka; `head` is its first bytes."""
+    """Return the error for a response that is not a frame of Kafka and begins with `head`."""
     for signature, meaning in SIGNATURES:
         if head.startswith(signature):
             return ConnectionSetupError(f"{place} is {meaning.format(use_tls=USE_TLS)}")
@@ -71,7 +71,7 @@ def plaintext_port(place: str) -> ConnectionSetupError:
 
 
 def tls_failure(place: str, error: ssl.SSLError) -> ConnectionSetupError:
-    """Return the error for a handshake that the other side, or a certificate, ended."""
+    """Return the error for a TLS handshake that failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConnectionSetupError(
             f"The certificate of {place} is not accepted ({error.verify_message}). Check the "
@@ -91,11 +91,11 @@ def tls_failure(place: str, error: ssl.SSLError) -> ConnectionSetupError:
 
 
 class NotConnectedError(DisconnectedError):
-    """A connection that could not be made, for which the setup timeout grows."""
+    """An error raised when connecting failed. It increases the setup timeout."""
 
 
 class ClosedEarlyError(DisconnectedError):
-    """A connection that the other side closed before it sent anything."""
+    """An error raised when the other side closed a connection before it sent anything."""
 
 
 def closed_early(place: str, tls: bool) -> ClosedEarlyError:
@@ -108,7 +108,7 @@ def closed_early(place: str, tls: bool) -> ClosedEarlyError:
 
 
 def unusable_address(node_id: int, place: str, why: str) -> DisconnectedError:
-    """Return the error for an address to which no connection can be made at all."""
+    """Return the error for an address that is not valid."""
     whose = "A bootstrap server" if node_id < 0 else f"Broker {node_id}"
     return DisconnectedError(
         f"{whose} has the address {place}, which cannot be used: {why}. Check advertised.listeners "

@@ -1,14 +1,15 @@
 """The connections to one broker, by purpose and owner.
 
-A broker answers the requests of one connection one at a time, so whatever may wait there (a fetch,
-a JoinGroup) has a connection of its own, and all else shares one: see `Purpose`. Each purpose and
-owner is a *slot*, with a connection, or an attempt to make one that all its callers share. A caller
-that stops waiting does not end the attempt for the others.
+A broker processes the requests of one connection one at a time. Therefore requests that may wait at
+the broker (such as Fetch or JoinGroup) have connections of their own, and all others share one: see
+`Purpose`. Each purpose and owner is a *slot*, with a connection, or an attempt to open one that all
+its callers share. A caller that stops waiting does not end the attempt for the others.
 
-After a failed attempt or a lost connection the broker counts as unreachable, and the next attempt
-waits: exponentially longer with jitter, over all slots. Only failures to connect make the setup
-timeout longer: a broker that accepts connections needs no more time for that. An attempt that lasts
-is told while it lasts, because the other brokers may know better by then.
+After a failed attempt or a lost connection, the broker counts as unreachable. The next attempt of
+any slot waits for the reconnect backoff, which grows exponentially, with jitter. Only failures to
+connect increase the setup timeout, because a broker that accepts connections does not need more
+time for that. While an attempt takes long, the pool reports that repeatedly: other brokers may
+have newer metadata by then.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ __all__ = ["ConnectionPool", "Purpose", "Spawn"]
 
 SLOW_S = 1.0
 SLOWEST_S = 4.0
-"""A lasting attempt is told after SLOW_S, then after twice as long each time, up to SLOWEST_S."""
+"""The longest interval between reports of a slow attempt. The first one, SLOW_S, doubles."""
 
 
 class Purpose(Enum):
-    """The use of a connection. CONTROL and PRODUCE are shared, the others belong to an owner."""
+    """The use of a connection. CONTROL and PRODUCE are shared. The others belong to an owner."""
 
     CONTROL = "control"
     PRODUCE = "produce"
@@ -62,18 +63,18 @@ class _Slot:
         self.connection: BrokerConnection | None = None
         self.connecting = False
         self.began: float | None = None
-        """The time at which the attempt in progress began to connect; None if there is none yet."""
+        """The time at which the current attempt began to connect, or None before that."""
         self.timer: asyncio.TimerHandle | None = None
         self.released = False
         self.waiters: list[asyncio.Future[BrokerConnection]] = []
 
     def settle(self, outcome: BrokerConnection | Exception) -> None:
-        """End the attempt."""
+        """End the attempt with an outcome."""
         self.connecting = False
         self.tell(outcome)
 
     def tell(self, outcome: BrokerConnection | Exception) -> None:
-        """Give the outcome to all that wait; the attempt may still be in progress."""
+        """Pass the outcome to all waiting callers. The attempt may still be in progress."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             if waiter.done():
@@ -85,13 +86,13 @@ class _Slot:
 
 
 class ConnectionPool:
-    """All connections to the broker `node_id` at `host`:`port`; negative ids are bootstrap servers.
+    """All connections to one broker. The `node_id` of a bootstrap server is negative.
 
-    `backoff` paces attempts to connect, `setup` is how long each may take, growing with failures.
-    `on_failure` is called when an attempt fails or a connection breaks, `on_success` when a
-    connection is ready, or when a response shows that the broker is there (`answered`), `on_slow`
-    again and again while an attempt lasts, and `on_close` when an open connection has ended for any
-    reason but `retire` and `close`.
+    `backoff` has the delays between attempts to connect, and `setup` their time limits, which grow
+    with failures. `on_failure` is called when an attempt fails or a connection is lost,
+    `on_success` when a connection is ready or a response shows that the broker is reachable
+    (`answered`), `on_slow` repeatedly while an attempt takes long, and `on_close` when an open
+    connection has ended for any reason except `retire` and `close`.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class ConnectionPool:
         self.failed_at = 0.0
         """The time of `last_error`, on the loop's clock."""
         self.refused = False
-        """Whether the last attempt to connect has failed."""
+        """Whether the last attempt to connect failed."""
         self._settings = settings
         self._backoff = backoff
         self._setup = setup
@@ -132,7 +133,7 @@ class ConnectionPool:
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
         self._not_connected = 0
-        """Number of attempts in a row that have failed to connect."""
+        """The number of consecutive failures to connect."""
         self._not_before = 0.0
         self._rung = 0
         self._retired = False
@@ -142,7 +143,7 @@ class ConnectionPool:
         state = "closed" if self._closed else "reachable" if self.reachable else "unreachable"
         return f"<ConnectionPool {self.node_id} {self.host}:{self.port}, {state}>"
 
-    # -- asking -----------------------------------------------------------------------------
+    # -- requesting connections ----------------------------------------------------------------
 
     def ready(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection | None:
         """Return the open connection of a slot, or None. Synchronous."""
@@ -150,11 +151,12 @@ class ConnectionPool:
         return None if slot is None else slot.connection
 
     async def get(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection:
-        """Return the open connection of a slot, made if needed.
+        """Return the open connection of a slot, opened if necessary.
 
-        It has no deadline beyond that of one attempt (reconnect backoff and setup timeout).
-        Raises what `open_connection` raises, ClosedError, and a bug in the attempt, which fails
-        the client. Cancelling it does not end the attempt for other callers.
+        The reconnect backoff and the setup timeout of one attempt are the only deadline. Raises
+        the errors of `open_connection`, ClosedError, and an unexpected error (a bug) of the
+        attempt, which also fails the client. A cancellation does not end the attempt for other
+        callers.
         """
         slot = self._slots.get((purpose, owner))
         if slot is not None and slot.connection is not None:
@@ -164,7 +166,7 @@ class ConnectionPool:
     def connecting(
         self, purpose: Purpose, owner: Hashable = None
     ) -> asyncio.Future[BrokerConnection]:
-        """Return a future of what `get` returns, to wait for several at a time. Synchronous."""
+        """Return a future of the connection, to await several together. Synchronous."""
         waiter: asyncio.Future[BrokerConnection] = asyncio.get_running_loop().create_future()
         if self._closed:
             waiter.set_exception(ClosedError("The client is closed."))
@@ -187,16 +189,16 @@ class ConnectionPool:
 
     @property
     def not_before(self) -> float:
-        """The time of the next attempt on the loop's clock; in the past if it may be made now."""
+        """The earliest time of the next attempt, on the loop's clock. It may be in the past."""
         return self._not_before
 
     @property
     def busy(self) -> bool:
-        """Whether it has a connection or makes one."""
+        """Whether there is a connection or an attempt to open one."""
         return any(slot.connecting or slot.connection for slot in self._slots.values())
 
     def connecting_for(self, purpose: Purpose, owner: Hashable = None) -> float:
-        """Return for how many seconds the slot's attempt has lasted, without the backoff before."""
+        """Return the duration of the slot's attempt so far in seconds, without the backoff."""
         slot = self._slots.get((purpose, owner))
         if slot is None or slot.began is None:
             return 0.0
@@ -218,7 +220,7 @@ class ConnectionPool:
             self._not_connected = self._not_connected + 1 if refused else 0
             self._failed(error)
         except Exception as error:
-            outcome = error  # A bug, which ends the wait of all callers.
+            outcome = error  # A bug: all callers get the error.
             raise
         finally:
             slot.settle(outcome)
@@ -265,7 +267,7 @@ class ConnectionPool:
         return connection
 
     def answered(self) -> None:
-        """Count the broker as reachable: it has answered, perhaps on another connection."""
+        """Mark the broker as reachable, because it has responded, perhaps on another connection."""
         self.reachable, self.refused, self.last_error = True, False, None
         self._on_success(self)
 
@@ -280,7 +282,7 @@ class ConnectionPool:
 
     def _failed(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:
-            # A lost connection is normal; a malformed response will not correct itself.
+            # A lost connection is normal. A malformed response does not correct itself.
             strange = isinstance(error, ProtocolError)
             self._log.log(
                 logging.WARNING if strange else logging.INFO,
@@ -303,7 +305,7 @@ class ConnectionPool:
             self._rung += 1
         self._on_failure()
 
-    # -- ending -----------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------
 
     def rename(self, node_id: int) -> None:
         """Set the broker id, once it is known which broker the bootstrap server is."""
@@ -312,14 +314,14 @@ class ConnectionPool:
             connection.rename(node_id)
 
     def release(self, owner: Hashable) -> None:
-        """Close the connections of an owner; its waiters get ClosedError."""
+        """Close the connections of an owner. Its waiting callers get ClosedError."""
         for slot in [slot for slot in self._slots.values() if slot.key[1] is owner]:
             self._end(slot)
 
     def retire(self) -> None:
-        """Let the connections end, because the broker has another address now, or none.
+        """Close the connections gracefully, because the broker has another address now, or none.
 
-        Each connection closes when nothing is in flight. Waiters get DisconnectedError.
+        Each connection closes once no request is in flight. Waiting callers get DisconnectedError.
         """
         self._retired = True
         for connection in self.connections():
@@ -331,7 +333,7 @@ class ConnectionPool:
         return DisconnectedError("The broker has another address now.", broker=self.node_id)
 
     def close(self) -> None:
-        """Close all connections; waiters get ClosedError. Synchronous, idempotent."""
+        """Close all connections. Waiting callers get ClosedError. Synchronous, idempotent."""
         self._closed = True
         for slot in list(self._slots.values()):
             self._end(slot)

@@ -1,8 +1,9 @@
-"""What is on a port that closed the connection before saying anything?
+"""The diagnosis of a port that closed the connection before it sent anything.
 
-Many servers just close when they are spoken to in the wrong protocol, and so does a broker that
-is going down. To tell the two apart the port is asked once more, the other way round. Nothing is
-sent but the question for the versions that every connection begins with.
+Many servers close a connection when the client uses the wrong protocol, but a broker that is
+shutting down does that, too. To distinguish the two, the client connects once more with the other
+protocol: TLS instead of plaintext, or the reverse. It sends only ApiVersions, with which every
+connection begins.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ async def _speaks_plaintext(connector: Connector, address: Address) -> bool:
 
 
 async def _speaks_tls(connector: Connector, address: Address) -> bool:
-    # The certificate is of no interest: nothing is sent over this connection.
+    # The certificate need not be verified: nothing is sent over this connection.
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls.check_hostname = False
     tls.verify_mode = ssl.CERT_NONE
@@ -58,7 +59,7 @@ async def _speaks_tls(connector: Connector, address: Address) -> bool:
         )
         return transport.get_extra_info("ssl_object") is not None
     except ssl.SSLError as error:
-        # An alert is an answer in TLS; anything else is not.
+        # An alert is a response in TLS. Any other error is not.
         return "ALERT" in (error.reason or "")
     finally:
         connection.abort()

@@ -1,4 +1,4 @@
-"""A request on a connection, and whom its outcome goes to."""
+"""A request on a connection, with the future or the callback for its outcome."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["Answered", "Awaited", "Called", "Sent"]
 
 Answered = Callable[[Any, KafkaError | None], object]
-"""Gets the response and None, or None and why there is none."""
+"""A function that receives the response and None, or None and the error."""
 
 
 class Sent:
-    """A request held back or in flight. `since` and `deadline` are on the loop's clock.
+    """A request that is held or in flight. `since` and `deadline` are on the loop's clock.
 
-    `version` None is the negotiated one. Its outcome is told once; what comes later is ignored.
+    If `version` is None, the negotiated version is used. Only the first outcome counts.
     """
 
     __slots__ = ("deadline", "expect_response", "message", "since", "timeout_s", "version")
@@ -41,7 +41,7 @@ class Sent:
         self.expect_response = expect
 
     def begin(self, now: float) -> None:
-        """Count the timeout from now on."""
+        """Start the timeout of the request now."""
         self.since = now
         self.deadline = now + self.timeout_s
 
@@ -52,7 +52,7 @@ class Sent:
 
     @property
     def over(self) -> bool:
-        """Whether it has its outcome, or was cancelled."""
+        """Whether the request has an outcome, or was cancelled."""
         raise NotImplementedError
 
     def answer(self, response: Any) -> None:
@@ -60,7 +60,7 @@ class Sent:
         raise NotImplementedError
 
     def written(self) -> None:
-        """End a request that has no response, once it is given to the transport."""
+        """Complete a request that has no response, once the transport has it."""
         raise NotImplementedError
 
     def fail(self, error: KafkaError) -> None:
@@ -91,13 +91,13 @@ class Awaited(Sent):
     def fail(self, error: KafkaError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-            # Whoever sent it may have gone; the failure of a connection is reported by the
-            # connection.
+            # Mark the error as retrieved: the sender may no longer wait for it. The connection
+            # reports its own failure.
             self.future.exception()
 
 
 class Called(Sent):
-    """A request with a callback, which is called without another iteration of the loop."""
+    """A request with a callback, which is called without waiting for the next loop iteration."""
 
     __slots__ = ("done", "over")
 
@@ -120,7 +120,7 @@ class Called(Sent):
         self._later(error)
 
     def _later(self, error: KafkaError | None) -> None:
-        # Whoever is sending, or closing, is not disturbed in the midst of it.
+        # Call it later, because the caller may be in the middle of sending or closing.
         if not self.over:
             self.over = True
             asyncio.get_running_loop().call_soon(self.done, None, error)

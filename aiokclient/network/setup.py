@@ -1,12 +1,12 @@
-"""From an address to a connection that is ready: resolve, connect, TLS, ApiVersions, SASL.
+"""The setup of a connection: name resolution, TCP, TLS, ApiVersions, and SASL.
 
-The first request on a connection asks which versions the broker speaks, in a version of its own
-that the broker may not know. A broker that does not know it answers in the form of version 0 with
-UNSUPPORTED_VERSION, and (KIP-511) names the versions of that request that it does speak; the next
-try is the highest common one, then version 0. A very old one just closes the connection: the next
-connection begins one rung lower. Connecting and the handshake of TLS are bounded by the setup
-timeout, which grows with failures to connect, and so is the authentication. Each other request is
-bounded by the request timeout, and the number of tries by the rungs.
+The first request on a connection is ApiVersions, which asks for the supported versions of all APIs,
+in a version that the broker may not support. Such a broker responds with UNSUPPORTED_VERSION in the
+format of version 0, and with the versions of ApiVersions that it supports (KIP-511). The next try
+uses the highest common version, then version 0. A very old broker closes the connection instead.
+The next connection then begins one rung lower. The setup timeout, which grows with failures to
+connect, limits connecting and the TLS handshake together, and the authentication. The request
+timeout limits every other request, and the rungs limit the number of tries.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class _Answer(Enum):
 
 
 _ANSWERS = {0: _Answer.SETTLED, UnsupportedVersionError.code: _Answer.LOWER}
-"""What an answer to ApiVersions means, by its error code; any other fails the connection."""
+"""The meaning of error codes of ApiVersions. Any other code fails the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """The settings of all connections of a client; times in seconds, sizes in bytes."""
+    """The settings of all connections of a client, in seconds and bytes."""
 
     connector: Connector
     client_id: str
@@ -81,11 +81,12 @@ async def open_connection(
     """Return a connection on which requests may be sent.
 
     Every address of the host is tried in turn. Connecting to each may take `timeout_s` seconds,
-    TLS included, the authentication as long again, and each other request the request timeout.
-    Raises NotConnectedError when none of them could be connected, DisconnectedError when one that
-    was did not answer, AuthenticationError when the broker does not accept the client,
-    ConnectionSetupError when what is there does not speak what it should, UnsupportedVersionError
-    when it shares no version. Cancelling it closes the connection.
+    including TLS, the authentication takes at most as long again, and each other request at most
+    the request timeout. Raises NotConnectedError if no address could be connected,
+    DisconnectedError if a connected broker did not respond, AuthenticationError if the broker does
+    not accept the client, ConnectionSetupError if the server does not speak the configured
+    protocol, and UnsupportedVersionError if there is no common version. A cancellation closes the
+    connection.
     """
     if not 0 < port <= HIGHEST_PORT:
         raise diagnosis.unusable_address(
@@ -130,7 +131,7 @@ async def _open(
         if connection.closed:
             raise DisconnectedError("The connection was closed.", broker=connection.node_id)
     except diagnosis.ClosedEarlyError as error:
-        # A bootstrap server may be misconfigured; a broker that the cluster names is just gone.
+        # A bootstrap server may be misconfigured. A broker from the metadata is just unreachable.
         if connection.node_id < 0:
             mismatch = await find_mismatch(
                 settings.connector,
@@ -180,16 +181,16 @@ async def _connect(
     except ssl.SSLError as error:
         raise diagnosis.tls_failure(place, error) from error
     except TimeoutError as error:
-        # That of the kernel may come before our own.
+        # The kernel's timeout may be shorter than the client's.
         within = f" within {timeout_s:.1f} s" if patience.expired() else ""
         text = f"{place} ({address[0]}) did not accept a connection{within}."
         raise diagnosis.NotConnectedError(text, broker=connection.node_id) from error
     except OSError as error:
-        # asyncio's own text repeats the address; the errno says it better.
+        # The text of asyncio repeats the address. The text of the errno does not.
         text = os.strerror(error.errno) if error.errno else str(error)
         raise diagnosis.NotConnectedError(f"{place} ({address[0]}): {text}.") from error
     except (OverflowError, ValueError) as error:
-        # A host that TLS cannot verify, for example: the name may be anything.
+        # For example, TLS cannot verify the host name, which may contain any characters.
         raise diagnosis.unusable_address(connection.node_id, place, str(error)) from error
 
 
@@ -225,9 +226,9 @@ async def _negotiate(
 
 
 def _refusal(body: bytes, code: int) -> ApiVersionsResponse:
-    """Decode the response to an unsupported version, which has the form of version 0.
+    """Decode the response to an unsupported version, which has the format of version 0.
 
-    Not all brokers keep to that. Where nothing can be read the code alone says enough.
+    Not all brokers comply with that. If the body cannot be decoded, the error code suffices.
     """
     try:
         return ApiVersionsResponse.decode(body, 0)
@@ -241,7 +242,7 @@ async def _ask(
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
     )
-    # A pipeline reads an answer in the form of the request; this one may be in another.
+    # The pipeline would decode it in the version of the request, which may be wrong here.
     correlation_id, segments = pipeline.send(request, version, expect_response=False)
     traffic, api, time = connection.traffic, "ApiVersions", asyncio.get_running_loop().time
     traffic.log_request(connection, api, version, size_of(segments))
@@ -256,7 +257,7 @@ async def _ask(
             broker=connection.node_id,
         ) from None
     except DisconnectedError as error:
-        # In TLS 1.3 a client's certificate is refused when its side of the handshake is over.
+        # In TLS 1.3, the server rejects a client certificate after the client's handshake.
         if isinstance(error.__cause__, ssl.SSLError):
             raise diagnosis.tls_failure(connection.place, error.__cause__) from error
         raise diagnosis.closed_early(connection.place, tls=False) from error

@@ -1,8 +1,8 @@
-"""What the requests and responses of connections cost: metrics, and the log of the wire.
+"""Metrics and the wire log of the requests and responses of all connections.
 
-The logger `aiokclient.wire` shows at DEBUG each request and response: api, version, broker, size
-in bytes, time in seconds and error. It never shows a value of a message, so that neither records
-nor credentials reach a log. Metrics are counted for each response, never for each record.
+At level DEBUG, the logger `aiokclient.wire` shows each request and response: API, version, broker,
+size in bytes, time in seconds, and errors. It never shows a field of a message, so that neither
+records nor credentials reach a log. Metrics are counted for each response, never for each record.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Meter", "Traffic", "size_of"]
 
 STRUCTS: Final = 2000
-"""Number of structs of a response that are searched for errors."""
+"""The maximum number of structs of a response that are searched for error codes."""
 NAMED: Final = 5
-"""Number of different errors that a line names."""
+"""The maximum number of different errors that one log line names."""
 
 
 def size_of(segments: list[Buffer]) -> int:
@@ -44,7 +44,7 @@ class Peer(Protocol):
 
 
 class Meter:
-    """The instruments of one broker. What is counted for each request is counted here."""
+    """The metrics of the requests to one broker."""
 
     __slots__ = (
         "_enabled",
@@ -69,7 +69,7 @@ class Meter:
         self._throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
 
     def written(self, peer: Peer, sent: Sent, size: int) -> None:
-        """Count a request that was given to the transport."""
+        """Count a request that was passed to the transport."""
         self._sent.value += size
         if self._enabled(DEBUG):
             self._traffic.log_request(peer, sent.api, sent.version or 0, size)
@@ -98,24 +98,24 @@ class Meter:
 
 
 class Traffic:
-    """Metrics and log of all connections of one client."""
+    """The metrics and the wire log of all connections of one client."""
 
     def __init__(self, metrics: Metrics, client_id: str, group_id: str | None = None) -> None:
         self._metrics = metrics
         self._log = ClientLog("aiokclient.wire", client_id, group_id)
         self.enabled = self._log.logger.isEnabledFor
-        """Whether the wire is logged at a level."""
+        """The check whether the wire log is enabled for a level."""
         self._meters: dict[int, Meter] = {}
 
     def meter(self, node_id: int) -> Meter:
-        """Return the instruments of a broker."""
+        """Return the metrics of a broker."""
         found = self._meters.get(node_id)
         if found is None:
             found = self._meters[node_id] = Meter(self, self._metrics, node_id)
         return found
 
     def keep(self, brokers: set[int]) -> None:
-        """Drop the series of all other brokers."""
+        """Drop the metrics of all other brokers."""
         for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
             del self._meters[node_id]
             self._metrics.remove(broker=_named(node_id))
@@ -123,7 +123,7 @@ class Traffic:
     # -- the log
 
     def log_request(self, peer: Peer, api: str, version: int, size: int) -> None:
-        """Log that a request was written."""
+        """Log a request that was written."""
         self._log.debug(
             "%s v%d to %s: request of %d bytes",
             api,
@@ -142,7 +142,7 @@ class Traffic:
     def log_response(
         self, peer: Peer, api: str, version: int, size: int, seconds: float, response: Any
     ) -> None:
-        """Log that a response was read, with the names of the errors in it."""
+        """Log a response, with the names of the errors in it."""
         names = list(dict.fromkeys(_errors(response)))
         error = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
         self._log.debug(
@@ -185,7 +185,7 @@ class Traffic:
 
 
 def _named(node_id: int) -> str:
-    """Return the name of a broker in logs: a bootstrap server has no id yet."""
+    """Return the name of a broker in logs. A bootstrap server has no broker id yet."""
     return "bootstrap" if node_id < 0 else str(node_id)
 
 
@@ -196,7 +196,7 @@ def _shown(peer: Peer) -> str:
 
 
 def _errors(response: Any) -> Iterator[str]:
-    """Yield the names of the error codes in a response, as far as it is searched."""
+    """Yield the names of the error codes in the first STRUCTS structs of a response."""
     found = [response]
     looked_at = 0
     while found and looked_at < STRUCTS:

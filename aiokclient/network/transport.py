@@ -1,8 +1,8 @@
-"""Name resolution and connecting, as one protocol.
+"""Name resolution and connecting, as an interface that a simulation can replace.
 
-Everything above asks a `Connector` for addresses and transports, so that a simulation can hand
-out transports that exist in memory only. The protocols given to it are `asyncio.BufferedProtocol`s:
-the transport reads straight into the buffer that they name.
+All other modules use a `Connector` for addresses and transports, so that a simulation can provide
+transports in memory. Their protocols are `asyncio.BufferedProtocol`s: the transport reads directly
+into the protocol's buffer.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from aiokclient import threads
 __all__ = ["Address", "Connector", "TcpConnector"]
 
 Address: TypeAlias = tuple[str, int]
-"""An IP address (or whatever name the connector gives a place) and a port."""
+"""An IP address (or another name that the connector understands) and a port."""
 
 
 class Connector(Protocol):
-    """A source of connections: sockets here, memory in the simulation."""
+    """What opens connections: over sockets, or in memory for the simulation."""
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         """Return all addresses of a host, in the order in which to try them.
 
-        Raises OSError when the name cannot be resolved. It has no deadline of its own: the caller
-        bounds it.
+        Raises OSError if the name cannot be resolved. There is no deadline: the caller must set
+        one.
         """
         ...
 
@@ -44,17 +44,17 @@ class Connector(Protocol):
     ) -> asyncio.Transport:
         """Return a transport connected to the address, after the TLS handshake if `tls` is given.
 
-        `server_hostname` is the name that the certificate must hold. Raises OSError (of which
-        `ssl.SSLError` is one); cancelling it leaves no socket behind.
+        `server_hostname` is the name that the certificate must contain. Raises OSError, of which
+        `ssl.SSLError` is a subclass. A cancellation leaves no socket open.
         """
         ...
 
 
 class TcpConnector:
-    """TCP, with TLS when asked for.
+    """A connector for TCP, optionally with TLS.
 
-    Names are resolved in a thread of the library, one for each name at a time: a resolver that
-    blocks must not take all threads, however often it is asked.
+    Names are resolved in threads of the library. There is at most one thread for each name, so that
+    a resolver that blocks cannot occupy all threads.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class TcpConnector:
     def _resolved(self, key: tuple[object, str, int], resolving: asyncio.Future[list[Any]]) -> None:
         del self._resolving[key], self._jobs[key]
         if not resolving.cancelled():
-            # Whoever asked may have given up.
+            # The caller may have been cancelled.
             resolving.exception()
 
     async def connect(
@@ -101,7 +101,7 @@ class TcpConnector:
             ssl=tls,
             server_hostname=server_hostname if tls is not None else None,
         )
-        # asyncio sets TCP_NODELAY on its TCP sockets; other loops may not.
+        # asyncio sets TCP_NODELAY on TCP sockets. Other event loops may not.
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return transport

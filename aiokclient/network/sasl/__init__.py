@@ -1,11 +1,11 @@
-"""SASL mechanisms of the client: how each answers the challenges of a broker. Sans-IO.
+"""The SASL mechanisms of the client, which respond to the challenges of a broker. Sans-IO.
 
-A mechanism is one module, which has a pure class with `step`, and one row of `MECHANISMS`. The
-conversation is held by `network/authentication.py`:
+A mechanism is one module, with a sans-IO class that has the method `step`, and one row of
+`MECHANISMS`. `network/authentication.py` exchanges the messages with the broker:
 
     SaslHandshake(mechanism) ─▶ step(b"") ─▶ SaslAuthenticate ─▶ step(challenge) ─▶ ... ─▶ None
 
-There are no mechanisms for applications yet.
+This version provides no mechanisms for applications.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Mechanism(Protocol):
     """The client's side of one authentication."""
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Return the next message to the broker, or None when the broker has proven enough.
+        """Return the next message to the broker, or None when the authentication is complete.
 
         The first challenge is empty. Raises SaslAuthenticationError for a challenge that the
         mechanism does not accept.
@@ -31,17 +31,17 @@ class Mechanism(Protocol):
 
 
 class Sasl(NamedTuple):
-    """The mechanism that a client uses, and what the mechanism needs."""
+    """The mechanism that a client uses, with its credentials."""
 
     mechanism: str
     credentials: Any
 
     @classmethod
     def of(cls, security: Security) -> Sasl | None:
-        """Return the mechanism that these options name, or None if they name none."""
+        """Return the mechanism of these security options, or None if they have none."""
         name = security.sasl_mechanism
         return None if name is None else cls(name, security)
 
 
 MECHANISMS: dict[str, Callable[[Any], Mechanism]] = {}
-"""Mechanisms by Kafka's names: from credentials to a new object for one authentication."""
+"""Mechanisms by their names in Kafka. Each row makes an object for one authentication."""
