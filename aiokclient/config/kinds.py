@@ -241,7 +241,7 @@ class Given:
 
         hint = serializer_hint(text)
         if hint is not None:
-            raise ValueError(f"It must be {self.what}: {hint}.")
+            raise ValueError(f"It must be {self.what}. {hint}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""The names that options, methods and classes of other clients have here, or why there are none.
+"""Hints about options, methods, and classes of other clients: what to use here instead.
 
-The tables have the documented options of Kafka's own Java clients (`java`), of librdkafka and so of
-confluent-kafka (`librdkafka`), and of aiokafka and kafka-python (`python`). Names are written with
-`_` for `.`. An option that has the same name and meaning here is in none of them. Pure.
+The tables contain the documented options of Kafka's Java clients (`java`), of librdkafka, which
+confluent-kafka uses (`librdkafka`), and of aiokafka and kafka-python (`python`). Names have `_`
+instead of `.`. Options with the same name and meaning here are not in the tables. Sans-IO.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["ABSENT", "RENAMED", "import_hint", "option_hint", "serializer_hint"]
 RENAMED: Mapping[str, str] = MappingProxyType(
     {**librdkafka.RENAMED, **python.RENAMED, **java.RENAMED}
 )
-"""From the names of options in other clients to the names here."""
+"""Options of other clients that have another name here, with this name."""
 
 ABSENT: Mapping[str, str] = MappingProxyType({**librdkafka.ABSENT, **python.ABSENT, **java.ABSENT})
-"""Options of other clients that do not exist here: why, or what to use instead."""
+"""Options of other clients that do not exist here, each with a hint in whole sentences."""
 
 SASL = "SASL is not available in this version of aiokclient"
 
 
 def option_hint(name: str, *, dotted: bool = False) -> str | None:
-    """Return a text about an option of another client, or None if no table has it.
+    """Return a hint about an option of another client, or None if no table contains it.
 
-    With `dotted`, options are written as properties files have them.
+    With `dotted`, option names have dots, as in properties files.
     """
     plain = name.replace(".", "_")
     renamed = RENAMED.get(plain)
@@ -38,12 +38,12 @@ def option_hint(name: str, *, dotted: bool = False) -> str | None:
         return f"{name} is called {here} here."
     absent = ABSENT.get(plain)
     if absent is not None:
-        return f"{name} is not an option here: {absent}."
+        return f"{name} is not an option here. {absent}"
     if plain.startswith("sasl_"):
         return f"{name}: {SASL}."
     return None
 
 
 def import_hint(name: str) -> str | None:
-    """Return what to import instead of a class of another client."""
+    """Return a hint about a class of another client, or None if it is unknown."""
     return CLASSES.get(name)

@@ -1,4 +1,4 @@
-"""Classes, methods and serializers of other clients, and what to use here."""
+"""Classes, methods, and serializers of other clients, with what to use here instead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 __all__ = ["ATTRIBUTES", "CLASSES", "missing_attribute", "serializer_hint"]
 
 CLASSES: Final = {
-    name: f"{name} is a class of {whose}; write: from aiokclient import {ours}"
+    name: f"{name} is a class of {whose}. Write: from aiokclient import {ours}"
     for name, whose, ours in (
         ("AIOKafkaProducer", "aiokafka", "Producer"),
         ("AIOKafkaConsumer", "aiokafka", "Consumer"),
@@ -15,7 +15,7 @@ CLASSES: Final = {
         ("AIOKafkaClient", "aiokafka", "Client"),
         ("KafkaProducer", "kafka-python and Java", "Producer"),
         ("KafkaConsumer", "kafka-python and Java", "Consumer"),
-        ("KafkaShareConsumer", "Java", "Consumer (share consumers are not available yet)"),
+        ("KafkaShareConsumer", "Java", "Consumer (there are no share consumers yet)"),
         ("KafkaAdminClient", "kafka-python and Java", "Admin"),
         ("KafkaClient", "kafka-python", "Client"),
         ("SimpleClient", "kafka-python", "Client"),
@@ -32,10 +32,10 @@ CLASSES: Final = {
         ("AvroConsumer", "confluent-kafka", "Consumer"),
         ("AsyncProducer", "other clients", "Producer"),
         ("AsyncConsumer", "other clients", "Consumer"),
-        ("MockProducer", "Java", "Producer, and from aiokclient.testing import EmbeddedCluster"),
-        ("MockConsumer", "Java", "Consumer, and from aiokclient.testing import EmbeddedCluster"),
-        ("ConsumerRebalanceListener", "aiokafka and Java", "Consumer, and pass listener="),
-        ("AbstractRebalanceListener", "aiokafka", "Consumer, and pass listener="),
+        ("MockProducer", "Java", "Producer; from aiokclient.testing import EmbeddedCluster"),
+        ("MockConsumer", "Java", "Consumer; from aiokclient.testing import EmbeddedCluster"),
+        ("ConsumerRebalanceListener", "aiokafka and Java", "Consumer (and pass listener=)"),
+        ("AbstractRebalanceListener", "aiokafka", "Consumer (and pass listener=)"),
         ("OffsetAndTimestampTuple", "other clients", "OffsetAndTimestamp"),
         ("KafkaException", "confluent-kafka and Java", "KafkaError"),
         ("Message", "confluent-kafka", "ConsumerRecord"),
@@ -45,73 +45,81 @@ CLASSES: Final = {
         ("ConsumerGroupMetadata", "Java", "GroupMetadata"),
     )
 }
-"""Names that programs import from other clients."""
+"""Classes that programs import from other clients, with what to import instead."""
 
-_START = "clients start by `async with`, `await x.start()` or `await x`"
-_CLOSE = "await close(), or use `async with`"
-_NO_TXN = "transactions are not available in this version"
+_START = "Start a client with `async with`, `await client.start()`, or `await client`."
+_CLOSE = "Await close(), or use `async with`."
+_NO_TXN = "Transactions are not available in this version."
+_ASSIGN = "Use assign(), which keeps the positions of partitions that remain assigned."
 _COMMON: Final = {
     "stop": _CLOSE,
     "shutdown": _CLOSE,
     "aclose": _CLOSE,
     "open": _START,
     "connect": _START,
-    "bootstrap_connected": "read state, or call health()",
-    "client_id": "it is in repr(x)",
-    "set_sasl_credentials": "SASL is not available in this version",
-    "list_topics": "use Admin.list_topics()",
-    "create_topics": "use Admin.create_topics()",
-    "stats": "call metrics()",
+    "bootstrap_connected": "Read the attribute state, or call health().",
+    "client_id": "The client id is part of the repr.",
+    "set_sasl_credentials": "SASL is not available in this version.",
+    "list_topics": "Use Admin.list_topics().",
+    "create_topics": "Use Admin.create_topics().",
+    "stats": "Call metrics().",
 }
 
 ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
     "Consumer": {
-        "getmany": "use `await consumer.poll(timeout, max_records=...)`, whose result has "
-        "by_partition(); or loop over consumer.batches()",
-        "getone": "use `await consumer.get(timeout)`, or loop: `async for record in consumer`",
-        "consume": "use `await consumer.poll(timeout, max_records=...)`, or consumer.batches()",
-        "poll_async": "use `await consumer.poll(timeout)`",
-        "messages": "loop: `async for record in consumer`",
-        "last_poll_timestamp": "metrics() has consumer.poll.age.seconds",
-        "last_stable_offset": "use `await consumer.end_offsets(tps)` with "
-        "isolation_level='read_committed'",
-        "seek_to_committed": "seek(tp, offset) to what `await consumer.committed(tps)` returns",
-        "topics": "use `await consumer.list_topics()`",
-        "subscribe_pattern": "pass a compiled pattern: subscribe(re.compile(...))",
-        "unassign": "use assign(()) or unsubscribe()",
-        "incremental_assign": "assign() keeps the positions of partitions that stay",
-        "incremental_unassign": "assign() keeps the positions of partitions that stay",
-        "store_offsets": "a record counts as processed when the next one is requested; use "
-        "tracked() and done(record)",
-        "get_watermark_offsets": "use `await consumer.beginning_offsets(tps)` and end_offsets(tps)",
-        "memberid": "use group_metadata().member_id",
-        "consumer_group_metadata": "use group_metadata()",
-        "commit_sync": "use `await consumer.commit()`",
-        "commit_async": "use `await consumer.commit()` in a task",
-        "commitSync": "use `await consumer.commit()`",
-        "commitAsync": "use `await consumer.commit()` in a task",
-        "wakeup": "use stop(), which any thread may call",
-        "enforceRebalance": "rebalances are up to the group",
-        "enforce_rebalance": "rebalances are up to the group",
-        "partitionsFor": "use `await consumer.partitions_for(topic)`",
-        "listTopics": "use `await consumer.list_topics()`",
-        "seekToBeginning": "use seek_to_beginning()",
-        "seekToEnd": "use seek_to_end()",
-        "beginningOffsets": "use `await consumer.beginning_offsets(tps)`",
-        "endOffsets": "use `await consumer.end_offsets(tps)`",
-        "offsetsForTimes": "use `await consumer.offsets_for_times({tp: ms})`",
-        "currentLag": "use `await consumer.lag(tps)`",
-        "current_lag": "use `await consumer.lag(tps)`",
-        "groupMetadata": "use group_metadata()",
-        "acknowledge": "share consumers are not available in this version; use commit()",
+        "getmany": (
+            "Use `await consumer.poll(timeout, max_records=...)`, whose result has "
+            "by_partition(). Or iterate over consumer.batches()."
+        ),
+        "getone": "Use `await consumer.get(timeout)`, or loop: `async for record in consumer`.",
+        "consume": "Use `await consumer.poll(timeout, max_records=...)`, or consumer.batches().",
+        "poll_async": "Use `await consumer.poll(timeout)`.",
+        "messages": "Iterate over the consumer: `async for record in consumer`.",
+        "last_poll_timestamp": "Call metrics(), which contains consumer.poll.age.seconds.",
+        "last_stable_offset": (
+            "Use `await consumer.end_offsets(tps)` with isolation_level='read_committed'."
+        ),
+        "seek_to_committed": "Use seek() with an offset from `await consumer.committed(tps)`.",
+        "topics": "Use `await consumer.list_topics()`.",
+        "subscribe_pattern": "Pass a compiled pattern: subscribe(re.compile(...)).",
+        "unassign": "Use assign(()) or unsubscribe().",
+        "incremental_assign": _ASSIGN,
+        "incremental_unassign": _ASSIGN,
+        "store_offsets": (
+            "A record counts as processed when the next one is requested. Use tracked() and "
+            "done(record)."
+        ),
+        "get_watermark_offsets": (
+            "Use `await consumer.beginning_offsets(tps)` and end_offsets(tps)."
+        ),
+        "memberid": "Use group_metadata().member_id.",
+        "consumer_group_metadata": "Use group_metadata().",
+        "commit_sync": "Use `await consumer.commit()`.",
+        "commit_async": "Use `await consumer.commit()` in a task.",
+        "commitSync": "Use `await consumer.commit()`.",
+        "commitAsync": "Use `await consumer.commit()` in a task.",
+        "wakeup": "Use stop(), which any thread may call.",
+        "enforceRebalance": "The coordinator of the group starts rebalances.",
+        "enforce_rebalance": "The coordinator of the group starts rebalances.",
+        "partitionsFor": "Use `await consumer.partitions_for(topic)`.",
+        "listTopics": "Use `await consumer.list_topics()`.",
+        "seekToBeginning": "Use seek_to_beginning().",
+        "seekToEnd": "Use seek_to_end().",
+        "beginningOffsets": "Use `await consumer.beginning_offsets(tps)`.",
+        "endOffsets": "Use `await consumer.end_offsets(tps)`.",
+        "offsetsForTimes": "Use `await consumer.offsets_for_times({tp: ms})`.",
+        "currentLag": "Use `await consumer.lag(tps)`.",
+        "current_lag": "Use `await consumer.lag(tps)`.",
+        "groupMetadata": "Use group_metadata().",
+        "acknowledge": "Share consumers are not available in this version. Use commit().",
         **{name: hint for name, hint in _COMMON.items() if name not in ("stop", "list_topics")},
     },
     "Producer": {
-        "produce": "use send(topic, value, key=...); await the delivery that it returns",
-        "send_batch": "use send_many(topic, values); batches are made by the producer",
-        "create_batch": "use send_many(topic, values); batches are made by the producer",
-        "poll": "there is nothing to poll for: deliveries complete in the event loop",
-        "purge": "use close(0), which fails what is not sent",
+        "produce": "Use send(topic, value, key=...). Await the delivery that it returns.",
+        "send_batch": "Use send_many(topic, values). Batches are made by the producer.",
+        "create_batch": "Use send_many(topic, values). Batches are made by the producer.",
+        "poll": "There is nothing to poll: deliveries complete in the event loop.",
+        "purge": "Use close(0), which fails all records that are not sent yet.",
         "sendOffsetsToTransaction": _NO_TXN,
         "send_offsets_to_transaction": _NO_TXN,
         "init_transactions": _NO_TXN,
@@ -123,20 +131,22 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
         "beginTransaction": _NO_TXN,
         "commitTransaction": _NO_TXN,
         "abortTransaction": _NO_TXN,
-        "partitionsFor": "use `await producer.partitions_for(topic)`",
-        "partitions_for_topic": "use `await producer.partitions_for(topic)`",
+        "partitionsFor": "Use `await producer.partitions_for(topic)`.",
+        "partitions_for_topic": "Use `await producer.partitions_for(topic)`.",
         **_COMMON,
     },
     "Admin": {
-        "create_topic": "use `await admin.create_topics([NewTopic(...)])`",
-        "delete_topic": "use `await admin.delete_topics([name])`",
-        "describe_consumer_groups": "use `await admin.describe_groups(groups)`",
-        "list_consumer_groups": "use `await admin.list_groups()`",
-        "delete_consumer_groups": "use `await admin.delete_groups(groups)`",
-        "alter_consumer_group_offsets_async": "use `await admin.alter_consumer_group_offsets(...)`",
-        "incremental_alter_configs": "use `await admin.alter_configs({resource: {name: change}})`",
-        "list_offsets": "use Consumer.beginning_offsets(), end_offsets() and offsets_for_times()",
-        "poll": "every call is awaited",
+        "create_topic": "Use `await admin.create_topics([NewTopic(...)])`.",
+        "delete_topic": "Use `await admin.delete_topics([name])`.",
+        "describe_consumer_groups": "Use `await admin.describe_groups(groups)`.",
+        "list_consumer_groups": "Use `await admin.list_groups()`.",
+        "delete_consumer_groups": "Use `await admin.delete_groups(groups)`.",
+        "alter_consumer_group_offsets_async": (
+            "Use `await admin.alter_consumer_group_offsets(...)`."
+        ),
+        "incremental_alter_configs": "Use `await admin.alter_configs({resource: {name: change}})`.",
+        "list_offsets": "Use Consumer.beginning_offsets(), end_offsets(), or offsets_for_times().",
+        "poll": "Await the calls. There is nothing to poll.",
         **{
             name: hint
             for name, hint in _COMMON.items()
@@ -144,12 +154,12 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
         },
     },
     "Client": {
-        "send_request": "use `await client.request(message, to=...)`",
+        "send_request": "Use `await client.request(message, to=...)`.",
         **_COMMON,
     },
     "GroupMember": dict(_COMMON),
 }
-"""By class: methods and attributes of other clients."""
+"""Methods and attributes of other clients, by the class here, with what to use instead."""
 
 _NUMBERS = {"Short": "h", "Integer": "i", "Long": "q", "Float": "f", "Double": "d", "Boolean": "?"}
 _BYTES = ("ByteArray", "Bytes", "ByteBuffer", "Void")
@@ -157,21 +167,21 @@ _REGISTRY = ("Avro", "Protobuf", "JsonSchema", "Json")
 
 
 def missing_attribute(self: Any, name: str) -> NoReturn:
-    """Raise AttributeError, which names what to use instead of another client's method.
+    """Raise AttributeError, with a hint if the attribute is one of another client.
 
-    The `__getattr__` of a class: called for what is not there.
+    This is the `__getattr__` of a class, which Python calls for missing attributes.
     """
     kind = type(self)
     text = f"{kind.__name__!r} object has no attribute {name!r}"
     for one in kind.__mro__:
         hint = ATTRIBUTES.get(one.__name__, {}).get(name)
         if hint is not None:
-            raise AttributeError(f"{text}: {hint}", name=name, obj=self)
+            raise AttributeError(f"{text}. {hint}", name=name, obj=self)
     raise AttributeError(text, name=name, obj=self)
 
 
 def serializer_hint(name: str) -> str | None:
-    """Return what to pass instead of the name of a Java class of (de)serializers."""
+    """Return what to pass instead of the name of a Java serializer or deserializer class."""
     short = name.rpartition(".")[2]
     for ending in ("Deserializer", "Serializer"):
         if short.endswith(ending):
@@ -181,7 +191,7 @@ def serializer_hint(name: str) -> str | None:
 
 def _hint(kind: str, *, reading: bool) -> str:
     if kind in _BYTES:
-        return "leave it out: without one, keys and values are bytes"
+        return "Leave the option out: without it, keys and values are bytes."
     if kind == "String":
         what = "bytes.decode" if reading else "str.encode"
     elif kind in _NUMBERS:
@@ -190,7 +200,7 @@ def _hint(kind: str, *, reading: bool) -> str:
     elif kind == "UUID":
         what = "lambda data: uuid.UUID(data.decode())" if reading else "lambda v: str(v).encode()"
     elif kind.removeprefix("Kafka") in _REGISTRY:
-        what = "an object of a schema registry's client"
+        what = "an object of a schema registry client"
     else:
         what = "a function"
-    return f"a Java class cannot be used here; pass {what} as an option"
+    return f"A Java class cannot be used here. In the program, pass {what} as an option."

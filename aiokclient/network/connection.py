@@ -267,9 +267,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sent.written()
         size = sum(map(len, segments))
         self._meter.written(self, sent, size)
-        if (
-            size <= JOINED
-        ):  # This does the same as `write_segments`, without a call for each request.
+        if size <= JOINED:  # The same as `write_segments` does, without a function call.
             transport.write(b"".join(segments))
         else:
             write_segments(transport, segments, size)

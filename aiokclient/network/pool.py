@@ -33,7 +33,7 @@ __all__ = ["ConnectionPool", "Purpose", "Spawn"]
 
 SLOW_S = 1.0
 SLOWEST_S = 4.0
-"""The longest interval between reports of a slow attempt. The first one, SLOW_S, doubles."""
+"""Seconds between reports of a slow attempt: SLOW_S at first, doubling up to SLOWEST_S."""
 
 
 class Purpose(Enum):
@@ -143,7 +143,7 @@ class ConnectionPool:
         state = "closed" if self._closed else "reachable" if self.reachable else "unreachable"
         return f"<ConnectionPool {self.node_id} {self.host}:{self.port}, {state}>"
 
-    # -- requesting connections ----------------------------------------------------------------
+    # -- requesting connections --------------------------------------------------------------
 
     def ready(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection | None:
         """Return the open connection of a slot, or None. Synchronous."""

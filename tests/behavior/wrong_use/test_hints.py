@@ -21,11 +21,19 @@ SERVERS = "localhost:9092"
 @pytest.mark.parametrize(
     ("make", "name", "text"),
     [
-        (Producer, "ssl_context", "ssl_context is not an option here: pass it as security="),
-        (Consumer, "api_version", "versions are negotiated"),
-        (Consumer, "rebalance_timeout_ms", "the rebalance timeout is max_poll_interval_ms"),
+        (
+            Producer,
+            "ssl_context",
+            "ssl_context is not an option here. Pass the ssl.SSLContext as security=",
+        ),
+        (Consumer, "api_version", "Versions are negotiated"),
+        (
+            Consumer,
+            "rebalance_timeout_ms",
+            "Use max_poll_interval_ms, which is also the rebalance timeout",
+        ),
         (Producer, "max_batch_size", "max_batch_size is called batch_size here"),
-        (Consumer, "consumer_timeout_ms", r"use poll\(timeout=\.\.\.\)"),
+        (Consumer, "consumer_timeout_ms", r"Use poll\(timeout=\.\.\.\)"),
         (Producer, "ssl_cafile", r"Tls\(cafile=\.\.\.\)"),
         (Producer, "loop", "event loop in which it is started"),
         (Producer, "linger_mss", "Did you mean linger_ms"),
@@ -35,7 +43,7 @@ SERVERS = "localhost:9092"
         (Admin, "group_id", "group_id is not an option of an Admin, but of a Consumer"),
         (Producer, "linger.ms", r"Write linger_ms, or pass Kafka's dotted names to Prod"),
         (Consumer, "dr_msg_cb", "dr_msg_cb is called on_delivery_error here"),
-        (Producer, "statistics_interval_ms", r"call metrics\(\)"),
+        (Producer, "statistics_interval_ms", r"Call metrics\(\)"),
     ],
 )
 def test_an_option_of_another_client_as_an_argument_says_what_to_write(
@@ -48,14 +56,14 @@ def test_an_option_of_another_client_as_an_argument_says_what_to_write(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("ssl.ca.location", r"pass security=Tls\(cafile=\.\.\.\)"),
+        ("ssl.ca.location", r"Pass security=Tls\(cafile=\.\.\.\)"),
         ("message.timeout.ms", r"message\.timeout\.ms is called delivery\.timeout\.ms here"),
-        ("statistics.interval.ms", r"call metrics\(\)"),
-        ("partitioner.class", "pass a function as partitioner="),
+        ("statistics.interval.ms", r"Call metrics\(\)"),
+        ("partitioner.class", "Pass a function as partitioner="),
         ("metadata.broker.list", r"is called bootstrap\.servers here"),
         ("queue.buffering.max.ms", r"is called linger\.ms here"),
         ("sasl.username", "SASL is not available"),
-        ("interceptor.classes", "there are no interceptors"),
+        ("interceptor.classes", "There are no interceptors"),
         ("linger_ms", r"Did you mean linger\.ms"),
     ],
 )
@@ -77,7 +85,7 @@ def test_a_name_that_is_close_to_nothing_gets_no_guess(name: str) -> None:
         ("key.serializer", "org.apache.kafka.common.serialization.StringSerializer", "str.encode"),
         ("value.serializer", "org.apache.kafka.common.serialization.LongSerializer", "'>q'"),
         ("value.serializer", "io.confluent.kafka.serializers.KafkaAvroSerializer", "registry"),
-        ("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer", "leave"),
+        ("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer", "Leave"),
         ("value.serializer", "com.example.OrderSerializer", "pass a function"),
     ],
 )
@@ -173,13 +181,13 @@ def test_importing_what_no_client_has_fails_as_usual() -> None:
 @pytest.mark.parametrize(
     ("make", "name", "text"),
     [
-        (Consumer, "getmany", r"use `await consumer\.poll"),
-        (Consumer, "getone", r"use `await consumer\.get"),
-        (Consumer, "wakeup", r"use stop\(\)"),
-        (Producer, "stop", r"await close\(\)"),
-        (Producer, "produce", "use send"),
+        (Consumer, "getmany", r"Use `await consumer\.poll"),
+        (Consumer, "getone", r"Use `await consumer\.get"),
+        (Consumer, "wakeup", r"Use stop\(\)"),
+        (Producer, "stop", r"Await close\(\)"),
+        (Producer, "produce", "Use send"),
         (Admin, "create_topic", "create_topics"),
-        (Client, "stop", r"await close\(\)"),
+        (Client, "stop", r"Await close\(\)"),
     ],
 )
 def test_a_method_of_another_client_says_what_to_use(make: Any, name: str, text: str) -> None:
