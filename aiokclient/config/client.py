@@ -44,16 +44,16 @@ class ClientConfig:
     bootstrap_servers: tuple[tuple[str, int], ...] = option(
         Addresses(),
         (),
-        "Addresses of one or more brokers, as host:port separated by commas, or as a list. The "
-        "client learns the other brokers from the first one that answers. Required, unless "
-        "client= shares a client.",
+        "The addresses of one or more brokers, as host:port separated by commas, or as a list. "
+        "The client learns of the other brokers from the first one that responds. Required, "
+        "unless a client is shared with client=.",
         accepts="str | Sequence[str] | Sequence[tuple[str, int]]",
         java=REQUIRED,
     )
     client_id: str = option(
         TEXT,
         "aiokclient",
-        "The name of the client in the brokers' logs, metrics and quotas.",
+        "The name of the client in the logs, metrics, and quotas of the brokers.",
         java="an empty text",
     )
     client_rack: str | None = option(
@@ -67,23 +67,23 @@ class ClientConfig:
     client_dns_lookup: str = option(
         Choice.of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
         "use_all_dns_ips",
-        "How names of bootstrap servers are resolved: use_all_dns_ips tries all addresses of a "
-        "name in turn, resolve_canonical_bootstrap_servers_only replaces a name by the canonical "
-        "name of each of its addresses.",
+        "The resolution of the names of bootstrap servers: use_all_dns_ips tries all addresses "
+        "of a name in turn, and resolve_canonical_bootstrap_servers_only replaces a name by the "
+        "canonical names of its addresses.",
     )
 
     security: Security = option(
         SECURITY,
         Plaintext(),
-        "How connections are secured: Plaintext(), Tls(...), or an ssl.SSLContext.",
+        "The security of connections: Plaintext(), Tls(...), or an ssl.SSLContext.",
         accepts="Security | ssl.SSLContext",
         java=ABSENT,
     )
     security_protocol: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "PLAINTEXT or SSL. It stands for security= where options are texts; the ssl_ options then "
-        "have the details.",
+        "PLAINTEXT or SSL. In properties files, this option and the ssl_ options replace "
+        "security=.",
         java="PLAINTEXT",
     )
     ssl_truststore_type: str | None = option(
@@ -95,8 +95,8 @@ class ClientConfig:
     ssl_truststore_location: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "The path of a PEM file with the trusted certificates. Without it the certificates of the "
-        "operating system are trusted.",
+        "The path of a PEM file with the trusted certificates. By default, the certificates of "
+        "the operating system are trusted.",
     )
     ssl_truststore_certificates: str | None = option(
         OPTIONAL_TEXT,
@@ -121,55 +121,55 @@ class ClientConfig:
     ssl_endpoint_identification_algorithm: str | None = option(
         Choice(((None, (None,)), ("https", ("https",)), ("", ("",)))),
         None,
-        "An empty text turns off the check that the certificate of a broker names its host. None "
-        "and https leave it on.",
+        "The verification that the certificate of a broker contains its host name. An empty text "
+        "disables it. None and https leave it enabled.",
         java="https",
     )
 
     request_timeout_ms: int = option(
         POSITIVE,
         30_000,
-        "How long the client waits for the response to a request, in milliseconds. After it the "
+        "The time within which a broker must respond to a request, in milliseconds. Then the "
         "connection is closed, and the request is sent again if that is safe.",
         per_child=True,
     )
     default_api_timeout_ms: int = option(
         POSITIVE,
         60_000,
-        "How long a call without a timeout of its own may take, in milliseconds, with all retries.",
+        "The time limit of a call without a timeout argument, with all retries, in milliseconds.",
         per_child=True,
     )
     close_timeout_ms: int = option(
         NOT_NEGATIVE,
         5_000,
-        "How long a close may take, in milliseconds, beyond the time that a producer has for its "
-        "last records.",
+        "The time limit of a close, in milliseconds, in addition to the time that a producer has "
+        "for its last records.",
         per_child=True,
         java=ABSENT,
     )
     socket_connection_setup_timeout_ms: int = option(
         POSITIVE,
         10_000,
-        "How long connecting to a broker may take, in milliseconds, TLS included. It doubles with "
-        "each failure in a row.",
+        "The time limit of connecting to a broker, including TLS, in milliseconds. It doubles "
+        "with each consecutive failure.",
     )
     socket_connection_setup_timeout_max_ms: int = option(
         POSITIVE,
         30_000,
-        "The highest value that socket_connection_setup_timeout_ms grows to, in milliseconds.",
+        "The highest value to which socket_connection_setup_timeout_ms grows, in milliseconds.",
     )
     connections_max_idle_ms: int = option(
         Integer(-1),
         540_000,
-        "After how many milliseconds without a request a connection is closed. -1 keeps idle "
-        "connections open.",
+        "The time without a request after which a connection is closed, in milliseconds. -1 "
+        "keeps idle connections open.",
         java="540000; 300000 for an admin client",
     )
     reconnect_backoff_ms: int = option(
         NOT_NEGATIVE,
         50,
-        "How long the client waits before it connects to a broker again, in milliseconds. The "
-        "delay doubles with each failure in a row and is varied by 20% at random.",
+        "The delay before the client connects to a broker again, in milliseconds. It doubles "
+        "with each consecutive failure, with a random jitter of 20%.",
     )
     reconnect_backoff_max_ms: int = option(
         NOT_NEGATIVE, 1_000, "The highest delay between connection attempts, in milliseconds."
@@ -177,8 +177,8 @@ class ClientConfig:
     retry_backoff_ms: int = option(
         NOT_NEGATIVE,
         100,
-        "How long the client waits before it sends a failed request again, in milliseconds. The "
-        "delay doubles with each failure in a row and is varied by 20% at random.",
+        "The delay before the client sends a failed request again, in milliseconds. It doubles "
+        "with each consecutive failure, with a random jitter of 20%.",
     )
     retry_backoff_max_ms: int = option(
         NOT_NEGATIVE, 1_000, "The highest delay between two attempts of a request, in milliseconds."
@@ -186,25 +186,25 @@ class ClientConfig:
     metadata_max_age_ms: int = option(
         POSITIVE,
         300_000,
-        "After how many milliseconds the metadata is read again even if nothing failed. New "
-        "partitions and topics are found then at the latest.",
+        "The time after which the metadata is refreshed even if nothing failed, in milliseconds. "
+        "At the latest then, the client learns of new topics and partitions.",
     )
     metadata_recovery_strategy: str = option(
         Choice.of("rebootstrap", "none"),
         "rebootstrap",
-        "What happens when no known broker can be reached: rebootstrap starts again from "
-        "bootstrap_servers, none keeps trying the known brokers.",
+        "The action when no known broker can be reached: rebootstrap starts again from "
+        "bootstrap_servers, and none continues to try the known brokers.",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = option(
         NOT_NEGATIVE,
         300_000,
-        "After how many milliseconds without metadata the client starts again from "
-        "bootstrap_servers, if metadata_recovery_strategy is rebootstrap.",
+        "The time without metadata after which the client starts again from bootstrap_servers, "
+        "in milliseconds, if metadata_recovery_strategy is rebootstrap.",
     )
     receive_message_max_bytes: int = option(
         Integer(1024),
         100 * 1024 * 1024,
-        "The largest response that is accepted, in bytes. A larger one closes the connection.",
+        "The largest accepted response, in bytes. A larger one closes the connection.",
         java=ABSENT,
     )
 
@@ -240,10 +240,11 @@ class ClientConfig:
 
     @classmethod
     def build(cls, options: Mapping[str, Any], *, client: ClientConfig | None = None) -> Self:
-        """Return the configuration from keyword options, those of connections from `client`.
+        """Return the configuration of these keyword options.
 
-        Raises ConfigError, which lists all unknown names, values that are not allowed, and options
-        of the connections beside `client`.
+        The options of connections come from `client`, if there is one. Raises ConfigError, which
+        lists all unknown names, values that are not allowed, and options that only `client` can
+        have.
         """
         known, shared = _fields(cls), {}
         if client is not None:
@@ -267,10 +268,11 @@ class ClientConfig:
     def from_properties(
         cls, source: Mapping[str, Any] | str | os.PathLike[str], **options: Any
     ) -> Self:
-        """Return the configuration of Kafka's dotted names with texts as values.
+        """Return the configuration of options with Kafka's dotted names and texts as values.
 
-        `source` is a mapping, or the path of a properties file; `options` adds what no text can
-        express. Raises ConfigError, which lists all unknown names and texts that are not allowed.
+        `source` is a mapping, or the path of a properties file. `options` are additional keyword
+        options, such as functions. Raises ConfigError, which lists all unknown names and texts
+        that are not allowed.
         """
         fields = {name.replace("_", "."): field for name, field in _fields(cls).items()}
         problems = Problems()
@@ -292,15 +294,15 @@ class ClientConfig:
         try:
             return cls.build(options)
         except ConfigError as error:
-            # What contradicts something else is named as the properties name it.
+            # Errors about combinations use the dotted names of the properties.
             names = re.compile(rf"\b({'|'.join(known)})\b")
             for said in error.problems or (str(error),):
                 problems.add(names.sub(lambda m: m[0].replace("_", "."), said))
         problems.raise_any()
-        raise AssertionError  # One of them was raised.
+        raise AssertionError  # One of the two has raised an error.
 
     def given(self) -> dict[str, Any]:
-        """Return the options that are not the defaults."""
+        """Return the options that differ from their defaults."""
         return {
             field.name: value
             for field in dataclasses.fields(self)

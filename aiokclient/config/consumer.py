@@ -42,20 +42,20 @@ class ConsumerConfig(ClientConfig):
     group_id: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "The name of the group that shares the partitions of the topics. Without it the consumer "
-        "reads all partitions and commits nothing.",
+        "The name of the group among whose members the partitions are assigned. Without a group, "
+        "the consumer reads all partitions and commits nothing.",
     )
     group_instance_id: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "A name of this member that outlives a restart: a member that returns within "
-        "session_timeout_ms keeps its partitions without a rebalance.",
+        "The name of a static member, which stays the same over restarts. A member that returns "
+        "within session_timeout_ms keeps its partitions without a rebalance.",
     )
     group_protocol: str = option(
         Choice.of("classic", "consumer"),
         "classic",
-        "Who assigns partitions: a member of the group (classic), or the brokers (consumer, "
-        "KIP-848, which needs Kafka 4.0).",
+        "The group protocol. With classic, a member of the group assigns the partitions. With "
+        "consumer (KIP-848, which needs Kafka 4.0), the brokers do.",
     )
     group_remote_assignor: str | None = option(
         OPTIONAL_TEXT,
@@ -73,24 +73,25 @@ class ConsumerConfig(ClientConfig):
     session_timeout_ms: int = option(
         POSITIVE,
         45_000,
-        "After how many milliseconds without a heartbeat the brokers remove a member from its "
-        "group. The brokers limit it (group.min.session.timeout.ms, "
+        "The time without a heartbeat after which the brokers remove a member from its group, in "
+        "milliseconds. The brokers limit its range (group.min.session.timeout.ms, "
         "group.max.session.timeout.ms).",
     )
     heartbeat_interval_ms: int = option(
         POSITIVE,
         3_000,
-        "Milliseconds between heartbeats. It must be below session_timeout_ms; a third of it is "
-        "usual.",
+        "The time between heartbeats, in milliseconds. It must be below session_timeout_ms. A "
+        "third of that is usual.",
     )
     max_poll_interval_ms: int = option(
         POSITIVE,
         300_000,
-        "How long the program may take between two requests for records, in milliseconds. A "
-        "member that takes longer leaves its group. Waiting for a record does not count.",
+        "The longest permitted time between two requests of the program for records, in "
+        "milliseconds. A member that takes longer leaves its group. The time for which the "
+        "program waits for a record does not count.",
     )
     max_poll_records: int = option(
-        POSITIVE, 500, "The most records that poll() returns unless it is called with max_records."
+        POSITIVE, 500, "The maximum number of records that poll() returns by default."
     )
     enable_auto_commit: bool = option(  # type: ignore[assignment]  # set on init
         OPTIONAL_BOOLEAN,
@@ -100,20 +101,20 @@ class ConsumerConfig(ClientConfig):
         java="true",
     )
     auto_commit_interval_ms: int = option(
-        NOT_NEGATIVE, 5_000, "Milliseconds between automatic commits."
+        NOT_NEGATIVE, 5_000, "The time between automatic commits, in milliseconds."
     )
     auto_offset_reset: str = option(
         OffsetReset(),
         "latest",
-        "Where to begin a partition without a committed offset: earliest, latest, none (which "
-        "raises NoOffsetError), or by_duration: with an ISO 8601 duration, such as "
+        "The initial offset of a partition without a committed offset: earliest, latest, none "
+        "(which raises NoOffsetError), or by_duration: with an ISO 8601 duration, such as "
         "by_duration:PT24H.",
     )
     new_partitions: str = option(
         Choice.of("earliest", "reset"),
         "earliest",
-        "Where to begin a partition that appeared after the subscription: earliest reads it from "
-        "its first record, reset does what auto_offset_reset says, as Kafka's consumer does.",
+        "The initial offset of a partition that was added after the subscription: earliest is "
+        "its first record, and reset applies auto_offset_reset, as Kafka's consumer does.",
         java=ABSENT,
     )
     isolation_level: str = option(
@@ -125,29 +126,30 @@ class ConsumerConfig(ClientConfig):
     fetch_min_bytes: int = option(
         NOT_NEGATIVE,
         1,
-        "How many bytes a broker collects before it answers a fetch, at most for "
-        "fetch_max_wait_ms.",
+        "The number of bytes that a broker collects before it responds to a fetch. It waits for "
+        "them for at most fetch_max_wait_ms.",
     )
     fetch_max_bytes: int = option(
         NOT_NEGATIVE,
         52_428_800,
-        "The most bytes of a response to a fetch. A single larger batch is returned nevertheless.",
+        "The maximum size of the response to a fetch, in bytes. A larger batch is returned if it "
+        "is the first one.",
     )
     fetch_max_wait_ms: int = option(
         NOT_NEGATIVE,
         500,
-        "How long a broker waits for fetch_min_bytes before it answers a fetch, in milliseconds.",
+        "The longest time for which a broker waits for fetch_min_bytes, in milliseconds.",
     )
     max_partition_fetch_bytes: int = option(
         NOT_NEGATIVE,
         1_048_576,
-        "The most bytes of one partition in a response to a fetch. A single larger batch is "
-        "returned nevertheless.",
+        "The maximum size of one partition in the response to a fetch, in bytes. A larger batch "
+        "is returned if it is the first one.",
     )
     max_decompressed_batch_bytes: int = option(
         POSITIVE,
         268_435_456,
-        "The most bytes that one batch may have when it is decompressed. A larger one raises "
+        "The maximum size of a decompressed batch, in bytes. A larger one raises "
         "DecompressionLimitError.",
         java=ABSENT,
     )
@@ -155,18 +157,18 @@ class ConsumerConfig(ClientConfig):
     allow_auto_create_topics: bool = option(
         BOOLEAN,
         True,
-        "Whether the brokers may create a topic that is subscribed to and does not exist.",
+        "Whether the brokers may create a subscribed topic that does not exist.",
     )
     exclude_internal_topics: bool = option(
         BOOLEAN,
         True,
-        "Whether patterns leave out the internal topics of Kafka, such as __consumer_offsets.",
+        "Whether patterns do not match internal topics of Kafka, such as __consumer_offsets.",
     )
     key_deserializer: Any = option(
         DESERIALIZER,
         None,
-        "A function from bytes to a key, or an object with deserialize(topic, data, headers). "
-        "Without it keys are bytes.",
+        "A function from bytes to a key, or an object with deserialize(topic, data, headers). By "
+        "default, keys are bytes.",
         accepts="Callable[[bytes], K] | Deserializer[K] | None",
         java=REQUIRED,
     )
@@ -174,7 +176,7 @@ class ConsumerConfig(ClientConfig):
         DESERIALIZER,
         None,
         "A function from bytes to a value, or an object with deserialize(topic, data, headers). "
-        "Without it values are bytes.",
+        "By default, values are bytes.",
         accepts="Callable[[bytes], V] | Deserializer[V] | None",
         java=REQUIRED,
     )
@@ -182,7 +184,7 @@ class ConsumerConfig(ClientConfig):
         FUNCTION,
         None,
         "A function that is called with the RecordError of a record that cannot be deserialized. "
-        "It returns the value to deliver instead, or SKIP. Without it the error is raised.",
+        "It returns the value to deliver instead, or SKIP. By default, the error is raised.",
         java=ABSENT,
     )
 

@@ -1,4 +1,4 @@
-"""Rules about the options of a consumer's group: which combinations are allowed. Pure."""
+"""Rules about the options of a consumer's group: which combinations are allowed. Sans-IO."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CLASSIC_ONLY: Final = {
     "session_timeout_ms": "The brokers decide it: group.consumer.session.timeout.ms.",
     "heartbeat_interval_ms": "The brokers decide it: group.consumer.heartbeat.interval.ms.",
 }
-"""Options that have no meaning in the newer protocol, and what replaces them."""
+"""Options that the consumer protocol does not support, with what replaces them."""
 
 
 def check_group(config: Any) -> None:
-    """Raise ConfigError, which names the options and what to do, for a wrong combination."""
+    """Raise ConfigError for a wrong combination of options."""
     problems = Problems()
     for option, what in _mistakes(config):
         problems.add(f"{option}: {what}")
@@ -57,8 +57,8 @@ def _mistakes(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def commits_by_itself(strategies: tuple[Any, ...]) -> bool:
-    """Return whether automatic commits are on unless the program decides.
+    """Return the default of `enable_auto_commit` for these assignors.
 
-    If several members read a partition, each would overwrite the commits of the others.
+    It is False if several members may read a partition, whose commits would overwrite each other.
     """
     return not any(getattr(strategy, "overlapping", False) for strategy in strategies)

@@ -1,7 +1,7 @@
-"""Kinds of options: what they allow, and how a text becomes a value.
+"""Kinds of options: the allowed values, and the conversion of a text to a value.
 
 A kind checks a value from a program and reads a value from a properties file. Both raise
-ValueError, with complete sentences where it is not enough to say what the kind allows.
+ValueError. Its text has complete sentences if more must be said than what the kind allows.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Kind(Protocol):
         ...
 
     def read(self, text: str) -> Any:
-        """Return the value that a text stands for. Raises ValueError if it stands for none."""
+        """Return the value of a text. Raises ValueError if it is not allowed."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Integer:
-    """An int within bounds, both included."""
+    """An int within inclusive bounds."""
 
     least: int = 0
     most: int = 2**31 - 1
@@ -86,13 +86,13 @@ class Integer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
-    """One of several values, each with the texts or other values that stand for it."""
+    """One of several values, each with the texts or other values that are converted to it."""
 
     meanings: tuple[tuple[T, tuple[Any, ...]], ...]
 
     @classmethod
     def of(cls, *values: str) -> Choice[str]:
-        """Return a choice of these texts, in upper or lower case."""
+        """Return a choice of these texts, which is not case-sensitive."""
         return Choice(tuple((value, (value,)) for value in values))
 
     @property
@@ -115,7 +115,7 @@ class Choice(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Boolean:
-    """True or False; in a text `true` or `false`."""
+    """True or False. The texts are `true` and `false`."""
 
     optional: bool = False
 
@@ -134,7 +134,7 @@ class Boolean:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Text:
-    """A string; an optional one may be None, and an empty text means None."""
+    """A string. If it is optional, it may be None, and an empty text means None."""
 
     optional: bool = False
 
@@ -159,14 +159,14 @@ STRATEGIES = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""The built-in assignors: from the names of Kafka's classes to the short names."""
+"""The short names of the built-in assignors, by the names of Kafka's classes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AssignmentStrategies:
-    """A tuple of assignors in order of preference; a text separates names by commas.
+    """A tuple of assignors in order of preference. In a text, commas separate their names.
 
-    The names of Kafka's classes become the short ones; classes and objects stay as they are.
+    The names of Kafka's classes are converted to short names. Classes and objects are kept.
     """
 
     @property
@@ -214,7 +214,7 @@ class Given:
     method: str = "__call__"
     or_function: bool = False
     synchronous: bool = False
-    """Whether it is called without await."""
+    """Whether the object is called without await."""
 
     @property
     def allowed(self) -> str:
@@ -236,7 +236,7 @@ class Given:
         raise ValueError
 
     def _check_text(self, text: str) -> None:
-        """Raise ValueError for the name of a Java class, with what replaces it here."""
+        """Raise ValueError, with a hint, if the text is the name of a Java class."""
         from aiokclient.hints.names import serializer_hint
 
         hint = serializer_hint(text)
@@ -246,7 +246,7 @@ class Given:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Addresses:
-    """A tuple of (host, port). A text separates them by commas; IPv6 is written `[::1]:9092`."""
+    """Pairs of host and port. In a text, commas separate them. IPv6 has the form `[::1]:9092`."""
 
     @property
     def allowed(self) -> str:
@@ -286,14 +286,14 @@ def _address(item: Any) -> tuple[str, int]:
 
 
 def written(address: tuple[str, int]) -> str:
-    """Return an address as `bootstrap_servers` accepts it."""
+    """Return an address in the format of `bootstrap_servers`."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """Where to begin without a position: a name, or `by_duration:` and an ISO 8601 duration."""
+    """An offset reset: a name, or `by_duration:` with an ISO 8601 duration."""
 
     @property
     def allowed(self) -> str:

@@ -1,4 +1,4 @@
-"""The declaration of one option: what it allows, its default, and its text.
+"""The declaration of one option: its allowed values, its default, and its text.
 
 The fields of `ClientConfig` and its subclasses are declared with `option`. Checks, properties
 files, error messages, the reference (`reference.py`), and the types of keyword arguments all follow
@@ -24,21 +24,21 @@ REQUIRED: Final = "required"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """What a declaration says of an option beyond its name, type and default."""
+    """The parts of a declaration in addition to name, type, and default."""
 
     kind: Kind
     text: str
     accepts: str | None = None
-    """The type of the keyword argument where it is wider than that of the field."""
+    """The type of the keyword argument if it is wider than that of the field."""
     shown: str | None = None
-    """The default as a reader of the reference understands it, where its repr does not say it."""
+    """A text for the default in the reference, if its repr is not clear."""
     java: str | None = None
-    """The default of Kafka's Java clients where it differs, `REQUIRED` or `ABSENT`."""
+    """The default of Kafka's Java clients if it differs, or `REQUIRED` or `ABSENT`."""
     secret: bool = False
     per_child: bool = False
     """Whether clients that share connections may set it differently."""
     keyword: bool = True
-    """Whether it is given as a keyword argument; otherwise it is an argument of its own."""
+    """Whether it is a keyword option. Otherwise, it is a separate argument of the constructor."""
 
 
 def option(kind: Kind, default: T, text: str, **more: Any) -> T:

@@ -45,37 +45,37 @@ class ProducerConfig(ClientConfig):
     acks: int = option(
         Choice(((-1, ("all", -1, "-1")), (0, (0, "0")), (1, (1, "1")))),
         -1,
-        "Which brokers acknowledge a record before its delivery succeeds: all replicas in sync "
-        "('all', or -1), only the leader (1), or none (0). With 0, records may be lost without an "
-        "error, and their offset is -1.",
+        "The replicas that must acknowledge a record before its delivery succeeds: all in-sync "
+        "replicas ('all', or -1), only the leader (1), or none (0). With 0, records may be lost "
+        "without an error, and their offset is -1.",
         accepts="int | str",
         shown="'all'",
     )
     enable_idempotence: bool = option(  # type: ignore[assignment]  # set on init
         OPTIONAL_BOOLEAN,
         None,
-        "Whether the brokers discard duplicates and keep the order when a batch is sent again. It "
-        "needs acks='all' and max_in_flight_requests_per_connection of at most 5.",
+        "Whether the brokers discard duplicates and preserve the order when a batch is sent "
+        "again. Requires acks='all' and max_in_flight_requests_per_connection of at most 5.",
         shown="True where acks and max_in_flight_requests_per_connection allow it",
         java="true",
     )
     max_in_flight_requests_per_connection: int = option(
         POSITIVE,
         5,
-        "How many produce requests may wait for a response of one broker at the same time.",
+        "The maximum number of produce requests in flight to one broker.",
     )
     delivery_timeout_ms: int = option(
         POSITIVE,
         120_000,
-        "How long the delivery of a record may take, in milliseconds, from send() to its "
-        "acknowledgement, with all retries. After it the delivery fails with "
-        "DeliveryTimeoutError.",
+        "The time limit of a delivery, from send() to the acknowledgement of the record, with "
+        "all retries, in milliseconds. Then the delivery fails with DeliveryTimeoutError.",
     )
     linger_ms: int = option(
         NOT_NEGATIVE,
         5,
-        "How long a batch waits for more records before it is sent, in milliseconds. It is sent "
-        "earlier when it is full, and when a task awaits one of its deliveries or calls flush().",
+        "The time for which a batch waits for more records before it is sent, in milliseconds. "
+        "It is sent earlier when it is full, and when a task awaits one of its deliveries or "
+        "calls flush().",
     )
     batch_size: int = option(
         NOT_NEGATIVE,
@@ -93,18 +93,18 @@ class ProducerConfig(ClientConfig):
     max_block_ms: int = option(
         NOT_NEGATIVE,
         60_000,
-        "How long records wait for a topic that the client does not know yet, in milliseconds.",
+        "The time for which records wait for the metadata of an unknown topic, in milliseconds.",
     )
     buffer_memory: int = option(
         Integer(1, 2**63 - 1),
         33_554_432,
-        "How many bytes of records without an outcome the producer keeps. Further records go to "
-        "an overflow queue of the same size; drain() waits for room.",
+        "The memory for records without an outcome, in bytes. Further records go to an overflow "
+        "queue of the same size. drain() waits for room.",
     )
     compression_type: str = option(
         Choice.of(*CODEC_NAMES),
         "none",
-        "The codec by which batches are compressed.",
+        "The codec that compresses batches.",
     )
     compression_level: int | None = option(
         Integer(
@@ -138,41 +138,41 @@ class ProducerConfig(ClientConfig):
     partitioner: Any = option(
         FUNCTION,
         None,
-        "A function (key, partitions, available) that returns the partition of a record; key is "
-        "serialized or None, available are the partitions that have a leader. The default is "
-        "Kafka's own way: by the hash of the key, and without a key one partition per batch.",
+        "A function (key, partitions, available) that returns the partition of a record. key is "
+        "serialized or None, and available has the partitions with a leader. The default is "
+        "Kafka's own method: the hash of the key, and without a key one partition per batch.",
         java=ABSENT,
     )
     partitioner_ignore_keys: bool = option(
-        BOOLEAN, False, "Whether records with a key choose their partition as those without one do."
+        BOOLEAN, False, "Whether the default partitioner ignores the keys of records."
     )
     partitioner_adaptive_partitioning_enable: bool = option(
         BOOLEAN,
         True,
-        "Whether records without a key go more often to partitions whose queues are short.",
+        "Whether more of the records without a key go to partitions with short queues.",
     )
     partitioner_availability_timeout_ms: int = option(
         NOT_NEGATIVE,
         0,
-        "After how many milliseconds without a response of its leader a partition gets no more "
-        "records without a key. 0 turns this off.",
+        "The time without a response of its leader after which a partition gets no more records "
+        "without a key, in milliseconds. 0 disables this.",
     )
     transactional_id: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "The name under which the brokers know this producer in transactions. Transactions are "
-        "not available in this version.",
+        "The name that identifies this producer in transactions. Transactions are not available "
+        "in this version.",
     )
     transaction_timeout_ms: int = option(
         POSITIVE,
         60_000,
-        "After how many milliseconds the brokers abort an open transaction.",
+        "The time after which the brokers abort an open transaction, in milliseconds.",
     )
     key_serializer: Any = option(
         SERIALIZER,
         None,
-        "A function from a key to bytes, or an object with serialize(topic, value, headers). "
-        "Without it keys are bytes.",
+        "A function from a key to bytes, or an object with serialize(topic, value, headers). By "
+        "default, keys are bytes.",
         accepts="Callable[[K], bytes] | Serializer[K] | None",
         java=REQUIRED,
     )
@@ -180,14 +180,14 @@ class ProducerConfig(ClientConfig):
         SERIALIZER,
         None,
         "A function from a value to bytes, or an object with serialize(topic, value, headers). "
-        "Without it values are bytes.",
+        "By default, values are bytes.",
         accepts="Callable[[V], bytes] | Serializer[V] | None",
         java=REQUIRED,
     )
     on_delivery_error: Callable[[Any], object] | None = option(
         FUNCTION,
         None,
-        "A function that is called with each failed delivery, in the event loop. Without it, "
+        "A function that is called in the event loop with each failed delivery. By default, "
         "failures that the program does not retrieve are logged.",
         java=ABSENT,
     )

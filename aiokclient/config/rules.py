@@ -25,19 +25,19 @@ LEVELS = {codec.title: codec.traits.levels for codec in Compression if codec.tra
 
 
 def written_levels() -> str:
-    """Return the levels of all codecs as a text for the option."""
+    """Return the levels of all codecs for the text of the option."""
     return ", ".join(
         f"{levels.start} to {levels.stop - 1} for {codec}" for codec, levels in LEVELS.items()
     )
 
 
 def settle(config: Any, name: str, value: Any) -> None:
-    """Set an option of a configuration that is being made; it is immutable from then on."""
+    """Set an option of a frozen configuration while it is created."""
     object.__setattr__(config, name, value)
 
 
 def order_backoffs(config: Any) -> None:
-    """Raise each highest delay to the first one if that is longer, as Kafka does."""
+    """Raise each maximum delay to the initial delay if that is longer, as Kafka does."""
     for low, high in (
         ("retry_backoff_ms", "retry_backoff_max_ms"),
         ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
@@ -57,7 +57,7 @@ def check_delivery_timeout(config: Any) -> None:
 
 
 def fold_security(config: Any) -> None:
-    """Make one `security` object of Kafka's single options, which nothing reads later."""
+    """Convert the `ssl_` options to one `security` object. Nothing else reads these options."""
     security: Any = config.security
     if isinstance(security, ssl.SSLContext):
         security = Tls(context=security)
@@ -120,7 +120,10 @@ def _tls(config: Any) -> Tls:
 
 
 def settle_idempotence(config: Any) -> None:
-    """Enable idempotence where the other options allow it. Raises ConfigError."""
+    """Enable idempotence by default if the other options allow it.
+
+    Raises ConfigError if it was enabled and another option does not allow it.
+    """
     reasons = []
     if config.acks != -1:
         reasons.append("acks='all'")
@@ -138,7 +141,7 @@ def settle_idempotence(config: Any) -> None:
 
 
 def settle_compression(config: Any) -> None:
-    """Find the level for the codec. Raises ConfigError for a level that it does not have."""
+    """Set the compression level of the codec. Raises ConfigError if the codec does not have it."""
     codec, level = config.compression_type, config.compression_level
     if level is None:
         level = getattr(config, f"compression_{codec}_level", None)

@@ -1,4 +1,4 @@
-"""How a client secures its connections: not at all, or by TLS."""
+"""The security of connections: plaintext or TLS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Plaintext:
     """No encryption and no authentication."""
 
     sasl_mechanism: ClassVar[str | None] = None
-    """The mechanism by which connections are authenticated; this object is its credentials."""
+    """The SASL mechanism, for which this object has the credentials, or None."""
 
     def ssl_context(self) -> None:
         """Return None: connections are not encrypted."""
@@ -24,11 +24,12 @@ class Plaintext:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """TLS. Without `cafile` or `cadata` the certificates of the operating system are trusted.
+    """TLS, which by default trusts the certificates of the operating system.
 
-    `certfile` and `keyfile` (PEM; the key may be in `certfile`) authenticate the client, and
-    `password` decrypts the key. With `check_hostname=False` the chain of certificates is still
-    verified. A `context` replaces all the rest.
+    `cafile` or `cadata` has other trusted certificates. `certfile` and `keyfile` authenticate the
+    client. They are PEM files, and `certfile` may also contain the key. `password` decrypts the
+    key. With `check_hostname=False`, the certificate chain is still verified. A `context` replaces
+    all other arguments.
     """
 
     cafile: str | None = None
@@ -40,7 +41,7 @@ class Tls:
     context: ssl.SSLContext | None = None
 
     sasl_mechanism: ClassVar[str | None] = None
-    """As in `Plaintext`."""
+    """The SASL mechanism, as in `Plaintext`."""
 
     def __post_init__(self) -> None:
         others = (self.cafile, self.cadata, self.certfile, self.keyfile, self.password)
@@ -73,7 +74,7 @@ class Tls:
             ) from error
 
     def _load_own_certificate(self, context: ssl.SSLContext, certfile: str) -> None:
-        # Without a password given, OpenSSL would ask for one on the terminal and block.
+        # Without this password, OpenSSL would prompt for one on the terminal and block.
         password = self.password or ""
         try:
             context.load_cert_chain(certfile, self.keyfile, lambda: password)
