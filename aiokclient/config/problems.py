@@ -19,7 +19,7 @@ CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Problems:
-    """The errors of `with problems:` blocks, to be raised as one."""
+    """The errors of several `with problems:` blocks, which are raised as one."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
@@ -44,7 +44,7 @@ class Problems:
         return True
 
     def raise_any(self) -> None:
-        """Raise ConfigError if there is a problem; its `problems` has each of them."""
+        """Raise ConfigError if there are problems. Its `problems` has their texts."""
         texts = tuple(self._texts)
         if not texts:
             return
@@ -57,7 +57,7 @@ class Problems:
 
 
 def together(config: Any, *rules: Callable[[Any], object]) -> None:
-    """Apply rules about several options; raise ConfigError with what all of them say."""
+    """Apply rules about several options. Raise one ConfigError with all their errors."""
     problems = Problems()
     for rule in rules:
         with problems:
@@ -70,7 +70,7 @@ _suggested: dict[str, Collection[str]] = {}
 
 
 def suggest(kind: str, options: Collection[str]) -> None:
-    """Let errors of other clients name this one, such as "Producer", as the owner of `options`."""
+    """Let errors name this kind of client, such as "Producer", as the owner of `options`."""
     _suggested[kind] = options
 
 

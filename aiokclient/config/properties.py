@@ -1,10 +1,10 @@
-r"""Java properties files: the format in which Kafka's tools and clients keep their options.
+r"""Java properties files, the format of the options of Kafka's tools and clients.
 
 A line is a key and a value, separated by `=`, `:` or white space. Lines that begin with `#` or `!`
 are comments. A line that ends with an odd number of backslashes continues on the next one, whose
 leading white space is dropped. A backslash escapes the character after it: `\\t`, `\\n`, `\\r` and
 `\\f` have their usual meaning, `\\u0041` is a character by its number in UTF-16, and any other
-character stands for itself. Of a key that occurs twice the last value counts. Pure.
+character stands for itself. If a key occurs twice, the last value counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNICODE = re.compile(r"[0-9A-Fa-f]{4}")
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     """Return the properties of a file. Blocking.
 
-    It is read as UTF-8, or as Latin-1 (Java's own encoding) where it is not that. Raises
+    The file is decoded as UTF-8, or as Latin-1 (Java's encoding) if it is not valid UTF-8. Raises
     ConfigError for a file that cannot be read, and for a malformed escape.
     """
     try:
@@ -45,7 +45,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def parse_properties(text: str, name: str = "the properties") -> dict[str, str]:
-    """Return the properties in a text; ConfigError, which names the line, if it is malformed."""
+    """Return the properties in a text. Raises ConfigError with the line number if malformed."""
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -57,7 +57,7 @@ def parse_properties(text: str, name: str = "the properties") -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line that is not a comment, joined with those that continue it."""
+    """Yield each line that is not a comment, joined with its continuation lines."""
     first, parts = 0, list[str]()
     for number, natural in enumerate(_LINES.split(text), start=1):
         line = natural.lstrip(_SPACE)
@@ -75,7 +75,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Return key and value, their escapes untouched."""
+    """Return the key and the value of a line, with their escapes."""
     end, escaped = len(line), False
     for index, character in enumerate(line):
         if not escaped and (character in _SPACE or character in "=:"):
@@ -109,5 +109,5 @@ def _unescape(text: str) -> str:
             index += 4
         else:
             out.append(_ESCAPES.get(character, character))
-    # Pairs of surrogates are one character each.
+    # A pair of surrogates is one character.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

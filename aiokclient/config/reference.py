@@ -20,22 +20,22 @@ class OptionEntry(NamedTuple):
     """The type of the keyword argument."""
     default: str
     allowed: str
-    """Completes the sentence "It must be ..."."""
+    """The end of the sentence "It must be ..."."""
     text: str
     kafka_name: str
     """The name in properties files."""
     in_java: bool
     """Whether Kafka's Java clients have an option of this name."""
     java_default: str | None
-    """The default of the Java clients where it differs, or None."""
+    """The default of the Java clients if it differs, or None."""
     shared: bool
-    """Whether every client has this declaration."""
+    """Whether every client has this option."""
 
 
 def describe(config: type[ClientConfig]) -> list[OptionEntry]:
-    """Return the options of one kind of client in the order of their declaration.
+    """Return the options of one kind of client, in the order of their declarations.
 
-    Those that every client has come first. They are the whole of `describe(ClientConfig)`.
+    The options of every client come first. `describe(ClientConfig)` returns only these.
     """
     of_all = {field.name for field in dataclasses.fields(ClientConfig)}
     return [_entry(field, field.name in of_all) for field in dataclasses.fields(config)]
@@ -58,7 +58,7 @@ def _entry(field: dataclasses.Field[object], shared: bool) -> OptionEntry:
 
 
 def typed_options(config: type[ClientConfig]) -> list[str]:
-    """Return the lines of the TypedDict that has the keyword arguments of `config` alone.
+    """Return the lines of the TypedDict with the keyword arguments that only `config` has.
 
     Type checkers cannot derive it from the dataclass, so `.ci/write-options` writes these lines to
     the end of the module that declares the options.

@@ -122,7 +122,7 @@ def _tls(config: Any) -> Tls:
 def settle_idempotence(config: Any) -> None:
     """Enable idempotence by default if the other options allow it.
 
-    Raises ConfigError if it was enabled and another option does not allow it.
+    Raises ConfigError if the options contradict each other.
     """
     reasons = []
     if config.acks != -1:

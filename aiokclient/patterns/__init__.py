@@ -1,4 +1,4 @@
-"""What stands on groups: a single writer, and work spread over a pool."""
+"""Patterns based on groups: a single writer, and work assigned to a pool."""
 
 from aiokclient.patterns.pool import WorkItems, work_pool
 from aiokclient.patterns.writer import single_writer

@@ -18,7 +18,7 @@ class WriterOptions(ProducerOptions[Any, Any], GroupMemberOptions, total=False):
 
 
 class Split(NamedTuple):
-    """Options by the client that they are for."""
+    """Options, separated by the client that they belong to."""
 
     client: dict[str, Any]
     member: dict[str, Any]
@@ -26,7 +26,7 @@ class Split(NamedTuple):
 
 
 def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
-    """Split options: those of connections go to a new client, or else to both children.
+    """Split options: those of connections go to a new client, or to both children.
 
     Unknown options go to the producer, which raises ConfigError for them.
     """
@@ -42,5 +42,5 @@ def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
 
 def _names(config: type[ClientConfig]) -> set[str]:
     names = {field.name for field in dataclasses.fields(config)}
-    # The pattern itself sets these two.
+    # The pattern sets these two itself.
     return names - {"group_id", "protocol_type"}

@@ -19,10 +19,11 @@ PROTOCOL_TYPE = "aiokclient-work-pool"
 
 
 class WorkItems:
-    """A worker's items in one generation: `async with items as mine` gives their names.
+    """The items of a worker in one generation. `async with items as mine` returns their names.
 
-    A scope like that of a generation of `GroupMember`: its body is cancelled when the items are
-    revoked, and has the rebalance timeout to end. Leaving because of it raises nothing.
+    It is a scope like that of a generation of `GroupMember`: its body is cancelled when the items
+    are revoked, and must end within the rebalance timeout. This cancellation raises nothing outside
+    the body.
     """
 
     def __init__(self, generation: GroupGeneration, names: tuple[str, ...]) -> None:
@@ -46,7 +47,7 @@ class WorkItems:
 
 
 class Spreading(GroupProtocol):
-    """The assignment of items: each worker sends its own, the leader assigns all."""
+    """The group protocol: each worker sends its items, and the leader assigns all items."""
 
     name = "spread-v1"
 
@@ -96,13 +97,12 @@ def work_pool(
 
     Each item belongs to one worker at a time. The load, which is the sum of the weights, is
     balanced, and items stay with their workers as far as that allows. Workers may list different
-    items: an item that only some list goes to one of these. When a worker joins or leaves, all
-    items are assigned again. The worker leaves the group when the loop is left. After `break` or an
-    exception the event loop does that a moment later, but not if the event loop itself ends: then
-    the group waits for the session timeout. `contextlib.aclosing` around the pool does it
-    immediately.
+    items: an item that only some workers list goes to one of these. When a worker joins or leaves,
+    all items are assigned again. The worker leaves the group when the loop ends. After `break` or
+    an exception, it leaves a moment later, and if the event loop ends before that, the group waits
+    for the session timeout. Use `contextlib.aclosing` around the pool to leave immediately.
 
-    Options are those of `GroupMember`. Raises what iterating over generations raises, and
+    The options are those of `GroupMember`. Raises the errors of iterating over generations, and
     ConfigError for a weight that is not a positive number.
     """
     spreading = Spreading(weighed(items))

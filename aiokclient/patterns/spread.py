@@ -1,8 +1,8 @@
-"""Assignment of weighted items to workers so that few items move. Pure.
+"""The assignment of weighted items to workers, so that few items move. Sans-IO.
 
-Each item stays with its worker if that is still a member. An item without a worker goes, the
-heaviest first, to the worker with the least load. Then items move from the worker with the most
-load to one with less, as long as that balances the two. When nothing changes nothing moves.
+Each item stays with its worker if that is still a member. Items without a worker are assigned to
+the worker with the least load, the heaviest items first. Then items move from the worker with the
+most load to another one, as long as that balances the two. If nothing has changed, nothing moves.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ __all__ = ["Claim", "spread"]
 
 
 class Claim(NamedTuple):
-    """The claim of a worker: items that it can work on, with their weights, and those it has.
+    """The claim of a worker: the items that it lists, with their weights, and those that it has.
 
-    It got them in `generation`. If two workers claim an item, the later generation counts.
+    It was assigned the latter in `generation`. If two workers claim an item, the higher generation
+    counts.
     """
 
     items: Mapping[str, float]
@@ -27,7 +28,7 @@ class Claim(NamedTuple):
 def spread(claims: Mapping[str, Claim]) -> dict[str, list[str]]:
     """Return the items of each worker, sorted. Only a worker that lists an item gets it.
 
-    If workers disagree about a weight the greatest counts.
+    If workers list different weights for an item, the greatest one counts.
     """
     weights: dict[str, float] = {}
     for claim in claims.values():
@@ -78,12 +79,12 @@ class _Shares:
         return sorted(self.items, key=lambda worker: (-self._load[worker], worker))
 
     def _relieve(self, worker: str) -> bool:
-        """Move the item whose move balances the load most. Return whether there was one."""
+        """Move the item that balances the load best. Return whether there was one."""
         best: tuple[float, str, str] | None = None
         for item in self.items[worker]:
             weight, to = self._weights[item], self.lightest(self._workers[item])
             gap = self._load[worker] - self._load[to]
-            # The sum of squares falls by this much; a hair's breadth is no gain but rounding.
+            # The decrease of the sum of squares. A tiny decrease is only a rounding error.
             gain = weight * (gap - weight)
             if gain > 1e-9 * max(weight, 1.0) and (best is None or gain > best[0]):
                 best = (gain, item, to)

@@ -21,15 +21,16 @@ __all__ = ["single_writer"]
 PROTOCOL_TYPE = "aiokclient-single-writer"
 PROTOCOL = "writer-v1"
 WRITER = b"writer"
-"""The claim of the writer, and the assignment of the member that is to write."""
+"""The claim of the current writer, and the assignment of the member chosen as writer."""
 
 
 class Candidacy:
     """The handler of a member that waits to become the writer, or is the writer.
 
-    The writer stays the writer through rebalances: it claims so each time that it joins, and the
-    leader chooses no other member before it has left. So it stops only when it leaves, or when the
-    coordinator has removed it or may have: then immediately, before another can begin.
+    The writer stays the same over rebalances: it sends a claim each time that it joins, and the
+    leader chooses no other member before it has left. It stops being the writer only when it leaves
+    the group, or when the coordinator has removed it or may have. In the second case, it stops
+    immediately, before another member can begin.
     """
 
     protocol_type = PROTOCOL_TYPE
@@ -37,7 +38,7 @@ class Candidacy:
     def __init__(self) -> None:
         self.last_error: Exception | None = None
         self.over = False
-        """Whether it was the writer and is no longer."""
+        """Whether this member was the writer and no longer is."""
         self._error: Exception | None = None
         self._chosen = False
         self._confirmed = False
@@ -46,7 +47,7 @@ class Candidacy:
         self._changed = asyncio.Event()
         self.stopped = asyncio.Event()
         self.left = asyncio.Event()
-        """Set when body and producer have ended."""
+        """An event that is set when the body and the producer have ended."""
 
     # -- the engine's side ------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ class Candidacy:
 
 
 class Candidate(MemberLifecycle):
-    """A member that closes the producer as soon as it may not write any more."""
+    """A member that closes the producer as soon as it must not write anymore."""
 
     def __init__(
         self, config: GroupMemberConfig, client: ClientLike, producer: Producer[Any, Any]
@@ -152,7 +153,7 @@ class Candidate(MemberLifecycle):
 
 
 async def stop_producer(candidacy: Candidacy, producer: Producer[Any, Any]) -> None:
-    """Close the producer as soon as it may not write any more, before another one begins."""
+    """Close the producer as soon as it must not write anymore, before another one begins."""
     await candidacy.stopped.wait()
     await producer.close(0)
 
@@ -165,19 +166,20 @@ def single_writer(
         async with single_writer("ledger", bootstrap_servers=...) as producer:
             ...  # cancelled when it is no longer the writer
 
-    Entering waits, without a deadline, until the writer before it has gone. A writer stays it
-    while others come and go. When the group may have lost it (the coordinator was not heard of for
-    `session_timeout_ms`, or has removed it), its body is cancelled, in anyio's way, and its
-    producer closed immediately: what has no outcome fails with ClosedError, and leaving raises
-    NotWriterError. Enter it again to wait for the next turn. Leaving it normally first writes all
-    records out, and then lets another writer begin.
+    Entering waits, without a deadline, until the previous writer has left. The writer stays the
+    same while other members join and leave. If the group may have removed the writer (there was no
+    response of the coordinator for `session_timeout_ms`, or the coordinator has removed it), its
+    body is cancelled with anyio semantics, and its producer is closed immediately. Records without
+    an outcome fail with ClosedError, and leaving raises NotWriterError. Enter again to wait until
+    this process is the writer again. A normal exit first writes all records, and then lets another
+    writer begin.
 
-    It relies on clocks: requests that were in flight when the group lost the writer may still be
-    written. `transactional_id`, with which the brokers will refuse them, comes with transactions;
-    until then it raises IllegalStateError.
+    The guarantee depends on clocks: requests that were in flight when the group removed the writer
+    may still be written. A `transactional_id`, with which the brokers would reject them, raises
+    IllegalStateError, because this version has no transactions.
 
-    Options are those of `Producer` and of `GroupMember`. Raises what iterating over the
-    generations of a member raises.
+    The options are those of `Producer` and of `GroupMember`. Raises the errors of iterating over
+    the generations of a member.
     """
     if options.get("transactional_id") is not None:
         raise IllegalStateError(
