@@ -92,7 +92,9 @@ class Admin(Lifecycle):
 
         Topic ids need brokers of version 2.8 or later. Usual errors:
         UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError,
-        TopicDeletionDisabledError. After a cancellation, it is unknown which topics were deleted.
+        TopicDeletionDisabledError. The first two may also mean that an earlier attempt of this
+        call succeeded but its response was lost. After a cancellation, it is unknown which topics
+        were deleted.
         """
         return await self._topics.delete_topics(topics, timeout=timeout)
 
@@ -258,8 +260,9 @@ class Admin(Lifecycle):
     ) -> Results[str, None]:
         """Delete groups of any type that have no members, with their committed offsets.
 
-        Usual errors: GroupIdNotFoundError, GroupNotEmptyError, GroupAuthorizationError. After a
-        cancellation, it is unknown which groups were deleted.
+        Usual errors: GroupIdNotFoundError, GroupNotEmptyError, GroupAuthorizationError. The first
+        may also mean that an earlier attempt of this call succeeded but its response was lost.
+        After a cancellation, it is unknown which groups were deleted.
         """
         return await self._groups.delete_groups(groups, timeout=timeout)
 

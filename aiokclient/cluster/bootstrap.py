@@ -119,11 +119,10 @@ class Bootstrap:
         again = classify(error, Scope.CONNECTION).again
         left = retry.remaining_s
         if place not in self._outcomes:
-            rest = f"trying for {left:.1f} s more" if again else "not tried again"
+            rest = f"It is tried again for {left:.1f} s." if again else "It is not tried again."
             self._log.warning(
-                "Bootstrap server %s: %s; %s",
-                place,
-                error.message or error,
+                "Bootstrap server %s. %s",
+                _named(place, (error.message or str(error)).rstrip(".")),
                 rest,
                 extra={"event": "bootstrap_failed", "address": place},
             )
@@ -210,6 +209,11 @@ def _may_pass(error: KafkaError | None) -> bool:
 
 def _within(seconds: float) -> str:
     return f"Within {seconds:.1f} s:"
+
+
+def _named(address: str, text: str) -> str:
+    """Return a text that begins with the address, which it may do already."""
+    return text if text.startswith(address) else f"{address}: {text}"
 
 
 def _place(pool: ConnectionPool) -> str:

@@ -83,7 +83,11 @@ class BootstrapError(KafkaTimeoutError):
         attempts: Sequence[tuple[str, str]] = (),
         needed: str | None = None,
     ) -> None:
-        shown = [f"{address}: {outcome}" for address, outcome in attempts[:NAMED]]
+        # An outcome that begins with the address would name it twice.
+        shown = [
+            outcome if outcome.startswith(address) else f"{address}: {outcome}"
+            for address, outcome in attempts[:NAMED]
+        ]
         if len(attempts) > NAMED:
             shown.append(f"and {len(attempts) - NAMED} more")
         super().__init__(" ".join(part for part in (message, "; ".join(shown)) if part))

@@ -120,6 +120,10 @@ def test_text() -> None:
             errors.BootstrapError(attempts=[("a:1", "refused"), ("b:2", "unknown name")]),
             "No bootstrap server could be reached. a:1: refused; b:2: unknown name.",
         ),
+        (
+            errors.BootstrapError(attempts=[("a:1", "a:1 (10.0.0.1): Connection refused")]),
+            "No bootstrap server could be reached. a:1 (10.0.0.1): Connection refused.",
+        ),
     ],
 )
 def test_texts_begin_with_the_place(error: KafkaError, start: str) -> None:
