@@ -33,7 +33,7 @@ OPTIONS: list[tuple[Make, dict[str, Any], str]] = [
     (Consumer, {"auto_offset_rest": "latest"}, "Did you mean auto_offset_reset?"),
     (Consumer, {"linger_ms": 5}, "linger_ms is not an option"),
     (Admin, {"acks": 1}, "acks is not an option"),
-    (Producer, {"retries": 3}, "retries go on until delivery_timeout_ms"),
+    (Producer, {"retries": 3}, "Retries continue until delivery_timeout_ms"),
     (Producer, {"sasl_mechanism": "PLAIN"}, "SASL is not available in this version"),
     (Consumer, {"group_id": ""}, "group_id: It is empty. Name a group, or leave it out"),
     (Consumer, {"group_instance_id": "a"}, "group_instance_id: It needs a group_id"),

@@ -289,7 +289,7 @@ class TestBrokers:
         assert cluster.move_leader("orders", 0, to=3) == 3
         assert cluster.leader_epoch("orders", 0) == 2
         cluster.stop(2)
-        with pytest.raises(ValueError, match="no such broker is up"):
+        with pytest.raises(ValueError, match="no such broker is running"):
             cluster.move_leader("orders", 0, to=2)
 
     def test_names_that_are_not_there(self, cluster):
