@@ -272,7 +272,7 @@ class TestOnDeliveryError:
                 for each in ("one", "two"):
                     producer.send(each, b"v")
                     await producer.flush()
-            lines = [record.getMessage() for record in caplog.records]
+            lines = caplog.messages
             assert len(lines) == 2
             assert "topic one " in lines[0]
             assert "topic two " in lines[1]

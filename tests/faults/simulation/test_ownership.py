@@ -66,7 +66,7 @@ def test_a_handler_that_outlives_the_record_it_was_for() -> None:
         consumer.done(record)
         consumer.unsubscribe()
         await asyncio.sleep(1)
-        with pytest.raises(BrokenOwnershipError, match="liar still works on t-0"):
+        with pytest.raises(BrokenOwnershipError, match="liar is still processing t-0"):
             await consumer.poll(timeout=10)
         await consumer.close()
         assert books.breaches

@@ -315,7 +315,7 @@ def test_out_of_range_is_told_once_and_counted(caplog: pytest.LogCaptureFixture)
             assert consumer.metrics()["consumer.position.resets{topic=t}"] == 1
 
     simulate(scenario)
-    assert sum("is lost" in message for message in caplog.messages) == 1
+    assert sum("is no longer valid" in message for message in caplog.messages) == 1
 
 
 @pytest.mark.fault(22)

@@ -173,5 +173,5 @@ def test_the_model_notices() -> None:
             consumer.seek(PARTITIONS[0], 1)
             await walk.poll()
 
-    with pytest.raises(AssertionError, match="came"):
+    with pytest.raises(AssertionError, match="read offset 1, expected 0"):
         simulate(scenario, topics={"t": 4})
