@@ -575,11 +575,14 @@ class Consumer(Lifecycle, Generic[K, V]):
     @lets_go
     async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> None:
-        """Make a whole running group continue at these offsets.
+    ) -> dict[TopicPartition, int]:
+        """Make a whole running group continue at these offsets; return where it continues.
 
         Each owner of a partition waits until none of its records are in progress, seeks, and
-        commits. The call returns when all partitions are rewound. Each partition is rewound once,
+        commits. The call returns when all partitions are rewound. The result has the offset at
+        which each partition really continues: an offset outside the log is moved to its nearest
+        end, and a request that arrives together with a later one continues at the offset of that
+        one. Each partition is rewound once,
         even if its owner, the leader, or the coordinator changes in the meantime. This works only
         with the classic protocol, and only if all members use this library. If several rewind
         requests reach an owner together, the latest one by the clocks of the callers applies. A
@@ -600,7 +603,7 @@ class Consumer(Lifecycle, Generic[K, V]):
                 "A listener must not rewind its group, which waits for the listener. It may seek "
                 "and commit."
             )
-        await group.rewind(wanted, self._seconds(timeout))
+        return await group.rewind(wanted, self._seconds(timeout))
 
     @lets_go
     def group_metadata(self) -> GroupMetadata:

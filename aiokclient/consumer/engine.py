@@ -127,6 +127,7 @@ class Engine:
             self.read_lock,
             report=self.reports.add,
             listener_calls=self.listener_calls,
+            bounds=self.offsets.bounds,
             spawn=self._spawn,
             callbacks=self._callbacks,
             check=supervisor.check,

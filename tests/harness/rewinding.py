@@ -35,6 +35,7 @@ class Order:
     called: float
     ended: float | None = None
     error: BaseException | None = None
+    actual: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def returned(self) -> bool:
@@ -81,6 +82,8 @@ class Books(Ownership):
             for tp, target in call.offsets.items():
                 if not call.returned or self._disputed(call, tp):
                     continue
+                if call.actual[tp] != target:
+                    self.breach(f"{tp} continues at {call.actual[tp]}, not at {target}")
                 for offset in range(target, COUNT):
                     at = self.last.get((tp, offset), -1.0)
                     if at < call.called:
@@ -227,7 +230,7 @@ class Herd:
 
         async def run() -> Order:
             try:
-                await consumer.rewind_group(offsets, timeout)
+                call.actual = await consumer.rewind_group(offsets, timeout)
             except (KafkaError, asyncio.CancelledError) as error:
                 call.error = error
             call.ended = self.world.now

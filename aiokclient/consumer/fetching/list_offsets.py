@@ -7,12 +7,14 @@ errors. The caller handles the errors by the policy.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.cluster.per_item import ItemResults, ask_in_parallel, ask_within
 from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from aiokclient.errors import (
     KafkaError,
     LeaderNotAvailableError,
@@ -63,7 +65,7 @@ class EpochEnd(NamedTuple):
 
 
 class OffsetLookup:
-    """The lookups of a consumer. Each method except `until_found` is one round of requests."""
+    """The lookups of a consumer. `by_time` and `by_epoch` are one round of requests each."""
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig) -> None:
         self._cluster = cluster
@@ -71,19 +73,37 @@ class OffsetLookup:
         self._timeout_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
 
-    async def by_time(self, timestamps: Mapping[TopicPartition, int]) -> LookupResult[FoundOffset]:
+    async def by_time(
+        self, timestamps: Mapping[TopicPartition, int], *, to_high_watermark: bool = False
+    ) -> LookupResult[FoundOffset]:
         """Look up offsets by timestamp in ms, -1 for the end of the log, or -2 for its beginning.
 
-        With `read_committed` the end is the last stable offset.
+        With `read_committed` the end is the last stable offset, unless `to_high_watermark`.
         """
-        return await self._round(timestamps, self._list)
+        committed_only = self._committed_only and not to_high_watermark
+        return await self._round(timestamps, partial(self._list, committed_only))
+
+    async def bounds(self, tp: TopicPartition, timeout: float) -> tuple[int, int]:
+        """Return the start and the end of a log, within `timeout` seconds.
+
+        The end is the high watermark, even with `read_committed`. Raises what `until_found` raises.
+        """
+        until = self._cluster.clock.monotonic() + timeout
+        start = await self.until_found({tp: EARLIEST_TIMESTAMP}, timeout)
+        left = until - self._cluster.clock.monotonic()
+        end = await self.until_found({tp: LATEST_TIMESTAMP}, left, to_high_watermark=True)
+        return start[tp].offset, end[tp].offset
 
     async def by_epoch(self, epochs: Mapping[TopicPartition, int]) -> LookupResult[EpochEnd]:
         """Look up the end offsets of leader epochs (KIP-320)."""
         return await self._round(epochs, self._epochs)
 
     async def until_found(
-        self, timestamps: Mapping[TopicPartition, int], timeout: float
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        timeout: float,
+        *,
+        to_high_watermark: bool = False,
     ) -> dict[TopicPartition, FoundOffset]:
         """Repeat `by_time` until all offsets are found, within `timeout` seconds.
 
@@ -92,7 +112,8 @@ class OffsetLookup:
         found: dict[TopicPartition, FoundOffset] = {}
 
         async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
-            results = await self.by_time({tp: timestamps[tp] for tp in left})
+            some = {tp: timestamps[tp] for tp in left}
+            results = await self.by_time(some, to_high_watermark=to_high_watermark)
             found.update(results.found)
             return results.failed
 
@@ -143,6 +164,7 @@ class OffsetLookup:
 
     async def _list(
         self,
+        committed_only: bool,
         node_id: int,
         timestamps: Mapping[TopicPartition, int],
         results: LookupResult[FoundOffset],
@@ -158,7 +180,7 @@ class OffsetLookup:
             )
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
-            isolation_level=int(self._committed_only),
+            isolation_level=int(committed_only),
             topics=list(topics.values()),
             timeout_ms=int(self._timeout_s * 1000),
         )

@@ -21,7 +21,7 @@ from aiokclient.consumer.membership.offsets.commits import Commits
 from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
 from aiokclient.consumer.membership.rebalance_watch import RebalanceWatch
 from aiokclient.consumer.membership.reconciler import PartitionReconciler
-from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
+from aiokclient.consumer.membership.rewind.rewind import Bounds, GroupRewinder
 from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
@@ -64,6 +64,7 @@ class ConsumerCoordinator:
         *,
         report: Callable[[Exception], None],
         listener_calls: ListenerCalls,
+        bounds: Bounds,
         spawn: Callable[..., None],
         callbacks: Callbacks,
         check: Callable[[], None],
@@ -115,6 +116,7 @@ class ConsumerCoordinator:
             subscription,
             self.commits,
             in_progress,
+            bounds=bounds,
             patience_s=interval_s,
             spawn=spawn,
             check=check,
@@ -227,7 +229,9 @@ class ConsumerCoordinator:
             return None
         return refusal[0]
 
-    async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
+    async def rewind(
+        self, offsets: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, int]:
         """Make all owners of these partitions seek to the offsets; see `rewind_group`."""
         if not isinstance(self.membership, ClassicMembership):
             raise UnsupportedVersionError(
@@ -241,7 +245,7 @@ class ConsumerCoordinator:
         # Otherwise a task that calls this while it processes records would wait for itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
-            await self._rewinder.request(offsets, timeout, self.membership.rejoin)
+            return await self._rewinder.request(offsets, timeout, self.membership.rejoin)
 
     # -- the subscription
 

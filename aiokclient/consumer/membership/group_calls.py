@@ -36,9 +36,11 @@ class GroupCalls:
         found = await self._group.commits.fetch(tps, timeout)
         return {tp: _without_notes(found[tp]) for tp in tps}
 
-    async def rewind(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
-        """Make the whole group continue at these offsets."""
-        await self._group.rewind(offsets, timeout)
+    async def rewind(
+        self, offsets: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, int]:
+        """Make the whole group continue at these offsets, or at the nearest ones in the logs."""
+        return await self._group.rewind(offsets, timeout)
 
     @property
     def metadata(self) -> GroupMetadata:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokclient import Consumer, Producer, ProducerRecord, TopicPartition
+from aiokclient import Admin, Consumer, Producer, ProducerRecord, TopicPartition
 from aiokclient.errors import ApiTimeoutError, IllegalStateError
 
 STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
@@ -105,6 +105,34 @@ async def test_all_owners_go_back_once(site: Site, strategy: str) -> None:
     again = {o: site.seen[1, o] for o in range(10)}
     assert again == {o: 1 if o < 5 else 2 for o in range(10)}
     assert all(site.seen[p, o] == 2 for p in (0, 2) for o in range(10))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+async def test_rewind_group_returns_where_each_partition_continues(
+    site: Site, strategy: str
+) -> None:
+    """Offsets outside the log are moved to its nearest end, at which the group then continues."""
+    async with Admin(bootstrap_servers=site.bootstrap) as admin:
+        (await admin.delete_records({site.tp(1): 4})).raise_for_errors()
+    consumers = [site.member(partition_assignment_strategy=strategy) for _ in range(2)]
+    async with consumers[0], consumers[1], asyncio.TaskGroup() as tasks:
+        for consumer in consumers:
+            tasks.create_task(site.read(consumer))
+        await site.so_that(lambda: sum(site.seen.values()) == 26)
+        await site.committed(consumers[0], 10)
+        actual = await consumers[0].rewind_group(
+            {site.tp(0): 999, site.tp(1): 1, site.tp(2): 7}, timeout=30
+        )
+        assert actual == {site.tp(0): 10, site.tp(1): 4, site.tp(2): 7}
+        await site.so_that(lambda: sum(site.seen.values()) == 26 + 6 + 3)
+        # The next record of the partition whose offset was too high is read, too.
+        async with Producer(bootstrap_servers=site.bootstrap) as producer:
+            await producer.send(site.topic, b"", partition=0)
+        await site.so_that(lambda: site.seen[0, 10] == 1)
+        for consumer in consumers:
+            consumer.stop()
+    again = {p: [site.seen[p, o] for o in range(10)] for p in range(3)}
+    assert again == {0: [1] * 10, 1: [0] * 4 + [2] * 6, 2: [1] * 7 + [2] * 3}
 
 
 async def test_members_of_other_libraries_are_found_first(site: Site) -> None:

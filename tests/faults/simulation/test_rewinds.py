@@ -25,6 +25,7 @@ from aiokclient.errors import (
     ApiTimeoutError,
     CoordinatorLoadInProgressError,
     IllegalGenerationError,
+    LeaderNotAvailableError,
     NotCoordinatorError,
     RebalanceInProgressError,
 )
@@ -224,6 +225,9 @@ def test_two_orders_at_once(strategy: str, between: float) -> None:
         second = group.order("m2", {TPS[0]: 9})
         assert ((await first).error, (await second).error) == (None, None)
         await group.end()
+        actual = [(await call).actual[TPS[0]] for call in (first, second)]
+        assert set(actual) <= {5, 9}
+        assert group.books.jumps[-1][1] in actual
         outcomes.append(group.books.jumps)
         if between > 0.01:
             # If the calls are closer together, either request may be carried out first.
@@ -233,6 +237,45 @@ def test_two_orders_at_once(strategy: str, between: float) -> None:
     for seed in (1, 1, 2):
         play(scenario, seed)
     assert outcomes[0] == outcomes[1] != []
+
+
+@STRATEGIES
+def test_rewind_group_returns_the_ends_of_a_log_while_its_leader_is_unknown(strategy: str) -> None:
+    """An owner moves offsets outside the log to its ends, and repeats a lookup that fails."""
+
+    async def scenario(world: World) -> None:
+        group = await herd(world, strategy)
+        low, high, inside, end = TPS
+        world.cluster.delete_records("t", low.partition, before=7)
+        fault = world.cluster.fail(ApiKey.LIST_OFFSETS, LeaderNotAvailableError, times=6)
+        wanted = {low: 2, high: COUNT + 999, inside: 12, end: COUNT}
+        actual = {low: 7, high: COUNT, inside: 12, end: COUNT}
+        group.books.due.update(actual.items())
+        call = await group.order("m1", wanted)
+        assert (call.error, call.actual, fault.hits) == (None, actual, 6)
+        await group.whole()
+        assert {jump for jump in group.books.jumps if jump[1] < COUNT} == {(low, 7), (inside, 12)}
+        for name in list(group.members):
+            await group.leave(name)
+
+    play(scenario)
+
+
+def test_rewind_group_keeps_an_offset_of_an_open_transaction() -> None:
+    """The log of a read_committed consumer ends at the high watermark, as any other."""
+
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"v"] * 5)
+        world.cluster.produce("t", [b"v"] * 3, producer_id=1, transactional=True)
+        options = {"isolation_level": "read_committed", "heartbeat_interval_ms": 500}
+        async with world.consumer("t", group_id="g", **options) as consumer:
+            reader = asyncio.create_task(consumer.poll(timeout=30.0))
+            assert await consumer.rewind_group({TPS[0]: 6}) == {TPS[0]: 6}
+            assert await consumer.rewind_group({TPS[0]: 99}) == {TPS[0]: 8}
+            assert await consumer.end_offsets([TPS[0]]) == {TPS[0]: 5}
+            await reader
+
+    play(scenario)
 
 
 @STRATEGIES

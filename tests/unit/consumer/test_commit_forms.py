@@ -86,20 +86,22 @@ class TestNotes:
     def test_a_note_keeps_the_latest_orders(self) -> None:
         note, many = "", rewind_requests.NOTED + 12
         for i in range(many):
-            note = rewind_requests.with_note(note, f"{i:020x}")
+            note = rewind_requests.with_note(note, f"{i:020x}", i)
         assert rewind_requests.noted(note, f"{many - 1:020x}")
-        assert rewind_requests.noted(note, f"{12:020x}")
+        assert rewind_requests.rewound_to(note, f"{12:020x}") == 12
         assert not rewind_requests.noted(note, f"{11:020x}")
         assert not rewind_requests.noted("mine 0000", "0000")
 
     @pytest.mark.parametrize("mine", ["", "mine", "a b\nc"])
     def test_a_note_follows_what_the_program_wrote(self, mine: str) -> None:
-        older, newer = rewind_requests.with_note("", "1"), rewind_requests.with_note("", "2")
+        older = rewind_requests.with_note("", "1", 5)
+        newer = rewind_requests.with_note("", "2", 7)
         both = rewind_requests.annotated(rewind_requests.annotated(mine, older), newer)
         assert both == mine + newer
         assert rewind_requests.plain(both) == mine
         assert rewind_requests.note_in(both) == newer
-        assert rewind_requests.noted(both, "2")
+        assert rewind_requests.rewound_to(both, "2") == 7
+        assert rewind_requests.rewound_to(both, "1") is None
         assert not rewind_requests.noted(both, "1")
         assert rewind_requests.annotated(mine, "") == mine
         assert rewind_requests.note_in(mine) == ""

@@ -7,7 +7,8 @@ subscription or an assignment, because newer versions only append.
 
 The appended part begins with MARK. Every subscription has it, so that members know which other
 members support rewind requests. An owner that has executed a request commits with a note in the
-metadata, which contains the id of the request, so that no later owner executes it again. The
+metadata. The note contains the id of the request, so that no later owner executes it again, and the
+offset at which the partition really continues, which the requesting member returns. The
 application's own metadata comes before the note.
 
 Ids begin with the time, so that they sort in the order of the calls, as far as clocks agree.
@@ -35,6 +36,7 @@ __all__ = [
     "noted",
     "plain",
     "read",
+    "rewound_to",
     "with_note",
 ]
 
@@ -43,7 +45,9 @@ OWN: Final = "aiokclient: "
 """The prefix of metadata of a commit that the library wrote for itself."""
 NOTE: Final = f"{OWN}rewound by "
 NOTED: Final = 16
-"""Number of ids in a note. Only the latest ones are kept."""
+"""Number of requests in a note. Only the latest ones are kept."""
+AT: Final = "@"
+"""The separator of the id and the offset of a request in a note."""
 
 RewindRequests: TypeAlias = dict[str, dict[TopicPartition, int]]
 
@@ -88,10 +92,10 @@ def merged(members: Iterable[bytes]) -> RewindRequests:
     return requests
 
 
-def with_note(note: str, request_id: str) -> str:
-    """Return the note with one more id."""
-    ids = [*_ids(note), request_id]
-    return NOTE + " ".join(ids[-NOTED:])
+def with_note(note: str, request_id: str, offset: int) -> str:
+    """Return the note with one more request, and the offset at which the partition continues."""
+    entries = [*_entries(note), f"{request_id}{AT}{offset}"]
+    return NOTE + " ".join(entries[-NOTED:])
 
 
 def note_in(metadata: str) -> str:
@@ -111,8 +115,17 @@ def annotated(metadata: str, note: str) -> str:
 
 def noted(metadata: str, request_id: str) -> bool:
     """Return whether the note in the metadata shows that the request was executed."""
-    return request_id in _ids(metadata)
+    return rewound_to(metadata, request_id) is not None
 
 
-def _ids(metadata: str) -> list[str]:
+def rewound_to(metadata: str, request_id: str) -> int | None:
+    """Return the offset at which the partition continued, or None if it was not rewound yet."""
+    for entry in _entries(metadata):
+        executed, at, offset = entry.partition(AT)
+        if executed == request_id and at and offset.isdecimal():
+            return int(offset)
+    return None
+
+
+def _entries(metadata: str) -> list[str]:
     return metadata.partition(NOTE)[2].split()

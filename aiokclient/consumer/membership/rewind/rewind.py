@@ -4,21 +4,22 @@ Any member may request it. The request goes to the leader with the member's next
 there to the owners with the assignments (see `requests`). It stays in the member's subscription
 until it is carried out, so that it reaches later leaders and owners, too.
 
-An owner stops the delivery of the partition, waits for records that are being processed, seeks, and
-commits with a note. All later commits of this partition keep the note: it tells the requesting
-member that the work is done, and a later owner that it must not be done again. Nothing is delivered
-before it is stored: a later owner that did not know of it would deliver the same again.
+An owner stops the delivery of the partition, waits for records that are being processed, looks up
+the ends of the log, seeks, and commits with a note. An offset outside the log is moved to its
+nearest end. All later commits of this partition keep the note: it tells the requesting member where
+the partition continues, and a later owner that the work must not be done again. Nothing is
+delivered before it is stored: a later owner that did not know of it would deliver the same again.
 
 Requests that are due at the same time are executed together: the offset of the latest one applies,
-and the note contains the ids of all of them.
+and the note contains all of them with that offset.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
 
-__all__ = ["GroupRewinder"]
+__all__ = ["Bounds", "GroupRewinder"]
 
 LOOK: Final = Backoff(0.05, 1.0)
 """Delays between the checks whether a request has been carried out."""
@@ -51,9 +52,15 @@ NOT_CLASSIC: Final = frozenset({GroupIdNotFoundError.code})
 """Codes of DescribeGroups for a group of the newer protocol; old versions say "Dead"."""
 DEAD: Final = "Dead"
 
+Bounds: TypeAlias = Callable[[TopicPartition, float], Awaitable[tuple[int, int]]]
+"""A function that looks up the start and the end of a log, within a timeout in seconds."""
+
 
 class GroupRewinder:
-    """The rewind requests of this member, and the work on those of all members."""
+    """The rewind requests of this member, and the work on those of all members.
+
+    `bounds` looks up the start and the end of a log.
+    """
 
     def __init__(
         self,
@@ -62,6 +69,7 @@ class GroupRewinder:
         commits: Commits,
         in_progress: InProgress,
         *,
+        bounds: Bounds,
         patience_s: float,
         spawn: Callable[..., None],
         check: Callable[[], None],
@@ -72,6 +80,7 @@ class GroupRewinder:
         self._subscription = subscription
         self._commits = commits
         self._in_progress = in_progress
+        self._bounds = bounds
         self._patience_s = patience_s
         self._spawn = spawn
         self._check = check
@@ -86,14 +95,16 @@ class GroupRewinder:
         offsets: Mapping[TopicPartition, int],
         timeout: float,
         rejoin: Callable[[str], None],
-    ) -> None:
-        """Send a request, and wait until all owners have sought and committed.
+    ) -> dict[TopicPartition, int]:
+        """Send a request, wait until all owners have sought and committed, and return the offsets.
 
-        `timeout` is in seconds. Raises ApiTimeoutError after it.
+        These are the offsets at which the partitions really continue. `timeout` is in seconds.
+        Raises ApiTimeoutError after it.
         """
         left = list(offsets)
+        actual = dict(offsets)
         if not left:
-            return
+            return actual
         clock, request_id = self._cluster.clock, ""
         try:
             async with asyncio.timeout(timeout):
@@ -102,7 +113,7 @@ class GroupRewinder:
                 request_id = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
                 self.wanted[request_id] = dict(offsets)
                 rejoin("the group is to be rewound")
-                await self._until_done(request_id, left)
+                await self._until_done(request_id, left, actual)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -114,15 +125,23 @@ class GroupRewinder:
             ) from None
         finally:
             self.wanted.pop(request_id, None)
+        return actual
 
-    async def _until_done(self, request_id: str, left: list[TopicPartition]) -> None:
+    async def _until_done(
+        self, request_id: str, left: list[TopicPartition], actual: dict[TopicPartition, int]
+    ) -> None:
+        """Wait until nothing is left, and record the offset of each partition in `actual`."""
         retry = self._looking()
         while True:
             self._check()
             await asyncio.sleep(retry.pause_s())
             found, failed = await self._commits.ask(left)
             for tp, stored in found.items():
-                if stored is not None and rewind_requests.noted(stored.metadata, request_id):
+                if stored is None:
+                    continue
+                offset = rewind_requests.rewound_to(stored.metadata, request_id)
+                if offset is not None:
+                    actual[tp] = offset
                     left.remove(tp)
             if not left:
                 return
@@ -191,27 +210,31 @@ class GroupRewinder:
 
     async def _rewind(self, state: PartitionState) -> None:
         try:
-            while await self._may(state):
-                await self._do(state)
+            while (log := await self._may(state)) is not None:
+                await self._do(state, *log)
         finally:
             del self._due[state]
             self._subscription.withhold([state], Withheld.REWINDING, False)
 
-    async def _may(self, state: PartitionState) -> bool:
-        """Wait for records in progress and read the note; return whether a request is still due."""
+    async def _may(self, state: PartitionState) -> tuple[int, int] | None:
+        """Wait for records in progress, and read the note.
+
+        Return the start and the end of the log if a request is still due, otherwise None.
+        """
         until = asyncio.get_running_loop().time() + self._patience_s
         self._subscription.settle()
         while self._in_progress.holds([state]):
             if not await self._in_progress.relieved.wait(until):
-                return False
+                return None
         try:
             stored = (await self._commits.fetch([state.tp], self._patience_s))[state.tp]
+            log = await self._bounds(state.tp, self._patience_s)
         except KafkaError as error:
             extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
             self._subscription.client_log.warning(
                 "%s cannot be rewound: %s", state.tp, error, extra=extra
             )
-            return False
+            return None
         if stored is not None and not state.group.note:
             state.group.keep_note(rewind_requests.note_in(stored.metadata))
         due = self._due[state]
@@ -219,19 +242,19 @@ class GroupRewinder:
             request_id for request_id in due if rewind_requests.noted(state.group.note, request_id)
         ]:
             del due[request_id]
-        return self._is_ours(state) and bool(due)
+        return log if self._is_ours(state) and due else None
 
-    async def _do(self, state: PartitionState) -> None:
+    async def _do(self, state: PartitionState, start: int, end: int) -> None:
         due = self._due[state]
         latest = sorted(due)
-        offset = due[latest[-1]]
+        offset = min(max(due[latest[-1]], start), end)
         extra = {"event": "group_rewound", "topic": state.tp.topic}
         text = "%s goes back to %d: the group is rewound."
         self._subscription.client_log.warning(text, state.tp, offset, extra=extra)
         self._subscription.seek(state.tp, offset, NO_EPOCH)
         state.withhold(Withheld.INITIAL_OFFSET, False)
         for request_id in latest:
-            state.group.keep_note(rewind_requests.with_note(state.group.note, request_id))
+            state.group.keep_note(rewind_requests.with_note(state.group.note, request_id, offset))
         due.clear()
         await self._store(state, OffsetAndMetadata(offset, state.group.note))
 
