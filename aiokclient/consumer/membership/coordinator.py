@@ -111,21 +111,26 @@ class ConsumerCoordinator:
             report=self._report,
             overdue=self._overdue,
         )
-        self._rewinder = GroupRewinder(
-            cluster,
-            subscription,
-            self.commits,
-            in_progress,
-            bounds=bounds,
-            patience_s=interval_s,
-            spawn=spawn,
-            check=check,
-        )
+        self._rewinder = self._make_rewinder(bounds, interval_s, check)
         parts = self._membership_parts(config, callbacks)
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
         self._poll_watch = PollIntervalWatch(read_lock, in_progress, interval_s, self._overdue)
         self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
         self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
+
+    def _make_rewinder(
+        self, bounds: Bounds, patience_s: float, check: Callable[[], None]
+    ) -> GroupRewinder:
+        return GroupRewinder(
+            self._cluster,
+            self._subscription,
+            self.commits,
+            self._in_progress,
+            bounds=bounds,
+            patience_s=patience_s,
+            spawn=self._spawn,
+            check=check,
+        )
 
     def _membership_parts(self, config: ConsumerConfig, callbacks: Callbacks) -> MembershipParts:
         return MembershipParts(
