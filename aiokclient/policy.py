@@ -4,7 +4,7 @@
 - `Retry` counts the attempts of one operation, and has its deadline and its backoff. Every
   operation that may be repeated uses one.
 - `decide(error, scope, attempt, remaining_s, rng)` is the same as a function, for objects that
-  count their own attempts because there may be very many of them (batches, partitions).
+  count their own attempts because there may be very many of them (batches).
 
 The decision follows from the category of the error's class (KIP-1050). A retriable error is retried
 until the deadline. An abortable error ends the transaction. A configuration error fails only the

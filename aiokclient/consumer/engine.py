@@ -251,8 +251,8 @@ class Engine:
             if topic in errors
         ]
         for state in self._subscription.partitions.values():
-            if state.trouble is not None:
-                found.append(f"{state.tp} cannot be read: {state.trouble}")
+            if state.retry.trouble is not None:
+                found.append(f"{state.tp} cannot be read: {state.retry.trouble}")
             elif state.leaderless:
                 found.append(f"{state.tp} cannot be read: it has no leader")
         if self.group is not None:

@@ -40,7 +40,7 @@ class Lookups:
     async def position(self, tp: TopicPartition, timeout: float) -> int:
         """Return the offset of the next record to be delivered."""
         if not await self._located(tp, self._cluster.clock.monotonic() + timeout):
-            trouble = self._subscription[tp].trouble
+            trouble = self._subscription[tp].retry.trouble
             text = f"The position was not found within {timeout:.1f} s."
             raise ApiTimeoutError(text, topic_partition=tp) from trouble
         self._subscription.settle()

@@ -260,7 +260,7 @@ class Reader:
         if damage.over_limit:
             limit = f"The limit is {self._unpacker.limit_bytes} bytes."
             state.fail(DecompressionLimitError(limit, **subject))
-        elif state.damaged_at != damage.offset:
+        elif state.fetch.damaged_at != damage.offset:
             self.meters.damaged.add()
             state.fetch_again(damage.offset)
         else:

@@ -347,7 +347,7 @@ class BrokerFetcher:
 
     def _data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
         data, offset = answer.data, answer.wanted.offset
-        state.succeeded()
+        state.retry.succeeded()
         state.fetch.fetched(data.high_watermark)
         diverging = data.diverging_epoch
         if diverging.end_offset >= 0:

@@ -2,7 +2,7 @@
 
 A background task finds partitions in the phases RESETTING and VALIDATING and sends requests to
 their leaders. Each leader has a task of its own, so that a broker that does not respond delays no
-other. During the lookup of a partition its `retry_at` is infinity; a jump or a new leader resets
+other. During the lookup of a partition its `retry.at` is infinity; a jump or a new leader resets
 it.
 """
 
@@ -20,12 +20,13 @@ from aiokclient.consumer.fetching.list_offsets import (
     LookupResult,
     OffsetLookup,
 )
+from aiokclient.consumer.state.backoff import PartitionBackoff
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, LeaderNotAvailableError
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Decision, Scope
 
 __all__ = ["PositionResolver"]
 
@@ -54,8 +55,7 @@ class PositionResolver:
         self._spawn = spawn
         self._timeout_s = config.request_timeout_ms / 1000
         self._fresh = EARLIEST if config.new_partitions == "earliest" else LATEST
-        self._longest_backoff_s = config.retry_backoff_max_ms / 1000
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, self._longest_backoff_s)
+        self._backoff = PartitionBackoff(cluster.clock, config, subscription)
         self._wake = Wakeup()
         subscription.listen(self._wake.set)
 
@@ -72,13 +72,13 @@ class PositionResolver:
         return [s for s in states if s.phase in (Phase.RESETTING, Phase.VALIDATING)]
 
     def _next(self) -> float:
-        return min((state.retry_at for state in self._open()), default=math.inf)
+        return min((state.retry.at for state in self._open()), default=math.inf)
 
     def _ask_due(self, phase: Phase, ask: Callable[..., object], now: float) -> None:
         leaders: dict[int, list[PartitionState]] = {}
         for state in self._open():
-            if state.phase is phase and state.retry_at <= now:
-                state.requested()
+            if state.phase is phase and state.retry.at <= now:
+                state.retry.requested()
                 leaders.setdefault(self._cluster.metadata.leader(*state.tp), []).append(state)
         for leader, states in leaders.items():
             generations = [state.generation for state in states]
@@ -158,13 +158,10 @@ class PositionResolver:
             state.confirmed()
 
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
-        clock = self._cluster.clock
-        action = decide(error, scope, state.attempts, math.inf, clock.rng, self._backoff)
-        until = clock.monotonic() + (action.delay_s or self._longest_backoff_s)
-        self._subscription.back_off(state, until, error)
-        if action.decision is Decision.REFRESH_AND_RETRY:
+        decision = self._backoff.failed(state, error, scope)
+        if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic], reason=str(error))
-        elif action.decision is not Decision.RETRY and self._subscription.concerns_all(error):
+        elif decision is not Decision.RETRY and self._subscription.concerns_all(error):
             self._report(error)
 
 

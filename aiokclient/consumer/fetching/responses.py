@@ -14,11 +14,12 @@ from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.fetching.buffer import FetchBuffer, PartitionFetch
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import Answer
+from aiokclient.consumer.state.backoff import PartitionBackoff
 from aiokclient.consumer.state.offset_reset import NONE
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
-from aiokclient.policy import Backoff, Decision, Retry, Scope, decide
+from aiokclient.policy import Decision, Retry, Scope
 
 __all__ = ["Responses"]
 
@@ -47,9 +48,8 @@ class Responses:
         self._routes = routes
         self._report = report
         self.arrived = arrived
-        self.longest_backoff_s = config.retry_backoff_max_ms / 1000
-        """Seconds until the next attempt after an error that is probably not temporary."""
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, self.longest_backoff_s)
+        self._backoff = PartitionBackoff(cluster.clock, config, subscription)
+        self.longest_backoff_s = self._backoff.longest_s
 
     def state(self, answer: Answer) -> PartitionState | None:
         """Return the state of a response's partition, or None if the response is to be ignored.
@@ -63,7 +63,7 @@ class Responses:
 
     def retry(self) -> Retry:
         """Return the retries of a new fetcher, which have no deadline."""
-        return Retry(math.inf, self._backoff, self._cluster.clock)
+        return Retry(math.inf, self._backoff.backoff, self._cluster.clock)
 
     def refresh(self, node_id: int, reason: str) -> None:
         """Request the leaders of the partitions that are fetched from a broker.
@@ -86,7 +86,7 @@ class Responses:
             state.fetch.rest_replica(now)  # A follower may lag, so the leader is asked next.
         elif offset != state.position:
             # Buffered records are delivered first. Then the position itself is fetched.
-            state.back_off(now + self._backoff.delay(state.attempts, self._cluster.clock.rng))
+            self._backoff.repeat(state)
         elif self._subscription.reset == NONE:
             error = OffsetOutOfRangeError(
                 f"The position is {offset}.", api="Fetch", broker=node_id, topic_partition=state.tp
@@ -95,7 +95,7 @@ class Responses:
         else:
             reason = f"broker {node_id} does not have the offset"
             self._subscription.reset_visibly(state, reason, self._subscription.reset)
-            state.lost(now, self._backoff, self._cluster.clock.rng)
+            self._backoff.lost(state)
         self._subscription.changed()
 
     def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
@@ -122,23 +122,18 @@ class Responses:
             )
         else:
             self._subscription.truncate(state, end_offset, epoch)
-        clock = self._cluster.clock
-        state.lost(clock.monotonic(), self._backoff, clock.rng)
+        self._backoff.lost(state)
 
     def refused(self, state: PartitionState, node_id: int, code: int) -> None:
         """Handle an error of the broker for a partition."""
         error = error_for(code, api="Fetch", broker=node_id, topic_partition=state.tp)
         assert error is not None
-        now = self._cluster.clock.monotonic()
         if node_id != state.fetch.leader:
-            state.fetch.rest_replica(now)
-        rng = self._cluster.clock.rng
-        action = decide(error, Scope.FETCH, state.attempts, math.inf, rng, self._backoff)
-        until = now + (action.delay_s or self.longest_backoff_s)
-        self._subscription.back_off(state, until, error)
-        if action.decision is Decision.REFRESH_AND_RETRY:
+            state.fetch.rest_replica(self._cluster.clock.monotonic())
+        decision = self._backoff.failed(state, error, Scope.FETCH)
+        if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic], reason=str(error))
-        elif action.decision is not Decision.RETRY:
+        elif decision is not Decision.RETRY:
             self._report(error)
         self._subscription.changed()
 
@@ -147,7 +142,7 @@ class Responses:
         now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
             if state.flowing and self._routes.node(state, now) == node_id:
-                self._subscription.back_off(state, now + self.longest_backoff_s, error)
+                self._backoff.unusable(state, error)
         if self._subscription.concerns_all(error):
             self._report(error)
 
@@ -156,7 +151,5 @@ class Responses:
         if replica == node_id:
             return
         if not self._routes.prefer(state, replica):
-            clock = self._cluster.clock
-            delay = self._backoff.delay(state.attempts, clock.rng)
-            state.back_off(clock.monotonic() + delay)
+            self._backoff.repeat(state)
         self._subscription.changed()

@@ -94,8 +94,8 @@ class Routes:
                 continue
             if fetch.preferred >= 0 and self.node(state, now) != node_id:
                 continue
-            if state.retry_at > now:
-                retry_at = min(retry_at, state.retry_at)
+            if state.retry.at > now:
+                retry_at = min(retry_at, state.retry.at)
                 continue
             if fetch.examined == state.generation:
                 continue  # The reader must handle the damaged batch first.

@@ -24,10 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.consumer.membership.rewind.requests import OWN, note_in
+from aiokclient.consumer.state.backoff import PartitionBackoff
 from aiokclient.consumer.state.offset_reset import EARLIEST, NONE
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.policy import Backoff, Decision, Scope, decide
+from aiokclient.policy import Decision, Scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ class InitialOffsets:
         self._follows = config.new_partitions == "earliest"
         self._report = report
         self._timeout_s = config.default_api_timeout_ms / 1000
-        self._longest_s = config.retry_backoff_max_ms / 1000
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, self._longest_s)
+        self._backoff = PartitionBackoff(cluster.clock, config, subscription)
         self._wake = Wakeup()
         subscription.listen(self._wake.set)
 
@@ -75,10 +75,10 @@ class InitialOffsets:
         """Find initial offsets, commit them, and wait for more, until it is cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
-            waiting = [state for state in self._awaiting() if state.retry_at <= now]
+            waiting = [state for state in self._awaiting() if state.retry.at <= now]
             if waiting:
                 await self._place(waiting)
-            first = [state for state in self._uncommitted() if state.retry_at <= now]
+            first = [state for state in self._uncommitted() if state.retry.at <= now]
             if first:
                 await self._commit(first)
             if not (waiting or first):
@@ -98,7 +98,7 @@ class InitialOffsets:
 
     def _next(self) -> float:
         states = [*self._awaiting(), *self._uncommitted()]
-        return min((state.retry_at for state in states), default=math.inf)
+        return min((state.retry.at for state in states), default=math.inf)
 
     # -- finding initial offsets
 
@@ -181,18 +181,14 @@ class InitialOffsets:
         for state in states:
             error = refused.get(state.tp)
             if error is None:
-                state.succeeded()
+                state.retry.succeeded()
                 self._subscription.withhold([state], Withheld.INITIAL_OFFSET, False)
             else:
                 self._failed(state, error, Scope.OFFSET_COMMIT)
         self._subscription.changed()
 
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
-        clock = self._cluster.clock
-        action = decide(error, scope, state.attempts, math.inf, clock.rng, self._backoff)
-        until = clock.monotonic() + (action.delay_s or self._longest_s)
-        self._subscription.back_off(state, until, error)
-        if action.decision is Decision.FAIL:
+        if self._backoff.failed(state, error, scope) is Decision.FAIL:
             self._report(error)
 
 

@@ -19,6 +19,7 @@ class FetchState:
         "_idle_at",
         "_preferred_until",
         "_rests_until",
+        "damaged_at",
         "examined",
         "high_watermark",
         "leader",
@@ -39,6 +40,8 @@ class FetchState:
         self.examined = -1
         """The generation in which damage is buffered. No more is fetched until the reader has
         handled the damage."""
+        self.damaged_at = -1
+        """The offset of a damaged batch that is fetched for the second time, -1 for none."""
         self.preferred = -1
         """The replica to fetch from instead of the leader (KIP-392), -1 for none."""
         self._preferred_until = 0.0
@@ -68,6 +71,14 @@ class FetchState:
     def damaged(self, generation: int) -> None:
         """Fetch nothing more in this generation: the buffered batches are damaged."""
         self.examined = generation
+
+    def refetch(self, damaged_at: int) -> None:
+        """Record that the damaged batch at this offset is fetched for the second time."""
+        self.damaged_at = damaged_at
+
+    def undamaged(self) -> None:
+        """Forget a damaged batch, because the position has jumped."""
+        self.damaged_at = -1
 
     # -- preferred replicas
 

@@ -28,13 +28,11 @@ Offsets of a partition, from low to high:
     position        all records before it were delivered or skipped
     fetch.offset    all records before it are buffered
 
-Only the methods of this class, and of its parts `fetch` and `group`, change the state.
+Only the methods of this class, and of its parts `fetch`, `group`, and `retry`, change the state.
 """
 
 from __future__ import annotations
 
-import math
-import random
 from collections import OrderedDict
 from enum import Enum, IntFlag, auto
 from types import MappingProxyType
@@ -44,21 +42,15 @@ from uuid import UUID
 from aiokclient.consumer.state.fetch_state import FetchState
 from aiokclient.consumer.state.group_state import GroupState
 from aiokclient.consumer.state.offset_reset import Reset
+from aiokclient.consumer.state.retry_state import RetryState
 from aiokclient.errors import IllegalStateError, KafkaError
-from aiokclient.policy import Backoff
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase", "Withheld"]
 
 NO_EPOCH: Final = -1
-LASTING: Final = 4
-"""The number of consecutive refusals after which a warning is logged."""
 FORMER: Final = 4
 """The number of earlier topics of the same name whose positions are kept."""
-WARNED_EVERY_S: Final = 30.0
-"""Seconds between two warnings about the same partition."""
-LOSSES_S: Final = 30.0
-"""Seconds without a loss of the position after which earlier losses no longer count."""
 
 
 class Phase(Enum):
@@ -81,6 +73,10 @@ class Withheld(IntFlag):
     UNSUBSCRIBED = auto()  # its topic is no longer subscribed
     REWINDING = auto()  # a rewind request is being executed
     UNCONFIRMED = auto()  # the coordinator has not answered for the session timeout
+    END_OFFSET = auto()  # an iteration that ends at an offset has reached it
+
+
+NOTHING: Final = Withheld.NOTHING
 
 
 class Event(Enum):
@@ -113,21 +109,16 @@ TRANSITIONS = MappingProxyType(
 class PartitionState:
     """The state of one assigned partition. The module's docstring describes offsets and phases.
 
-    `fetch` has the state that only fetching needs, and `group` that of the group.
+    `fetch` has the state that only fetching needs, `group` that of the group, and `retry` the
+    failures and delays of requests.
     """
 
     __slots__ = (
         "_former",
-        "_losses",
-        "_lost_at",
-        "_warned_until",
-        "attempts",
-        "damaged_at",
         "error",
         "fetch",
         "generation",
         "group",
-        "held",
         "jumps",
         "leader_epoch",
         "origin",
@@ -139,10 +130,9 @@ class PartitionState:
         "processed",
         "processed_epoch",
         "reset",
-        "retry_at",
+        "retry",
         "topic_id",
         "tp",
-        "trouble",
         "withheld",
     )
 
@@ -151,6 +141,7 @@ class PartitionState:
         self.topic_id: UUID | None = None
         self.fetch = FetchState()
         self.group = GroupState()
+        self.retry = RetryState()
         self.phase = Phase.AWAITING
         self.generation = 0
         self.jumps = 0
@@ -165,15 +156,7 @@ class PartitionState:
         self.reset: Reset | None = None  # how to look the offset up, while RESETTING
         self.error: KafkaError | None = None  # while FAILED
         self.paused = False  # by the application
-        self.held = False  # by an iteration that ends at an offset
-        self.withheld = Withheld.NOTHING
-        self.damaged_at = -1  # the offset of a damaged batch that is fetched for the second time
-        self.attempts = 0  # failures in a row
-        self.retry_at = 0.0  # the earliest time of the next request, on the monotonic clock
-        self.trouble: KafkaError | None = None  # the last error of the brokers, until a success
-        self._warned_until = -math.inf
-        self._losses = 0  # of the position, without a long pause between them
-        self._lost_at = -math.inf
+        self.withheld = NOTHING
         # Position, its epoch and `processed`, by the earlier ids of the topic's name.
         self._former: dict[UUID, tuple[int, int, int]] = {}
 
@@ -183,7 +166,13 @@ class PartitionState:
     @property
     def flowing(self) -> bool:
         """Whether records may be fetched and delivered."""
-        return self.phase is Phase.FETCHING and not (self.paused or self.held or self.withheld)
+        # The comparison is faster than the truth value of a flag.
+        return self.phase is Phase.FETCHING and not self.paused and self.withheld is NOTHING
+
+    @property
+    def held(self) -> bool:
+        """Whether an iteration that ends at an offset has reached it."""
+        return Withheld.END_OFFSET in self.withheld
 
     @property
     def consumed(self) -> int:
@@ -240,7 +229,7 @@ class PartitionState:
         """Move to an offset that is buffered. Fetched records and requests remain valid."""
         self.jumps += 1
         self._set_position(offset, epoch)
-        self.damaged_at = -1
+        self.fetch.undamaged()
         self.group.forget_committed()
         self.outstanding.clear()
 
@@ -314,10 +303,6 @@ class PartitionState:
         """Pause or resume, for the application."""
         self.paused = paused
 
-    def hold(self, held: bool) -> None:
-        """Pause or resume, for an iteration that ends at an offset."""
-        self.held = held
-
     def withhold(self, why: Withheld, on: bool) -> None:
         """Add or remove a reason to deliver no records."""
         self.withheld = self.withheld | why if on else self.withheld & ~why
@@ -353,7 +338,7 @@ class PartitionState:
         if leader_epoch <= self.leader_epoch:
             return False
         self.leader_epoch = leader_epoch
-        self.retry_at = 0.0
+        self.retry.due()
         # A position without the epoch of a record cannot be compared.
         is_older = self.position_epoch != NO_EPOCH and self.position_epoch < leader_epoch
         if not is_older or (self.phase, Event.NEW_LEADER) not in TRANSITIONS:
@@ -365,7 +350,7 @@ class PartitionState:
     def confirmed(self) -> None:
         """Take note that the position is on the leader's history."""
         self._apply(Event.CONFIRMED)
-        self.succeeded()
+        self.retry.succeeded()
 
     # -- failures
 
@@ -382,7 +367,7 @@ class PartitionState:
 
     def fetch_again(self, damaged_at: int) -> None:
         """Fetch a damaged batch for the second time."""
-        self.damaged_at = damaged_at
+        self.fetch.refetch(damaged_at)
         self.rewind()
 
     def begin_again(self) -> None:
@@ -392,53 +377,23 @@ class PartitionState:
         """
         self.rewind()
         self.fetch.led_by(-1)
-        self.succeeded()
-        self.held = False
-        self.withheld = Withheld.NOTHING
+        self.retry.succeeded()
+        self.withheld = NOTHING
 
     def removed(self) -> None:
         """Ignore responses and outstanding records, because the partition is no longer assigned."""
         self.generation += 1
         self.outstanding.clear()
 
-    def requested(self) -> None:
-        """Request nothing more until the response to a lookup, or a jump."""
-        self.retry_at = math.inf
-
-    def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:
-        """Request nothing for this partition until that time; return whether to log the trouble.
-
-        It is true once for a series of refusals.
-        """
-        self.attempts += 1
-        self.retry_at = until
-        self.trouble = trouble
-        if trouble is None or self.attempts != LASTING or until <= self._warned_until:
-            return False
-        self._warned_until = until + WARNED_EVERY_S
-        return True
-
-    def lost(self, now: float, backoff: Backoff, rng: random.Random) -> None:
-        """Record that the position was lost; delay requests if that happens repeatedly."""
-        self._losses = self._losses + 1 if now - self._lost_at < LOSSES_S else 1
-        self._lost_at = now
-        if self._losses > 1:
-            self.retry_at = now + backoff.delay(self._losses - 2, rng)
-
-    def succeeded(self) -> None:
-        """Take note of a response without an error."""
-        self.attempts, self.retry_at = 0, 0.0
-        self.trouble = None
-
     def _jump(self, event: Event) -> None:
         self._apply(event)
         self.generation += 1
         self.jumps += 1
         self.error = self.reset = None
-        self.damaged_at = -1
+        self.fetch.undamaged()
         self.group.forget_committed()
         self.outstanding.clear()
-        self.succeeded()
+        self.retry.succeeded()
 
     def _apply(self, event: Event) -> None:
         to = TRANSITIONS.get((self.phase, event))

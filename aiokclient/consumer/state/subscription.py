@@ -338,7 +338,7 @@ class SubscriptionState:
 
     def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
         """Request nothing for the partition until that time; log lasting trouble once."""
-        if state.back_off(until, trouble):
+        if state.retry.back_off(until, trouble):
             self.client_log.warning(
                 "%s cannot be read, and is retried: %s",
                 state.tp,
@@ -354,7 +354,7 @@ class SubscriptionState:
         if error.topic_partition is not None:
             return True
         wanted = [state for state in self.partitions.values() if not state.paused]
-        return all(s.trouble is not None and not s.trouble.retriable for s in wanted)
+        return all((why := s.retry.trouble) is not None and not why.retriable for s in wanted)
 
     def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
         """Move the position back to the offset at which the log was truncated (KIP-320)."""
@@ -402,10 +402,8 @@ class SubscriptionState:
         self.changed()
 
     def hold(self, states: Iterable[PartitionState], held: bool) -> None:
-        """Pause or resume partitions for the library's own use."""
-        for state in states:
-            state.hold(held)
-        self.changed()
+        """Withhold partitions for an iteration that has reached their end offsets, or undo that."""
+        self.withhold(states, Withheld.END_OFFSET, held)
 
     def withhold(self, states: Iterable[PartitionState], why: Withheld, on: bool) -> None:
         """Add or remove a reason to deliver no records of these partitions."""

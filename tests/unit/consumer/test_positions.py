@@ -50,13 +50,13 @@ def test_what_cannot_happen_raises() -> None:
 def test_a_jump_voids_what_was_asked_before() -> None:
     state = made()
     state.seek(5)
-    state.back_off(100.0)
+    state.retry.back_off(100.0)
     state.fetch_again(5)
     before = state.generation
     state.seek(9)
     assert state.generation != before
     assert (state.position, state.processed, state.fetch.offset) == (9, 9, 9)
-    assert (state.retry_at, state.attempts, state.damaged_at) == (0.0, 0, -1)
+    assert (state.retry.at, state.retry.attempts, state.fetch.damaged_at) == (0.0, 0, -1)
 
 
 def test_the_first_leader_needs_no_validation() -> None:
@@ -97,10 +97,10 @@ def test_a_seek_to_an_older_history_is_validated() -> None:
 def test_a_leader_that_changes_while_the_position_is_looked_up() -> None:
     state = made()
     state.look_up(EARLIEST)
-    state.back_off(100.0)
+    state.retry.back_off(100.0)
     assert not state.new_leader(4)
     assert state.phase is Phase.RESETTING
-    assert state.retry_at == 0.0
+    assert state.retry.at == 0.0
     assert not state.located
 
 
