@@ -12,13 +12,17 @@ others are retried:
 - `ask_in_parallel` sends one request for each target of a round at the same time.
 
 An error of a whole request counts as an error of each of its items.
+
+The lookups of a consumer's positions and initial offsets do not use the loop: they run as long as
+the consumer, partitions come and go meanwhile, and each of them counts its own failures
+(`consumer/state/backoff.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 import anyio
@@ -44,8 +48,14 @@ Refresh: TypeAlias = Callable[[K, KafkaError], bool]
 It returns whether to retry the item.
 """
 
-Refuse: TypeAlias = Callable[[K, KafkaError], object]
-"""A function for the error of an item that is not retried. An error it raises ends the loop."""
+Refuse: TypeAlias = Callable[[K, KafkaError], bool | None]
+"""A function for the error of an item that is not retried. An error it raises ends the loop.
+
+If it returns true, the item is retried nevertheless, without a delay.
+"""
+
+Final: TypeAlias = Callable[[K, KafkaError], bool]
+"""A function that returns whether an error is final for an item, whatever the policy says."""
 
 
 class ItemResults(Generic[K, V]):
@@ -96,6 +106,7 @@ class PerItem(Generic[K]):
         *,
         refresh: Refresh[K],
         refuse: Refuse[K] = lambda item, error: None,
+        final: Final[K] = lambda item, error: False,
     ) -> None:
         self.left = list(dict.fromkeys(items))
         """The remaining items, in their order."""
@@ -105,6 +116,7 @@ class PerItem(Generic[K]):
         self._scope = scope
         self._refresh = refresh
         self._refuse = refuse
+        self._final = final
 
     async def run(self, ask: Ask[K], check: Callable[[], None] = lambda: None) -> None:
         """Request the items until none is left, with a backoff delay between the rounds.
@@ -130,16 +142,28 @@ class PerItem(Generic[K]):
         delay_s = 0.0
         self.last_error = next(iter(failed.values()), self.last_error)
         for item, error in failed.items():
-            action = self._retry.decide(error, self._scope)
-            refresh = action.decision is Decision.REFRESH_AND_RETRY
-            if action.again and (not refresh or self._refresh(item, error)):
+            item_s = self._delay_s(item, error)
+            if item_s is not None:
                 again[item] = None
-                delay_s = max(delay_s, action.delay_s)
-            else:
-                self._refuse(item, error)
+                delay_s = max(delay_s, item_s)
+            elif self._refuse(item, error):
+                again[item] = None
         self._retry.next_attempt()
         self.left = [item for item in self.left if item in again]
         return delay_s
+
+    def drop(self, items: Container[K]) -> None:
+        """Remove items that need no further attempt."""
+        self.left = [item for item in self.left if item not in items]
+
+    def _delay_s(self, item: K, error: KafkaError) -> float | None:
+        """Return the seconds to wait before the item is retried; None if it is not."""
+        if self._final(item, error):
+            return None
+        action = self._retry.decide(error, self._scope)
+        if action.decision is Decision.REFRESH_AND_RETRY and not self._refresh(item, error):
+            return None
+        return action.delay_s if action.again else None
 
 
 async def ask_within(

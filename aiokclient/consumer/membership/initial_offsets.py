@@ -103,7 +103,8 @@ class InitialOffsets:
     # -- finding initial offsets
 
     async def _place(self, states: Sequence[PartitionState]) -> None:
-        found, failed = await self._commits.ask([state.tp for state in states])
+        results = await self._commits.ask([state.tp for state in states])
+        found = results.found
         nothing = [state for state in states if state.tp in found and found[state.tp] is None]
         siblings, unclear = await self._ask_for_siblings(list(filter(self._matters, nothing)))
         for state in states:
@@ -112,7 +113,7 @@ class InitialOffsets:
                 state.group.keep_note(note_in(stored.metadata))
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:
                 continue  # The application has sought, or another member owns it by now.
-            error = failed.get(state.tp) or unclear.get(state.tp.topic)
+            error = results.failed.get(state.tp) or unclear.get(state.tp.topic)
             if error is not None:
                 self._failed(state, error, Scope.OFFSET_FETCH)
             elif stored is not None:
@@ -141,9 +142,9 @@ class InitialOffsets:
             for tp in (TopicPartition(topic, index) for index in range(len(info.partitions)))
             if tp not in asked
         ]
-        found, failed = await self._commits.ask(others)
-        stored = {tp: offset for tp, offset in found.items() if offset is not None}
-        return stored, {tp.topic: error for tp, error in failed.items()}
+        results = await self._commits.ask(others)
+        stored = {tp: offset for tp, offset in results.found.items() if offset is not None}
+        return stored, {tp.topic: error for tp, error in results.failed.items()}
 
     def _reset(
         self, state: PartitionState, siblings: Mapping[TopicPartition, OffsetAndMetadata]

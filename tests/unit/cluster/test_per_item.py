@@ -72,6 +72,40 @@ def test_settle_refuses_an_item_that_was_looked_up_in_vain() -> None:
     assert refreshed == list(refused) == ["a"]
 
 
+def test_settle_asks_whether_an_error_is_final_before_the_policy() -> None:
+    refused: list[str] = []
+    items = PerItem(
+        "ab",
+        Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
+        Scope.ADMIN,
+        refresh=lambda item, error: True,
+        refuse=lambda item, error: refused.append(item),
+        final=lambda item, error: item == "a",
+    )
+    items.settle(dict.fromkeys("ab", RequestTimedOutError()))
+    assert items.left == ["b"]
+    assert refused == ["a"]
+
+
+def test_settle_retries_an_item_without_delay_if_refuse_says_so() -> None:
+    items = PerItem(
+        "ab",
+        Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
+        Scope.ADMIN,
+        refresh=lambda item, error: True,
+        refuse=lambda item, error: item == "b",
+    )
+    assert items.settle(dict.fromkeys("ab", TopicAuthorizationError())) == 0.0
+    assert items.left == ["b"]
+
+
+def test_drop_removes_items_that_need_no_further_attempt() -> None:
+    items, _, refused = loop()
+    items.drop({"a", "c"})
+    assert items.left == ["b"]
+    assert not refused
+
+
 def test_results_are_missing_only_where_there_is_neither_value_nor_error() -> None:
     results: ItemResults[TopicPartition, int] = ItemResults()
     parts = [TopicPartition("t", index) for index in range(3)]

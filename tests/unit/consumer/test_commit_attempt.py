@@ -3,11 +3,14 @@
 import random
 from typing import Any
 
-import pytest
-
 from aiokclient import OffsetAndMetadata, TopicPartition
 from aiokclient.consumer.membership.offsets.attempt import CommitAttempt
-from aiokclient.errors import CommitFailedError, RequestTimedOutError
+from aiokclient.errors import (
+    CommitFailedError,
+    OffsetMetadataTooLargeError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+)
 from aiokclient.policy import Backoff, Retry
 
 T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
@@ -25,36 +28,63 @@ def attempt(attempts: float = 3) -> CommitAttempt:
     clock: Any = Clock()
     retry = Retry(10.0, Backoff(0.1, 1.0), clock)
     held = dict.fromkeys(OFFSETS)
-    return CommitAttempt(1, OFFSETS, held, retry, attempts=attempts, rising=False)
+    return CommitAttempt(
+        1,
+        OFFSETS,
+        held,
+        retry,
+        refresh=lambda tp, error: True,
+        final=lambda tp, error: isinstance(error, RebalanceInProgressError),
+        attempts=attempts,
+        rising=False,
+    )
 
 
-def test_each_partition_goes_one_way() -> None:
+def test_each_partition_is_stored_superseded_or_refused() -> None:
     commit, error = attempt(), CommitFailedError(partitions=[T1])
-    assert commit.stored(T0) == 5
-    commit.refuse(T1, error)
+    commit.refuse({T1: error})
+    commit.supersede({T2})
     assert not commit.is_done()
-    commit.superseded(T2)
+    assert commit.settle({}, renamed=False) == 0.0
     assert commit.is_done()
     assert commit.refused == {T1: error}
-    for way in (commit.stored, commit.superseded, lambda tp: commit.refuse(tp, error)):
-        with pytest.raises(KeyError):
-            way(T0)
 
 
-def test_what_failed_is_refused_when_there_are_no_more_attempts() -> None:
+def test_a_final_error_refuses_its_partition_and_a_retriable_one_keeps_it() -> None:
+    commit, final, late = attempt(), OffsetMetadataTooLargeError(), RequestTimedOutError()
+    delay_s = commit.settle({T0: final, T1: late}, renamed=False)
+    assert commit.left == {T1: OFFSETS[T1]}
+    assert commit.refused == {T0: final}
+    assert 0.08 <= delay_s <= 0.12
+
+
+def test_no_error_is_final_if_the_identity_has_changed_since_the_attempt() -> None:
+    commit, final = attempt(), OffsetMetadataTooLargeError()
+    assert commit.settle({T0: final}, renamed=True) == 0.0
+    assert (list(commit.left), commit.refused) == ([T0], {})
+    commit.settle({T0: final}, renamed=False)
+    assert commit.refused == {T0: final}
+
+
+def test_an_error_that_waits_for_the_caller_is_final() -> None:
+    commit, error = attempt(), RebalanceInProgressError()
+    commit.settle({T2: error}, renamed=False)
+    assert commit.refused == {T2: error}
+
+
+def test_each_partition_that_is_left_is_refused_with_its_own_error_after_the_last_attempt() -> None:
     commit, first, last = attempt(2), RequestTimedOutError(), RequestTimedOutError()
-    commit.again(first)
+    commit.settle(dict.fromkeys(OFFSETS, first), renamed=False)
     commit.attempted()
     assert (list(commit.left), commit.refused) == ([T0, T1, T2], {})
-    commit.stored(T0)
-    commit.again(last)
+    commit.settle({T1: first, T2: last}, renamed=False)
     commit.attempted()
-    assert (commit.is_done(), commit.refused) == (True, {T1: last, T2: last})
+    assert (commit.is_done(), commit.refused) == (True, {T1: first, T2: last})
 
 
 def test_offsets_of_the_caller_are_not_changed() -> None:
     commit = attempt()
-    commit.stored(T0)
+    commit.supersede({T0})
     commit.refused[T1] = RequestTimedOutError()
     assert len(OFFSETS) == 3
     assert commit.refused == {}

@@ -3,17 +3,21 @@
     left ──▶ stored       the coordinator has stored it
       │ ├──▶ superseded   a later commit has been stored, which this one would undo
       │ └──▶ refused      not owned, refused with a final error, or out of attempts
-      └── again           a retriable error: it stays in `left`, and the next attempt sends it
+      └── again           a retriable error, or an error of an earlier identity: it stays in
+                          `left`, and the next attempt sends it
 
-Each partition ends in one of these states. The commit is done when nothing is left. Without IO.
+Each partition ends in one of these states. The commit is done when nothing is left. `PerItem` owns
+what is left, and decides by the policy. Without IO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from aiokclient.cluster.per_item import Final, PerItem, Refresh
 from aiokclient.errors import KafkaError
+from aiokclient.policy import Scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -27,8 +31,9 @@ class CommitAttempt:
     """The offsets of one commit. Only its methods change it.
 
     `ticket` numbers commits in the order of their calls. `held` has the state of each partition at
-    the time of the call; a partition that was lost and assigned again has another state. With
-    `rising`, only offsets that are higher than the committed ones are stored.
+    the time of the call; a partition that was lost and assigned again has another state. `refresh`
+    and `final` are those of `PerItem`. With `rising`, only offsets that are higher than the
+    committed ones are stored.
     """
 
     def __init__(
@@ -38,22 +43,38 @@ class CommitAttempt:
         held: Mapping[TopicPartition, PartitionState | None],
         retry: Retry,
         *,
+        refresh: Refresh[TopicPartition],
+        final: Final[TopicPartition],
         attempts: float,
         rising: bool,
     ) -> None:
         self.ticket = ticket
-        self.retry = retry
         self.rising = rising
-        self.last_error: KafkaError | None = None
+        self._retry = retry
         self._attempts = attempts
         self._held = held
-        self._left = dict(offsets)
+        self._offsets = offsets
+        self._items = PerItem(
+            offsets,
+            retry,
+            Scope.OFFSET_COMMIT,
+            refresh=refresh,
+            refuse=self._final_error,
+            final=final,
+        )
+        self._renamed = False
+        self._failed: Mapping[TopicPartition, KafkaError] = {}
         self._refused: dict[TopicPartition, KafkaError] = {}
 
     @property
-    def left(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def left(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets that are still to be stored."""
-        return self._left
+        return {tp: self._offsets[tp] for tp in self._items.left}
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """An error of the last attempt that had one."""
+        return self._items.last_error
 
     @property
     def refused(self) -> dict[TopicPartition, KafkaError]:
@@ -62,34 +83,36 @@ class CommitAttempt:
 
     def is_done(self) -> bool:
         """Return whether nothing is left to store."""
-        return not self._left
+        return not self._items.left
 
     def held(self, tp: TopicPartition) -> PartitionState | None:
         """Return the state of a partition at the time of the call, or None if it was not owned."""
         return self._held[tp]
 
-    def stored(self, tp: TopicPartition) -> int:
-        """Record that the coordinator has stored a partition; return its offset."""
-        return self._left.pop(tp).offset
+    def supersede(self, tps: Collection[TopicPartition]) -> None:
+        """Skip partitions, because a later commit has stored them."""
+        self._items.drop(tps)
 
-    def superseded(self, tp: TopicPartition) -> None:
-        """Skip a partition, because a later commit has stored it."""
-        del self._left[tp]
+    def refuse(self, errors: Mapping[TopicPartition, KafkaError]) -> None:
+        """Record the final errors of partitions."""
+        self._refused.update(errors)
+        self._items.drop(errors)
 
-    def refuse(self, tp: TopicPartition, error: KafkaError) -> None:
-        """Record the final error of a partition."""
-        self._refused[tp] = error
-        del self._left[tp]
+    def settle(self, failed: Mapping[TopicPartition, KafkaError], *, renamed: bool) -> float:
+        """Record the errors of an attempt, and return the seconds to wait before the next one.
 
-    def again(self, error: KafkaError) -> None:
-        """Record an error after which the remaining offsets may be sent again."""
-        self.last_error = error
+        The partitions without an error are stored. With `renamed`, the identity has changed since
+        the attempt was sent, so no error of the attempt is final.
+        """
+        self._failed, self._renamed = failed, renamed
+        return self._items.settle(failed)
 
     def attempted(self) -> None:
-        """Count an attempt; after the last permitted one, refuse what is left."""
-        self.retry.next_attempt()
-        if self.retry.attempt < self._attempts:
-            return
-        for tp in list(self._left):
-            assert self.last_error is not None
-            self.refuse(tp, self.last_error)
+        """After the last permitted attempt, refuse what is left."""
+        if self._retry.attempt >= self._attempts:
+            self.refuse({tp: self._failed[tp] for tp in self._items.left})
+
+    def _final_error(self, tp: TopicPartition, error: KafkaError) -> bool:
+        if not self._renamed:
+            self._refused[tp] = error
+        return self._renamed

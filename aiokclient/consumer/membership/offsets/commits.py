@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.cluster.per_item import ask_within
+from aiokclient.cluster.per_item import ItemResults, ask_within
 from aiokclient.consumer.membership.offsets import messages
 from aiokclient.consumer.membership.offsets.attempt import CommitAttempt
 from aiokclient.consumer.membership.offsets.lost_records import LostRecords
@@ -40,7 +40,7 @@ from aiokclient.errors import (
 )
 from aiokclient.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision, Retry, Scope
+from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -253,8 +253,16 @@ class Commits:
         self._tickets += 1
         noted = self._with_notes(offsets)
         held = {tp: self._state(tp) for tp in noted}
-        retry = self._retry(timeout)
-        return CommitAttempt(self._tickets, noted, held, retry, attempts=attempts, rising=rising)
+        return CommitAttempt(
+            self._tickets,
+            noted,
+            held,
+            self._retry(timeout),
+            refresh=self._refresh,
+            final=self._is_final,
+            attempts=attempts,
+            rising=rising,
+        )
 
     async def _attempt_all(self, attempt: CommitAttempt, check: Callable[[], None]) -> None:
         """Repeat attempts until the commit is done, or has to wait for an identity."""
@@ -272,25 +280,20 @@ class Commits:
         left, member = attempt.left, self._member()
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
         failed = await self._send(left, member)
-        for tp in [tp for tp in left if tp not in failed]:
-            offset = attempt.stored(tp)
+        for tp, to in left.items():
+            if tp in failed:
+                continue
             self._refused.pop(tp, None)
             self._stored[tp] = max(self._stored.get(tp, 0), attempt.ticket)
             state = self._state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
-                state.group.committed_to(offset)
-        delay = 0.0
-        for tp, error in failed.items():
-            attempt.again(error)
-            delay_s = self._delay_s(tp, error, attempt.retry)
-            if delay_s is not None:
-                delay = max(delay, delay_s)
-            elif member == self._member():
-                attempt.refuse(tp, error)
-                if not _not_owned(error):
-                    self._refused[tp] = error
+                state.group.committed_to(to.offset)
+        delay_s = attempt.settle(failed, renamed=member != self._member())
+        for tp, error in attempt.refused.items():
+            if tp in failed and not _not_owned(error):
+                self._refused[tp] = error
         if not attempt.is_done():
-            await self._renamed.wait(asyncio.get_running_loop().time() + delay)
+            await self._renamed.wait(asyncio.get_running_loop().time() + delay_s)
 
     def _awaits_name(self) -> bool:
         """Return whether this consumer becomes a member without waiting for the caller."""
@@ -304,17 +307,23 @@ class Commits:
         If this is not a member, these include all partitions that the group assigned.
         """
         is_shared = self._subscription.is_shared
-        for tp in list(attempt.left):
-            if self._is_lost(tp, attempt.held(tp)) or (not is_member and is_shared(tp)):
-                attempt.refuse(tp, CommitFailedError(partitions=[tp]))
+        attempt.refuse(
+            {
+                tp: CommitFailedError(partitions=[tp])
+                for tp in attempt.left
+                if self._is_lost(tp, attempt.held(tp)) or (not is_member and is_shared(tp))
+            }
+        )
 
     def _leave_out_superseded(self, attempt: CommitAttempt) -> None:
         """Skip partitions that a later commit has stored, because this one would undo it."""
-        for tp, to in list(attempt.left.items()):
+        superseded = set()
+        for tp, to in attempt.left.items():
             state = self._state(tp)
             risen = state is not None and state.group.committed >= to.offset
             if (attempt.rising and risen) or self._stored.get(tp, 0) > attempt.ticket:
-                attempt.superseded(tp)
+                superseded.add(tp)
+        attempt.supersede(superseded)
 
     def troubles(self) -> list[str]:
         """Return, as texts, the partitions whose last commit was refused, with the reason.
@@ -365,9 +374,9 @@ class Commits:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
 
         async def ask(left: list[TopicPartition]) -> Errors:
-            answered, failed = await self.ask(left)
-            found.update(answered)
-            return failed
+            results = await self.ask(left)
+            found.update(results.found)
+            return results.failed
 
         await ask_within(
             timeout,
@@ -382,13 +391,11 @@ class Commits:
         )
         return found
 
-    async def ask(
-        self, tps: Iterable[TopicPartition]
-    ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
+    async def ask(self, tps: Iterable[TopicPartition]) -> messages.CommittedOffsets:
         """Send one OffsetFetch; return the committed offsets, and errors of other partitions."""
         wanted = list(tps)
         if not wanted:
-            return {}, {}
+            return ItemResults()
         try:
             await self._known(wanted)
             metadata = self._cluster.metadata
@@ -399,7 +406,7 @@ class Commits:
 
             response, node_id = await self._ask(build, wanted, metadata)
         except KafkaError as error:
-            return {}, dict.fromkeys(wanted, error)
+            return messages.all_failed(wanted, error)
         return messages.fetched(response, wanted, metadata, node_id)
 
     # -- requests
@@ -439,15 +446,9 @@ class Commits:
         self._cluster.updater.request_update([tp.topic], reason=str(error))
         return not self._cluster.metadata.lacks(*tp)
 
-    def _delay_s(self, tp: TopicPartition, error: KafkaError, retry: Retry) -> float | None:
-        """Return the seconds to wait before the next attempt; None for an error that is final."""
-        if error.code in AWAITED and (self._is_awaited or self._in_listener()):
-            return None
-        action = retry.decide(error, Scope.OFFSET_COMMIT)
-        refresh = action.decision is Decision.REFRESH_AND_RETRY
-        if refresh and not self._refresh(tp, error):
-            return None
-        return action.delay_s if action.again else None
+    def _is_final(self, tp: TopicPartition, error: KafkaError) -> bool:
+        """Return whether the coordinator waits for this member, which waits for the commit."""
+        return error.code in AWAITED and (self._is_awaited or self._in_listener())
 
     def _state(self, tp: TopicPartition) -> PartitionState | None:
         return self._subscription.partitions.get(tp)

@@ -7,9 +7,10 @@ here contain both, and the encoder omits the fields that the negotiated version 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
+from aiokclient.cluster.per_item import ItemResults
 from aiokclient.errors import KafkaError, ProtocolError, error_for
 from aiokclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
     from aiokclient.types import GroupMetadata
 
-__all__ = ["commit_errors", "commit_request", "fetch_request", "fetched", "version_for"]
+__all__ = [
+    "CommittedOffsets",
+    "all_failed",
+    "commit_errors",
+    "commit_request",
+    "fetch_request",
+    "fetched",
+    "version_for",
+]
 
 NO_ID: Final = UUID(int=0)
 NO_EPOCH: Final = -1
@@ -42,6 +51,9 @@ GROUPS_FROM: Final = 8
 STABLE_FROM: Final = 7
 
 Errors = dict[TopicPartition, KafkaError]
+
+CommittedOffsets: TypeAlias = ItemResults[TopicPartition, OffsetAndMetadata | None]
+"""The committed offsets (None for a partition without one), and errors of other partitions."""
 
 
 def version_for(
@@ -92,16 +104,11 @@ def commit_errors(
     node_id: int,
 ) -> Errors:
     """Return the errors of partitions whose offsets were not committed."""
-    errors: Errors = {}
-    answered: dict[TopicPartition, None] = {}
+    results: ItemResults[TopicPartition, None] = ItemResults()
     for tp, partition in _answers(response.topics, offsets, metadata):
-        answered[tp] = None
-        error = error_for(
-            partition.error_code, api="OffsetCommit", broker=node_id, topic_partition=tp
-        )
-        if error is not None:
-            errors[tp] = error
-    return errors | _left_out(offsets, answered, "OffsetCommit", node_id)
+        results.put_partition(tp, partition.error_code, "OffsetCommit", node_id, None)
+    results.fail_missing(offsets, lambda tp: _left_out(tp, "OffsetCommit", node_id))
+    return results.failed
 
 
 def fetch_request(
@@ -136,22 +143,25 @@ def fetch_request(
 
 def fetched(
     response: Any, tps: Sequence[TopicPartition], metadata: ClusterMetadata, node_id: int
-) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], Errors]:
-    """Return the committed offsets (None if there is none), and errors of the other partitions."""
-    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
-    errors: Errors = {}
+) -> CommittedOffsets:
+    """Return the committed offsets in a response, and an error for each of the other partitions."""
+    results: CommittedOffsets = ItemResults()
     for part in response.groups or [response]:
         refusal = error_for(part.error_code, api="OffsetFetch", broker=node_id)
         if refusal is not None:
-            return {}, dict.fromkeys(tps, refusal)
+            return all_failed(tps, refusal)
         for tp, partition in _answers(part.topics, tps, metadata):
-            code = partition.error_code
-            error = error_for(code, api="OffsetFetch", broker=node_id, topic_partition=tp)
-            if error is None:
-                found[tp] = _stored(partition)
-            else:
-                errors[tp] = error
-    return found, errors | _left_out(tps, {**found, **errors}, "OffsetFetch", node_id)
+            code, stored = partition.error_code, _stored(partition)
+            results.put_partition(tp, code, "OffsetFetch", node_id, stored)
+    results.fail_missing(tps, lambda tp: _left_out(tp, "OffsetFetch", node_id))
+    return results
+
+
+def all_failed(tps: Iterable[TopicPartition], error: KafkaError) -> CommittedOffsets:
+    """Return the results of a request that has failed as a whole."""
+    results: CommittedOffsets = ItemResults()
+    results.fail_missing(tps, lambda tp: error)
+    return results
 
 
 def _stored(partition: Any) -> OffsetAndMetadata | None:
@@ -177,19 +187,9 @@ def _answers(
                 yield tp, partition
 
 
-def _left_out(
-    tps: Iterable[TopicPartition], answered: Mapping[TopicPartition, object], api: str, node_id: int
-) -> Errors:
-    return {
-        tp: ProtocolError(
-            "The response does not contain the partition.",
-            api=api,
-            broker=node_id,
-            topic_partition=tp,
-        )
-        for tp in tps
-        if tp not in answered
-    }
+def _left_out(tp: TopicPartition, api: str, node_id: int) -> KafkaError:
+    text = "The response does not contain the partition."
+    return ProtocolError(text, api=api, broker=node_id, topic_partition=tp)
 
 
 def _id(metadata: ClusterMetadata, topic: str) -> UUID:

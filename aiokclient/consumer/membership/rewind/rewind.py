@@ -135,8 +135,8 @@ class GroupRewinder:
         while True:
             self._check()
             await asyncio.sleep(retry.pause_s())
-            found, failed = await self._commits.ask(left)
-            for tp, stored in found.items():
+            results = await self._commits.ask(left)
+            for tp, stored in results.found.items():
                 if stored is None:
                     continue
                 offset = rewind_requests.rewound_to(stored.metadata, request_id)
@@ -145,7 +145,7 @@ class GroupRewinder:
                     left.remove(tp)
             if not left:
                 return
-            for error in failed.values():
+            for error in results.failed.values():
                 decision = classify(error, Scope.OFFSET_FETCH)
                 if decision is Decision.FAIL:
                     raise error
