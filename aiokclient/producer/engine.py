@@ -12,6 +12,7 @@ from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.accumulator import Accumulator
+from aiokclient.producer.batching.deadline_timer import DeadlineTimer
 from aiokclient.producer.batching.producer_ids import ProducerIds
 from aiokclient.producer.batching.topic import Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch, settled
@@ -46,8 +47,20 @@ class Engine:
         self._log = cluster.log("producer")
         self._callbacks = callbacks = Callbacks(loop, supervisor.fail)
         self.failures = Failures(loop, callbacks, cluster.clock, failure_hooks, self._log)
+        self._deadline_timer = DeadlineTimer(
+            Expiry.interval_s(config),
+            cluster.clock,
+            callbacks,
+            lambda now: self._expiry.expire(now),
+        )
         self.accumulator = Accumulator(
-            config, loop, callbacks, cluster.clock, self.failures, cluster.metrics
+            config,
+            loop,
+            callbacks,
+            cluster.clock,
+            self.failures,
+            cluster.metrics,
+            self._deadline_timer,
         )
         self.routing = Routing(
             config,
@@ -62,7 +75,6 @@ class Engine:
         self._config = config
         self._supervisor = supervisor
         self._expiry = Expiry(config, cluster.clock, self.accumulator)
-        self.accumulator.on_open = self._expiry.arm
         self._responses = Responses(
             config, cluster.clock, self.accumulator, cluster.updater, cluster.metrics, self._log
         )
@@ -91,7 +103,7 @@ class Engine:
             end()
         self._ends.clear()
         self.cluster.updater.unwant(self)
-        self._expiry.stop()
+        self._deadline_timer.stop()
         self.accumulator.stop()
         for sender in self.senders.values():
             sender.close()

@@ -63,17 +63,16 @@ class Partitioner:
             return self._ask(self.function, topic, key)
         if key is not None and not self.ignore_keys:
             return topic.queues[to_positive(murmur2(key)) % len(topic.queues)]
-        queue = topic.sticky
-        if queue is None or topic.sticky_left <= 0 or queue.unsendable:
-            queue = self.advance(topic)
-        topic.sticky_left -= size
-        return queue
+        return topic.take_sticky(size) or self.advance(topic, size)
 
-    def advance(self, topic: Topic) -> PartitionQueue:
-        """Choose another partition for the records without a key, and return its queue."""
+    def advance(self, topic: Topic, size: int = 0) -> PartitionQueue:
+        """Choose another partition for the records without a key, and return its queue.
+
+        `size` is the number of bytes of the record that goes there first.
+        """
         queues = self._candidates(topic.queues)
-        topic.sticky = queue = queues[0] if len(queues) == 1 else self._draw(queues)
-        topic.sticky_left = self._sticky_bytes
+        queue = queues[0] if len(queues) == 1 else self._draw(queues)
+        topic.stick_to(queue, self._sticky_bytes - size)
         return queue
 
     def _candidates(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:

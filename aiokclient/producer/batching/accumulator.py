@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.metrics import Metrics
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
 from aiokclient.producer.batching.buffer_pool import Memory, Room
+from aiokclient.producer.batching.deadline_timer import DeadlineTimer
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.delivery.failures import Failures
@@ -67,19 +68,19 @@ class Accumulator:
         clock: Clock,
         failures: Failures,
         metrics: Metrics,
+        deadline_timer: DeadlineTimer,
     ) -> None:
         self.loop = loop
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
         """Batches that are done but have callbacks that have not run yet."""
         self.callbacks = callbacks
+        self.deadline_timer = deadline_timer
         self.memory = memory = Memory(config.buffer_memory)
         self.pending: dict[QueuedBatch, None] = {}
         """Every batch without an outcome, in the order of their first records."""
         self.active: dict[PartitionQueue, None] = {}
         """The queues that have batches. Empty ones are removed from time to time."""
-        self.on_open: Callable[[], None] = lambda: None
-        """Called when a batch is opened. Its delivery timeout starts then."""
         self._clock = clock
         self._failures = failures
         self._linger_s = config.linger_ms / 1000
@@ -105,7 +106,7 @@ class Accumulator:
         """Stop timers and measurements, and wake the tasks that wait for room."""
         for end in self._gauges:
             end()
-        self._tell_room()
+        self._wake_waiters()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
             self._linger_timer = None
@@ -238,11 +239,20 @@ class Accumulator:
             limit=limit,
             likely=size,
         )
-        batch = ProducerBatch(queue.topic.name, queue, self, builder, self._clock.monotonic())
-        batch.begin(size, parked=room is not Room.BUFFER)
-        self.memory.take(queue, size, batch.parked)
+        parked = room is not Room.BUFFER
+        batch = ProducerBatch(
+            queue.topic.name,
+            queue,
+            self,
+            builder,
+            self._clock.monotonic(),
+            size,
+            parked,
+            self._linger_s <= 0,
+        )
+        self.memory.take(queue, size, parked)
         queue.begin(batch)
-        if batch.parked:
+        if parked:
             self._overflowing[queue.unsendable][queue] = None
         return batch
 
@@ -250,13 +260,12 @@ class Accumulator:
         """Start the delivery timeout and the linger time of a batch that has its first record."""
         self.pending[batch] = None
         self.active[batch.queue] = None
-        self.on_open()
+        self.deadline_timer.arm()
         if batch.parked:
             self._move_in(batch.queue.unsendable, beyond=False)
             if batch.parked and not batch.queue.unsendable:
                 self.callbacks.soon(self._move_in, False)
-        if self._linger_s <= 0:
-            batch.end_linger()
+        if batch.due:
             batch.queue.poke(at_once=True)
             return
         deadline = batch.created + self._linger_s
@@ -314,10 +323,9 @@ class Accumulator:
             return True
         if batch.compressing:
             return False
-        batch.count_records()
         self._trim(batch)
         if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
-            batch.end_compressing(batch.encode())
+            batch.compress()
             return True
         batch.begin_compressing()
         self.callbacks.in_thread(batch.encode, then=partial(self._compressed, batch))
@@ -327,7 +335,7 @@ class Accumulator:
         error = None if work.cancelled() else work.exception()
         batch.end_compressing(0 if work.cancelled() or error is not None else work.result())
         if batch.done:
-            batch.release_bytes()
+            batch.free()
             return
         if work.cancelled():
             return
@@ -395,21 +403,22 @@ class Accumulator:
 
     def release(self, batch: QueuedBatch) -> None:
         """Release the memory of a batch whose bytes are no longer used."""
-        queue, size = batch.queue, batch.reserved
-        if batch.done and not batch.compressing:
-            batch.release_bytes()
+        queue, size, parked = batch.queue, batch.reserved, batch.parked
+        batch.free()
         if not size:
             return
-        self.memory.give(queue, size, batch.parked)
-        batch.free()
-        if not queue.overflowed:
+        self.memory.give(queue, size, parked)
+        if parked and not queue.overflowed:
             self._overflowing[queue.unsendable].pop(queue, None)
-        self._move_in(queue.unsendable)
+        if self._overflowing[queue.unsendable]:
+            self._move_in(queue.unsendable)
         if queue.unsendable:
             self._move_in(False)  # The memory of unsendable queues counts against the others, too.
-        self._tell_room()
+        if self._room:
+            self._wake_waiters()
 
-    def _tell_room(self) -> None:
+    def _wake_waiters(self) -> None:
+        """Wake the tasks that wait for room."""
         rooms, self._room = self._room, []
         for waiter in rooms:
             if not waiter.done():

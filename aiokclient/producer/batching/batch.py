@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from aiokclient.errors import KafkaError
 from aiokclient.producer.batching.sequences import BatchIdentity, advance
-from aiokclient.producer.batching.stages import TRANSITIONS, BatchStage, InLog, StageError
+from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, StageError
 from aiokclient.producer.delivery.delivery import DeliveryBatch, DeliveryHooks
 from aiokclient.producer.state import BatchState
 from aiokclient.record.batch import RecordBatchBuilder
@@ -26,6 +26,11 @@ bytes: length, attributes, timestamp delta, offset delta, key length, value leng
 FIRST_RESERVE = 1024
 """Number of bytes that an open batch first reserves beyond its first record. Each time the reserve
 is used up, it grows by a factor of four."""
+
+# Every batch passes these three stages, so they are looked up only once.
+_QUEUED, _BEFORE_QUEUED = BatchStage.QUEUED, BEFORE[BatchStage.QUEUED]
+_IN_FLIGHT, _BEFORE_IN_FLIGHT = BatchStage.IN_FLIGHT, BEFORE[BatchStage.IN_FLIGHT]
+_DONE, _BEFORE_DONE = BatchStage.DONE, BEFORE[BatchStage.DONE]
 
 EMPTY = RecordBatchBuilder(limit=0)
 """An empty builder that replaces the builder of a batch that has its outcome."""
@@ -77,13 +82,24 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         hooks: DeliveryHooks,
         builder: RecordBatchBuilder,
         created: float,
+        reserved: int = 0,
+        parked: bool = False,
+        due: bool = False,
     ) -> None:
+        """Open a batch with `reserved` bytes of memory, in the overflow queue if `parked`."""
         super().__init__(topic, queue.partition, hooks, builder)
+        if parked:
+            self.parked = True
+        if reserved:
+            self.reserved = reserved
+            self.room()
+        if queue.partition is None:
+            self.explicit = array("q")
         self.queue = queue
         self.stage = BatchStage.OPEN
         self.created = self.first_sent = created
         """The times of the first record and of the first request, on the loop's clock."""
-        self.due = False
+        self.due = due
         """Whether the linger time of the batch has passed."""
         self.compressing = False
         """Whether a thread is compressing the batch."""
@@ -113,19 +129,11 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         """
 
     def _enter(self, stage: BatchStage) -> None:
-        if stage not in TRANSITIONS[self.stage]:
+        if self.stage not in BEFORE[stage]:
             raise StageError(self.stage, stage)
         self.stage = stage
 
     # Filling
-
-    def begin(self, reserved: int, *, parked: bool) -> None:
-        """Start with `reserved` bytes of memory, in the overflow queue if `parked`."""
-        self.parked = parked
-        self.reserved = reserved
-        if self.queue.partition is None:
-            self.explicit = array("q")
-        self.room()
 
     def reserve(self, size: int) -> None:
         """Add `size` bytes to the memory that is reserved for the batch."""
@@ -139,9 +147,16 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         return unused
 
     def free(self) -> None:
-        """Set the reserved memory to 0 after it was released."""
+        """Set the reserved memory to 0, because it is released.
+
+        If the batch is done, its records are freed, too, so that a delivery that the application
+        keeps does not hold them.
+        """
         self.reserved = self.left = 0
         self.parked = False
+        if self.done and not self.compressing:
+            self.use(EMPTY)
+            self.whole = None
 
     def leave_overflow(self) -> None:
         """Mark the batch as moved from the overflow queue into the buffer."""
@@ -170,11 +185,20 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
     def close(self) -> None:
         """Accept no more records."""
-        self._enter(BatchStage.QUEUED)
+        if self.stage not in _BEFORE_QUEUED:
+            raise StageError(self.stage, _QUEUED)
+        self.stage = _QUEUED
+        self.count = self.builder.count
 
     def count_records(self) -> None:
         """Copy the number of records from the builder."""
         self.count = self.builder.count
+
+    def compress(self) -> None:
+        """Compress the batch, and store its compressed size in bytes."""
+        builder = self.builder
+        builder.close()
+        self.size = builder.encoded_size
 
     def encode(self) -> int:
         """Compress the batch in the calling thread. Return its compressed size in bytes."""
@@ -197,11 +221,6 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         producer_id, epoch, sequence = self.identity
         return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
 
-    def release_bytes(self) -> None:
-        """Free the records, so that a delivery that the application keeps does not hold them."""
-        self.use(EMPTY)
-        self.whole = None
-
     # Sending
 
     def identify(self, identity: BatchIdentity) -> None:
@@ -210,7 +229,9 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
     def begin_attempt(self) -> None:
         """Begin an attempt to send the batch."""
-        self._enter(BatchStage.IN_FLIGHT)
+        if self.stage not in _BEFORE_IN_FLIGHT:
+            raise StageError(self.stage, _IN_FLIGHT)
+        self.stage = _IN_FLIGHT
         self.refused = False
         self.attempt += 1
 
@@ -290,12 +311,18 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         return parts
 
     def _part(self, builder: RecordBatchBuilder, before: int) -> ProducerBatch[Q_co]:
-        part = ProducerBatch(self.topic, self.queue, self._hooks, builder, self.created)
+        part = ProducerBatch(
+            self.topic,
+            self.queue,
+            self._hooks,
+            builder,
+            self.created,
+            reserved=builder.size,
+            due=True,
+        )
         part.stage = BatchStage.BACKING_OFF
         part.count = builder.count
-        part.due = True
         part.demanded = self.demanded
-        part.reserved = builder.size
         part.note(0, self.timestamp_of(before))
         part.stamps += [
             (index - before, timestamp)
@@ -323,7 +350,9 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
     def acknowledge(self, base_offset: int, append_time: int) -> None:
         """Complete the batch. `base_offset` is the offset of its first record, or -1 if unknown."""
-        self._enter(BatchStage.DONE)
+        if self.stage not in _BEFORE_DONE:
+            raise StageError(self.stage, _DONE)
+        self.stage = _DONE
         self.succeed(base_offset, append_time)
 
     def expired(self, now: float, timeout: float) -> bool:

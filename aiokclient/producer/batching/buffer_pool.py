@@ -78,12 +78,11 @@ class Pool:
 class Memory:
     """The two pools of one producer."""
 
-    __slots__ = ("buffer", "overflow", "peak")
+    __slots__ = ("buffer", "overflow")
 
     def __init__(self, limit: int) -> None:
         self.buffer = Pool(limit)
         self.overflow = Pool(limit)
-        self.peak = 0
 
     def where(self, account: Account, size: int) -> Room:
         """Return the pool to which `size` more bytes of a partition may go.
@@ -144,9 +143,6 @@ class Memory:
             else:  # The same as `add`, inlined because this runs for every batch.
                 buffer.total += size
                 buffer.free -= size
-        total = self.buffer.total + self.overflow.total
-        if total > self.peak:
-            self.peak = total
 
     def give(self, account: Account, size: int, parked: bool) -> None:
         """Release `size` bytes of a partition."""

@@ -223,7 +223,9 @@ class PartitionQueue(Account):
     @property
     def more(self) -> bool:
         """Whether there is a batch that is not in flight, even if it cannot be sent yet."""
-        return self.open is not None or bool(self.closed) or self.in_flight < len(self.sent)
+        if self.open is not None or self.closed:
+            return True
+        return self.in_flight < len(self.sent)
 
     def next(self, idle: bool, limit: int) -> QueuedBatch | None:
         """Return the batch that may be sent now, without removing it, or None.
@@ -233,7 +235,7 @@ class PartitionQueue(Account):
         """
         if self.blocked or self.sequences.state is SequenceState.DRAINING:
             return None
-        if self.in_flight >= (1 if self.sequences.single else limit):
+        if self.in_flight and self.in_flight >= (1 if self.sequences.single else limit):
             return None
         if self.in_flight < len(self.sent):
             return self.sent[self.in_flight]
@@ -246,11 +248,12 @@ class PartitionQueue(Account):
 
     def leave(self, batch: QueuedBatch) -> None:
         """Mark the batch as in flight, because a request with it is about to be sent."""
-        if self.in_flight == len(self.sent):
-            self.sent.append(self.closed.popleft())
-        assert self.sent[self.in_flight] is batch
+        sent, at = self.sent, self.in_flight
+        if at == len(sent):
+            sent.append(self.closed.popleft())
+        assert sent[at] is batch
         batch.begin_attempt()
-        self.in_flight += 1
+        self.in_flight = at + 1
 
     def come_back(
         self, batch: QueuedBatch, *, refused: bool = False, foreign: bool = False

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-__all__ = ["TRANSITIONS", "BatchStage", "InLog", "StageError"]
+__all__ = ["BEFORE", "TRANSITIONS", "BatchStage", "InLog", "StageError"]
 
 
 class BatchStage(Enum):
@@ -89,6 +89,12 @@ TRANSITIONS: Mapping[BatchStage, frozenset[BatchStage]] = {
     _S.DONE: frozenset(),
 }
 """The stages that may follow each stage."""
+
+BEFORE: Mapping[BatchStage, frozenset[BatchStage]] = {
+    stage: frozenset(before for before in BatchStage if stage in TRANSITIONS[before])
+    for stage in BatchStage
+}
+"""The stages that each stage may follow: the same table, read in the other direction."""
 
 
 class StageError(AssertionError):

@@ -57,6 +57,19 @@ class Topic(TopicState[PartitionQueue]):
         self.status.end_moving()
         self.known = True
 
+    def take_sticky(self, size: int) -> PartitionQueue | None:
+        """Return the queue for a record without a key, of `size` bytes, or None for another one."""
+        queue = self.sticky
+        if queue is None or self.sticky_left <= 0 or queue.unsendable:
+            return None
+        self.sticky_left -= size
+        return queue
+
+    def stick_to(self, queue: PartitionQueue, size: int) -> None:
+        """Let the records without a key go to this queue for the next `size` bytes."""
+        self.sticky = queue
+        self.sticky_left = size
+
     def leave_sticky(self) -> None:
         """Let the next record without a key go to another partition."""
         self.sticky_left = 0

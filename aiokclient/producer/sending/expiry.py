@@ -3,9 +3,8 @@
 A record fails if it is not delivered within `delivery_timeout_ms`. If its topic or partition does
 not exist, or if no broker has described the topic yet, the limit is `max_block_ms`.
 
-There is one timer. Each time it expires, it is set to the earliest deadline. Each queue is ordered
-by the times of the sends, and all records have the same timeout, so only the first batch of each
-queue is checked.
+Each queue is ordered by the times of the sends, and all records have the same timeout, so only the
+first batch of each queue is checked.
 
 The timeout of a batch starts with its first record. A batch that cannot be sent accepts no more
 records after a tenth of the timeout, so that its last record does not fail long before that
@@ -14,7 +13,6 @@ record's own deadline.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aiokclient.clock import Clock
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Expiry"]
 
 SOONEST_S = 0.001
+AGES = 10
+"""A batch that cannot be sent accepts records for this part of the delivery timeout."""
 
 
 class Expiry:
@@ -38,36 +38,21 @@ class Expiry:
     def __init__(self, config: ProducerConfig, clock: Clock, accumulator: Accumulator) -> None:
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000
-        self._age_s = self._delivery_s / 10
+        self._age_s = self._delivery_s / AGES
         self._idempotent = bool(config.enable_idempotence)
         self._clock = clock
         self._accumulator = accumulator
-        self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0
-        """The time to which `_timer` is set. uvloop's handles for short delays do not have it."""
 
-    def arm(self) -> None:
-        """Set the timer, because a batch now waits or may have an earlier deadline."""
-        when = self._clock.monotonic() + min(self._age_s, self._block_s)
-        if self._timer is None:
-            self._set(when)
-        elif self._due > when:
-            self._timer.cancel()
-            self._set(when)
+    @staticmethod
+    def interval_s(config: ProducerConfig) -> float:
+        """Return the seconds after which a new batch must be checked for the first time."""
+        return min(config.delivery_timeout_ms / AGES, config.max_block_ms) / 1000
 
-    def stop(self) -> None:
-        """Stop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def expire(self, now: float) -> float | None:
+        """Fail the batches whose deadline has passed. Return the time of the next check, or None.
 
-    def _set(self, when: float) -> None:
-        self._due = when
-        self._timer = self._accumulator.callbacks.at(when, self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        now = self._clock.monotonic()
+        None means that no batch waits.
+        """
         earliest: float | None = None
         active = self._accumulator.active
         for queue in list(active):
@@ -79,8 +64,9 @@ class Expiry:
             if self._clock.monotonic() - now > SLICE_S:
                 earliest = now
                 break
-        if earliest is not None:
-            self._set(max(min(earliest, now + self._age_s), now + SOONEST_S))
+        if earliest is None:
+            return None
+        return max(min(earliest, now + self._age_s), now + SOONEST_S)
 
     def _expire(self, queue: PartitionQueue, now: float) -> float | None:
         """Fail the batches of a queue whose deadline has passed. Return the next deadline."""

@@ -125,7 +125,7 @@ class Routing:
         if info == topic.status.info and not changed:
             return
         if topic.status.describe(info, self._clock.monotonic()):
-            self._accumulator.on_open()
+            self._accumulator.deadline_timer.arm()
         if info.error:
             self._troubled(topic, info.error)
         self._resize(topic, len(info.partitions))
@@ -171,7 +171,7 @@ class Routing:
             self._accumulator.callbacks.later(ABSENT_S, self._look_for_absent, topic)
         for queue in dropped:
             self._accumulator.set_unsendable(queue, True)
-            self._accumulator.on_open()
+            self._accumulator.deadline_timer.arm()
 
     def _look_for_absent(self, topic: Topic) -> None:
         """Request metadata while records wait for partitions that the metadata does not list."""

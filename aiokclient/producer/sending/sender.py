@@ -83,7 +83,7 @@ class Sender:
         self._acks = config.acks
         self._limit = config.max_in_flight_requests_per_connection
         self._max_request = config.max_request_size
-        self._timeout_ms = config.request_timeout_ms
+        self._timeout_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(
             config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
         )
@@ -206,14 +206,14 @@ class Sender:
 
     def _next(self, queue: PartitionQueue) -> QueuedBatch | None:
         batch = queue.next(not self.in_flight, self._limit)
-        if batch is not None and batch.in_log is InLog.UNKNOWABLE:
-            # This is not done within this call, because the application may react by sending more.
-            self._callbacks.soon(self._responses.unknowable, batch)
-            return None
         if batch is None:
             waiting = queue.open
             if waiting is not None and waiting.demanded and not waiting.parked:
                 self._awaited[queue] = None
+            return None
+        if batch.in_log is InLog.UNKNOWABLE:
+            # This is not done within this call, because the application may react by sending more.
+            self._callbacks.soon(self._responses.unknowable, batch)
             return None
         if not self._accumulator.prepare(batch):
             return None
@@ -229,7 +229,7 @@ class Sender:
         connection.call(
             request.message,
             self._callbacks.bound(self._answered, request),
-            timeout_s=self._timeout_ms / 1000,
+            timeout_s=self._timeout_s,
             version=request.version,
             expect_response=self._acks != 0,
             now=now,
@@ -248,7 +248,8 @@ class Sender:
         self.in_flight -= 1
         # By now the transport has released the bytes, or will never read them again.
         for sent in request.sent:
-            self._unpin(sent.batch)
+            if sent.batch.leave_request():
+                self._accumulator.release(sent.batch)
         if error is not None:
             for sent in request.sent:
                 self._responses.unanswered(sent, error)
@@ -275,10 +276,6 @@ class Sender:
                 self._ready[queue] = None
         if self._ready or self._awaited:
             self.pump()
-
-    def _unpin(self, batch: QueuedBatch) -> None:
-        if batch.leave_request():
-            self._accumulator.release(batch)
 
     def _listen(self) -> None:
         """Check whether the broker still responds."""

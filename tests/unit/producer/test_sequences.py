@@ -156,8 +156,8 @@ class Batch(ProducerBatch[Any]):
     def __init__(self, queue: Any, name: int, count: int) -> None:
         hooks: Any = None
         super().__init__("t", queue, hooks, RecordBatchBuilder(limit=0), 0.0)
-        self.name, self.count = name, count
         self.close()
+        self.name, self.count = name, count
 
 
 class Leader:

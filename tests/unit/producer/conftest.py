@@ -1,0 +1,23 @@
+"""Fixtures of the producer's tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokclient.producer.batching.buffer_pool import Memory
+
+
+@pytest.fixture
+def memory_totals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which each change of a producer's memory adds the bytes of both pools."""
+    totals: list[int] = []
+    take = Memory.take
+
+    def watched(self: Memory, *arguments: Any, **named: Any) -> None:
+        take(self, *arguments, **named)
+        totals.append(self.buffer.total + self.overflow.total)
+
+    monkeypatch.setattr(Memory, "take", watched)
+    return totals
