@@ -76,11 +76,11 @@ class Bootstrap:
             return self._answer
         if len(self._hopeless) == len(self._pools):
             raise next(iter(self._hopeless.values()))
-        attempts = [(_place(pool), self._outcome(pool)) for pool in self._pools]
+        attempts = [(_address_of(pool), self._outcome(pool)) for pool in self._pools]
         raise BootstrapError(_within(self._clock.monotonic() - began), attempts=attempts)
 
     def _outcome(self, pool: ConnectionPool) -> str:
-        error = self._outcomes.get(_place(pool))
+        error = self._outcomes.get(_address_of(pool))
         return "no answer yet" if error is None else (error.message or str(error)).rstrip(".")
 
     async def _ask_until_answered(
@@ -90,7 +90,7 @@ class Bootstrap:
         while True:
             try:
                 self._answer = await self._ask(pool)
-                self.answered = _place(pool)
+                self.answered = _address_of(pool)
                 everything.cancel()
                 return
             except KafkaError as error:
@@ -104,33 +104,35 @@ class Bootstrap:
         request = WantedTopicsRequest([])
         timeout_s = self._config.request_timeout_ms / 1000
         answer: MetadataResponse = await connection.send(request, timeout_s=timeout_s)
-        error = error_for(getattr(answer, "error_code", 0), api="Metadata", broker=_place(pool))
+        error = error_for(
+            getattr(answer, "error_code", 0), api="Metadata", broker=_address_of(pool)
+        )
         if error is not None:
             raise error
         if not any(broker.node_id >= 0 for broker in answer.brokers):
             raise InvalidMetadataError(
-                "The metadata response lists no broker.", broker=_place(pool)
+                "The metadata response lists no broker.", broker=_address_of(pool)
             )
         return answer
 
     def _failed(self, pool: ConnectionPool, error: KafkaError, retry: Retry) -> float | None:
-        place = _place(pool)
+        address = _address_of(pool)
         # The deadline cancels this task. An error at the same moment must not replace the timeout.
         again = classify(error, Scope.CONNECTION).again
         left = retry.remaining_s
-        if place not in self._outcomes:
+        if address not in self._outcomes:
             rest = f"It is tried again for {left:.1f} s." if again else "It is not tried again."
             self._log.warning(
                 "Bootstrap server %s. %s",
-                _named(place, (error.message or str(error)).rstrip(".")),
+                _named(address, (error.message or str(error)).rstrip(".")),
                 rest,
-                extra={"event": "bootstrap_failed", "address": place},
+                extra={"event": "bootstrap_failed", "address": address},
             )
-        self._outcomes[place] = error
+        self._outcomes[address] = error
         self._moved.set()
         self._moved = anyio.Event()
         if not again:
-            self._hopeless[place] = error
+            self._hopeless[address] = error
         return retry.pause_s() if again else None
 
 
@@ -208,7 +210,7 @@ def _may_pass(error: KafkaError | None) -> bool:
 
 
 def _within(seconds: float) -> str:
-    return f"Within {seconds:.1f} s:"
+    return f"The client tried for {seconds:.1f} s:"
 
 
 def _named(address: str, text: str) -> str:
@@ -216,5 +218,5 @@ def _named(address: str, text: str) -> str:
     return text if text.startswith(address) else f"{address}: {text}"
 
 
-def _place(pool: ConnectionPool) -> str:
+def _address_of(pool: ConnectionPool) -> str:
     return f"{pool.host}:{pool.port}"

@@ -108,9 +108,9 @@ class Brokers:
                 self._drop(node_id)
         servers = [node_id for node_id in self._pools if node_id < 0]
         if servers:
-            places = {(info.host, info.port): node_id for node_id, info in brokers.items()}
+            addresses = {(info.host, info.port): node_id for node_id, info in brokers.items()}
             for server in servers:
-                self._identify(server, places)
+                self._identify(server, addresses)
         self._retired = [pool for pool in self._retired if pool.busy]
 
     def leave(self) -> None:
@@ -118,10 +118,10 @@ class Brokers:
         for node_id in list(self._pools):
             self._drop(node_id)
 
-    def _identify(self, server: int, places: Mapping[tuple[str, int], int]) -> None:
+    def _identify(self, server: int, addresses: Mapping[tuple[str, int], int]) -> None:
         """Reuse the pool of a bootstrap server for the broker that it was identified as."""
         pool = self._pools[server]
-        node_id = places.get((pool.host, pool.port))
+        node_id = addresses.get((pool.host, pool.port))
         if node_id is None or node_id in self._pools:
             self._drop(server)
         else:
@@ -269,7 +269,7 @@ class Brokers:
                 if connection is None:
                     continue
                 if request is not None:
-                    connection.version_of(request)
+                    connection.broker.version_of(request)
                 return connection
             except KafkaError as error:
                 unfit[pool.node_id] = error

@@ -321,11 +321,11 @@ class ClusterClient:
         call.sent = False
         call.node_id = await self._router.route(call.to, max(call.retry.remaining_s, 0.0))
         connection = await self._connection_for(call)
-        call.node_id = connection.node_id
+        call.node_id = connection.broker.node_id
         call.sent = True
         response = await connection.send(call.message, timeout_s=call.attempt_s)
         error = call.check(response)
-        self.brokers.answered(connection.node_id)
+        self.brokers.answered(connection.broker.node_id)
         if error is not None:
             raise error
         return response
@@ -447,16 +447,16 @@ class ClusterClient:
         if not answered.done():
             answered.cancel()
             text = f"There was no response within {waited_s:.1f} s."
-            raise ApiTimeoutError(text, api="Metadata", broker=connection.node_id)
+            raise ApiTimeoutError(text, api="Metadata", broker=connection.broker.node_id)
         response: MetadataResponse = answered.result()
-        self.brokers.answered(connection.node_id)
-        error = error_for(response.error_code, api="Metadata", broker=connection.node_id)
+        self.brokers.answered(connection.broker.node_id)
+        error = error_for(response.error_code, api="Metadata", broker=connection.broker.node_id)
         if error is not None:
             if response.error_code in MOVED_AWAY:
                 self._failing_since = -math.inf
             raise error
         self._metadata_attempts = 0
-        await self._settle(response, connection.node_id)
+        await self._settle(response, connection.broker.node_id)
         return response
 
     async def _settle(self, response: MetadataResponse, node_id: int) -> None:

@@ -139,7 +139,7 @@ class CoordinatorLocator:
 
     async def _ask(self, kind: str, keys: list[str]) -> dict[str, Found]:
         connection = await self._connect(FindCoordinatorRequest)
-        version = connection.version_of(FindCoordinatorRequest)
+        version = connection.broker.version_of(FindCoordinatorRequest)
         key_type = KEY_TYPES[kind]
         if version >= BATCHED_FROM:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
@@ -163,9 +163,12 @@ def _share_bug(lookups: Iterable[asyncio.Future[Found]], error: Exception) -> No
 
 def _found(answer: FindCoordinatorResponse | Any, connection: BrokerConnection) -> Found:
     error = error_for(
-        answer.error_code, answer.error_message, api="FindCoordinator", broker=connection.node_id
+        answer.error_code,
+        answer.error_message,
+        api="FindCoordinator",
+        broker=connection.broker.node_id,
     )
     if error is None and answer.node_id < 0:
         text = f"The response names broker {answer.node_id}, which is not a broker id."
-        return InvalidMetadataError(text, api="FindCoordinator", broker=connection.node_id)
+        return InvalidMetadataError(text, api="FindCoordinator", broker=connection.broker.node_id)
     return BrokerInfo(answer.node_id, answer.host, answer.port) if error is None else error

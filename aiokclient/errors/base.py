@@ -77,7 +77,7 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         sentences = (self.what, self.message, self.hint)
         text = " ".join(_sentence(part) for part in sentences if part)
-        head = f"{self._label()}{self._place()}".strip().removeprefix("in ")
+        head = f"{self._label()}{self._where()}".strip().removeprefix("in ")
         return f"{head}: {text}" if head and text else head or text
 
     def __repr__(self) -> str:
@@ -90,18 +90,18 @@ class KafkaError(Exception):
             return ""
         return f"{self.name} ({self.code})"
 
-    def _place(self) -> str:
-        place = f" in {self.api}" if self.api else ""
+    def _where(self) -> str:
+        where = f" in {self.api}" if self.api else ""
         if isinstance(self.broker, int) and self.broker < 0:
-            place += " to a bootstrap server"  # The id of a bootstrap server is internal.
+            where += " to a bootstrap server"  # The id of a bootstrap server is internal.
         elif self.broker is not None:
-            place += f" to broker {self.broker}"
+            where += f" to broker {self.broker}"
         about: object = self.topic_partition
         if self.topic_partition is None:
             about = self.resource
         elif self.topic_partition.partition < 0:
             about = self.topic_partition.topic  # the partition was not chosen yet
-        return f"{place} for {about}" if about is not None else place
+        return f"{where} for {about}" if about is not None else where
 
     def with_partition(self, topic_partition: TopicPartition) -> Self:
         """Return a copy that names another partition, for a cause that several partitions share."""

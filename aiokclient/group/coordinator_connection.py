@@ -92,7 +92,7 @@ class CoordinatorConnection:
         if known is None:
             return False
         connection = self._cluster.connected(known, Purpose.GROUP, self._owner)
-        return connection is not None and connection.features.get(RESYNC, 0) > 0
+        return connection is not None and connection.broker.features.get(RESYNC, 0) > 0
 
     def waits_at_former_coordinator(self) -> bool:
         """Return whether a request waits at a broker that is no longer the coordinator."""

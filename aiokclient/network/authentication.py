@@ -47,47 +47,50 @@ async def authenticate(
     versions: Versions,
     sasl: Sasl,
     timeout_s: float,
-) -> None:
+) -> int:
     """Authenticate the client to the broker, in at most `timeout_s` seconds.
 
-    Raises the broker's error (SaslAuthenticationError, UnsupportedSaslMechanismError, or
+    Return the time in milliseconds for which the broker accepts that, or 0 for no limit. Raises
+    the broker's error (SaslAuthenticationError, UnsupportedSaslMechanismError, or
     IllegalSaslStateError), UnsupportedVersionError if the broker is too old, NotConnectedError at
     the deadline, and DisconnectedError if the broker closes the connection. The connection cannot
     be used after an error or a cancellation.
     """
+    broker = connection.broker
     try:
         mechanism = MECHANISMS[sasl.mechanism](sasl.credentials)
     except KeyError:
-        raise ConfigError(f"This client has no SASL mechanism {sasl.mechanism!r}.") from None
+        raise ConfigError(f"The SASL mechanism {sasl.mechanism!r} is not supported.") from None
     try:
         async with asyncio.timeout(timeout_s):
             await _choose(connection, pipeline, versions, sasl.mechanism)
-            await _converse(connection, pipeline, versions, mechanism)
+            return await _converse(connection, pipeline, versions, mechanism)
     except TimeoutError:
         raise NotConnectedError(
-            f"{connection.place} did not end the SASL authentication within {timeout_s:.1f} s.",
-            broker=connection.node_id,
+            f"{broker.address} did not complete the SASL authentication within {timeout_s:.1f} s.",
+            broker=broker.node_id,
         ) from None
 
 
 async def _choose(
     connection: BrokerConnection, pipeline: ClientPipeline, versions: Versions, mechanism: str
 ) -> None:
+    broker = connection.broker
     spoken = versions.get(ApiKey.SASL_HANDSHAKE)
     if negotiate(SaslHandshakeRequest, spoken) < HANDSHAKE_VERSION:
         raise UnsupportedVersionError(
-            f"{connection.place} is older than Kafka 1.0, which this client needs for SASL.",
+            f"{broker.address} is older than Kafka 1.0, which this client needs for SASL.",
             api="SaslHandshake",
-            broker=connection.node_id,
+            broker=broker.node_id,
         )
     request = SaslHandshakeRequest(mechanism=mechanism)
     response = await _ask(connection, pipeline, request, HANDSHAKE_VERSION)
     offered = ", ".join(response.mechanisms)
     error = error_for(
         response.error_code,
-        f"The client uses {mechanism}, the broker offers {offered}." if offered else "",
+        f"The client uses {mechanism}, but the broker offers {offered}." if offered else "",
         api="SaslHandshake",
-        broker=connection.node_id,
+        broker=broker.node_id,
     )
     if error is not None:
         raise error
@@ -98,47 +101,49 @@ async def _converse(
     pipeline: ClientPipeline,
     versions: Versions,
     mechanism: Mechanism,
-) -> None:
+) -> int:
+    broker = connection.broker
     version = negotiate(SaslAuthenticateRequest, versions.get(ApiKey.SASL_AUTHENTICATE))
-    message = mechanism.step(b"")
+    lifetime_ms, message = 0, mechanism.step(b"")
     for _ in range(MOST_STEPS):
         if message is None:
-            return
+            return lifetime_ms
         request = SaslAuthenticateRequest(auth_bytes=message)
         response = await _ask(connection, pipeline, request, version)
         error = error_for(
             response.error_code,
             response.error_message or "",
             api="SaslAuthenticate",
-            broker=connection.node_id,
+            broker=broker.node_id,
         )
         if error is not None:
             raise error
-        connection.session_lifetime_ms = response.session_lifetime_ms
+        lifetime_ms = response.session_lifetime_ms
         message = mechanism.step(response.auth_bytes)
     raise SaslAuthenticationError(
-        f"{connection.place} did not end the authentication after {MOST_STEPS} messages.",
-        broker=connection.node_id,
+        f"{broker.address} did not complete the authentication after {MOST_STEPS} messages.",
+        broker=broker.node_id,
     )
 
 
 async def _ask(
     connection: BrokerConnection, pipeline: ClientPipeline, request: Request[R], version: int
 ) -> R:
+    broker = connection.broker
     _, segments = pipeline.send(request, version)
     api = type(request).__name__.removesuffix("Request")
     traffic, time = connection.traffic, asyncio.get_running_loop().time
-    traffic.log_request(connection, api, version, size_of(segments))
+    traffic.log_request(broker, api, version, size_of(segments))
     began = time()
     try:
         frame = await connection.exchange(segments)
     except DisconnectedError as error:
         raise DisconnectedError(
-            f"{connection.place} closed the connection during the SASL authentication. Check that "
-            "its listener expects SASL, and the credentials of the client.",
+            f"{broker.address} closed the connection during the SASL authentication. Check that "
+            "its listener expects SASL, and check the client's credentials.",
             api=api,
-            broker=connection.node_id,
+            broker=broker.node_id,
         ) from error
     response: R = pipeline.match(frame).decode(frame)
-    traffic.log_response(connection, api, version, len(frame), time() - began, response)
+    traffic.log_response(broker, api, version, len(frame), time() - began, response)
     return response

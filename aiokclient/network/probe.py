@@ -22,18 +22,18 @@ __all__ = ["find_mismatch"]
 
 
 async def find_mismatch(
-    connector: Connector, address: Address, place: str, *, tls: bool, timeout_s: float
+    connector: Connector, endpoint: Address, address: str, *, tls: bool, timeout_s: float
 ) -> ConnectionSetupError | None:
     """Return an error if the port expects TLS where plaintext was used, or the reverse."""
     speaks = _speaks_plaintext if tls else _speaks_tls
     try:
         async with asyncio.timeout(timeout_s):
-            found = await speaks(connector, address)
+            found = await speaks(connector, endpoint)
     except (OSError, TimeoutError, KafkaError):
         return None
     if not found:
         return None
-    return diagnosis.plaintext_port(place) if tls else diagnosis.tls_port(place)
+    return diagnosis.plaintext_port(address) if tls else diagnosis.tls_port(address)
 
 
 async def _speaks_plaintext(connector: Connector, address: Address) -> bool:

@@ -11,13 +11,13 @@ from aiokclient.errors import KafkaError
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
 
-__all__ = ["Answered", "Awaited", "Called", "Sent"]
+__all__ = ["OnResponse", "AwaitedRequest", "CallbackRequest", "PendingRequest"]
 
-Answered = Callable[[Any, KafkaError | None], object]
+OnResponse = Callable[[Any, KafkaError | None], object]
 """A function that receives the response and None, or None and the error."""
 
 
-class Sent:
+class PendingRequest:
     """A request that is held or in flight. `since` and `deadline` are on the loop's clock.
 
     If `version` is None, the negotiated version is used. Only the first outcome counts.
@@ -68,7 +68,7 @@ class Sent:
         raise NotImplementedError
 
 
-class Awaited(Sent):
+class AwaitedRequest(PendingRequest):
     """A request with a future."""
 
     __slots__ = ("future",)
@@ -96,14 +96,14 @@ class Awaited(Sent):
             self.future.exception()
 
 
-class Called(Sent):
+class CallbackRequest(PendingRequest):
     """A request with a callback, which is called without waiting for the next loop iteration."""
 
     __slots__ = ("done", "over")
 
     over: bool
 
-    def __init__(self, done: Answered, *request: Any) -> None:
+    def __init__(self, done: OnResponse, *request: Any) -> None:
         super().__init__(*request)
         self.done = done
         self.over = False

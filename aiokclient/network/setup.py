@@ -103,7 +103,7 @@ async def open_connection(
             traffic=settings.traffic,
         )
         try:
-            await _open(connection, address, settings, timeout_s, rung)
+            await _open(connection, host, address, settings, timeout_s, rung)
         except DisconnectedError as error:
             failures.append(error)
         else:
@@ -116,27 +116,33 @@ async def open_connection(
 
 async def _open(
     connection: BrokerConnection,
+    host: str,
     address: Address,
     settings: ConnectionSettings,
     timeout_s: float,
     rung: int,
 ) -> None:
     try:
-        await _connect(connection, address, settings, timeout_s)
+        await _connect(connection, host, address, settings, timeout_s)
         pipeline = ClientPipeline(settings.client_id)
-        versions = await _negotiate(connection, pipeline, rung, settings.request_s)
+        versions, features = await _negotiate(connection, pipeline, rung, settings.request_s)
+        lifetime_ms = 0
         if settings.sasl is not None:
-            await authenticate(connection, pipeline, versions, settings.sasl, timeout_s)
-        connection.ready(versions, settings.receive_max)
+            lifetime_ms = await authenticate(
+                connection, pipeline, versions, settings.sasl, timeout_s
+            )
+        connection.ready(
+            versions, settings.receive_max, features=features, session_lifetime_ms=lifetime_ms
+        )
         if connection.closed:
-            raise DisconnectedError("The connection was closed.", broker=connection.node_id)
+            raise DisconnectedError("The connection was closed.", broker=connection.broker.node_id)
     except diagnosis.ClosedEarlyError as error:
         # A bootstrap server may be misconfigured. A broker from the metadata is just unreachable.
-        if connection.node_id < 0:
+        if connection.broker.node_id < 0:
             mismatch = await find_mismatch(
                 settings.connector,
                 address,
-                connection.place,
+                connection.broker.address,
                 tls=settings.tls is not None,
                 timeout_s=timeout_s,
             )
@@ -151,14 +157,15 @@ async def _open(
 async def _resolve(
     host: str, port: int, settings: ConnectionSettings, timeout_s: float
 ) -> list[Address]:
-    place = f"{host}:{port}"
     try:
         async with asyncio.timeout(timeout_s):
             addresses = await settings.connector.resolve(host, port)
     except TimeoutError:
         queued = isinstance(settings.connector, TcpConnector) and settings.connector.queued(host)
         why = " because no thread was free for it" if queued else ""
-        raise DisconnectedError(f"Resolving {place} took over {timeout_s:.1f} s{why}.") from None
+        raise DisconnectedError(
+            f"Resolving {host}:{port} took over {timeout_s:.1f} s{why}."
+        ) from None
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise DisconnectedError(f"The name {host} cannot be resolved ({text}).") from error
@@ -168,35 +175,44 @@ async def _resolve(
 
 
 async def _connect(
-    connection: BrokerConnection, address: Address, settings: ConnectionSettings, timeout_s: float
+    connection: BrokerConnection,
+    host: str,
+    address: Address,
+    settings: ConnectionSettings,
+    timeout_s: float,
 ) -> None:
-    place, tls = connection.place, settings.tls
+    broker = connection.broker
+    tls = settings.tls
+    where = broker.address if address[0] == host else f"{broker.address} ({address[0]})"
     try:
         async with asyncio.timeout(timeout_s) as patience:
             await settings.connector.connect(
-                address, lambda: connection, tls=tls, server_hostname=connection.host
+                address, lambda: connection, tls=tls, server_hostname=host
             )
     except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
-        raise diagnosis.closed_early(place, tls is not None) from error
+        raise diagnosis.closed_early(broker.address, tls is not None) from error
     except ssl.SSLError as error:
-        raise diagnosis.tls_failure(place, error) from error
+        raise diagnosis.tls_failure(broker.address, error) from error
     except TimeoutError as error:
         # The kernel's timeout may be shorter than the client's.
         within = f" within {timeout_s:.1f} s" if patience.expired() else ""
-        text = f"{place} ({address[0]}) did not accept a connection{within}."
-        raise diagnosis.NotConnectedError(text, broker=connection.node_id) from error
+        text = f"{where} did not accept a connection{within}."
+        raise diagnosis.NotConnectedError(text, broker=broker.node_id) from error
     except OSError as error:
         # The text of asyncio repeats the address. The text of the errno does not.
         text = os.strerror(error.errno) if error.errno else str(error)
-        raise diagnosis.NotConnectedError(f"{place} ({address[0]}): {text}.") from error
+        shown = text if broker.address in text else f"{where}: {text}"
+        raise diagnosis.NotConnectedError(f"{shown}.") from error
     except (OverflowError, ValueError) as error:
         # For example, TLS cannot verify the host name, which may contain any characters.
-        raise diagnosis.unusable_address(connection.node_id, place, str(error)) from error
+        raise diagnosis.unusable_address(broker.node_id, broker.address, str(error)) from error
 
 
 async def _negotiate(
     connection: BrokerConnection, pipeline: ClientPipeline, rung: int, request_s: float
-) -> Mapping[int, tuple[int, int]]:
+) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int]]:
+    """Return the versions of the APIs and the levels of the features that the broker supports."""
+    broker = connection.broker
     version = RUNGS[rung % len(RUNGS)]
     for _ in RUNGS:
         response = await _ask(connection, pipeline, version, request_s)
@@ -205,12 +221,11 @@ async def _negotiate(
             entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
         }
         if answer is _Answer.SETTLED:
-            connection.features = {
+            return spoken, {
                 feature.name: feature.max_version_level for feature in response.finalized_features
             }
-            return spoken
         if answer is None:
-            error = error_for(response.error_code, api="ApiVersions", broker=connection.place)
+            error = error_for(response.error_code, api="ApiVersions", broker=broker.address)
             assert error is not None
             raise error
         if version == 0:
@@ -218,10 +233,10 @@ async def _negotiate(
         known = spoken.get(ApiKey.API_VERSIONS)
         version = 0 if known is None else min(negotiate(ApiVersionsRequest, known), version - 1)
     raise UnsupportedVersionError(
-        f"{connection.place} refuses ApiVersions in every version that this client speaks, "
-        f"{ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}.",
+        "The broker supports ApiVersions in none of the client's versions "
+        f"({ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}).",
         api="ApiVersions",
-        broker=connection.place,
+        broker=broker.address,
     )
 
 
@@ -239,39 +254,40 @@ def _refusal(body: bytes, code: int) -> ApiVersionsResponse:
 async def _ask(
     connection: BrokerConnection, pipeline: ClientPipeline, version: int, request_s: float
 ) -> ApiVersionsResponse:
+    broker = connection.broker
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
     )
     # The pipeline would decode it in the version of the request, which may be wrong here.
     correlation_id, segments = pipeline.send(request, version, expect_response=False)
     traffic, api, time = connection.traffic, "ApiVersions", asyncio.get_running_loop().time
-    traffic.log_request(connection, api, version, size_of(segments))
+    traffic.log_request(broker, api, version, size_of(segments))
     began = time()
     try:
         async with asyncio.timeout(request_s):
             frame = await connection.exchange(segments)
     except TimeoutError:
         raise DisconnectedError(
-            f"{connection.place} accepted the connection, but did not answer ApiVersions within "
-            f"{request_s:.1f} s.",
-            broker=connection.node_id,
+            f"{broker.address} accepted the connection, but did not answer ApiVersions within "
+            f"{request_s:.1f} s. Check that it is a Kafka broker.",
+            broker=broker.node_id,
         ) from None
     except DisconnectedError as error:
         # In TLS 1.3, the server rejects a client certificate after the client's handshake.
         if isinstance(error.__cause__, ssl.SSLError):
-            raise diagnosis.tls_failure(connection.place, error.__cause__) from error
-        raise diagnosis.closed_early(connection.place, tls=False) from error
+            raise diagnosis.tls_failure(broker.address, error.__cause__) from error
+        raise diagnosis.closed_early(broker.address, tls=False) from error
     try:
         answered, code = _ANSWER.unpack_from(frame)
         if answered != correlation_id:
             raise ProtocolError(
-                f"A response to request {answered} came instead of {correlation_id}."
+                f"The correlation id {answered} arrived instead of {correlation_id}."
             )
         if _ANSWERS.get(code) is _Answer.LOWER:
             response = _refusal(bytes(frame[4:]), code)
         else:
             response = ApiVersionsResponse.decode(frame[4:], version)
-        traffic.log_response(connection, api, version, len(frame), time() - began, response)
+        traffic.log_response(broker, api, version, len(frame), time() - began, response)
         return response
     except (ProtocolError, StructError) as error:
-        raise diagnosis.not_kafka(connection.place, bytes(frame[:16])) from error
+        raise diagnosis.not_kafka(broker.address, bytes(frame[:16])) from error

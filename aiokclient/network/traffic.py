@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from logging import DEBUG
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import error_for
 from aiokclient.log import ClientLog
@@ -18,7 +18,8 @@ from aiokclient.protocol.schema import Struct
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
-    from aiokclient.network.sent import Sent
+    from aiokclient.network.connected_broker import ConnectedBroker
+    from aiokclient.network.sent import PendingRequest
     from aiokclient.protocol.fields import Buffer
 
 __all__ = ["Meter", "Traffic", "size_of"]
@@ -34,15 +35,6 @@ def size_of(segments: list[Buffer]) -> int:
     return sum(s.nbytes if isinstance(s, memoryview) else len(s) for s in segments)
 
 
-class Peer(Protocol):
-    """The broker at the other end of a connection."""
-
-    node_id: int
-
-    @property
-    def place(self) -> str: ...
-
-
 class Meter:
     """The metrics of the requests to one broker."""
 
@@ -53,13 +45,13 @@ class Meter:
         "_received",
         "_sent",
         "_throttle",
-        "_traffic",
         "node_id",
+        "traffic",
     )
 
     def __init__(self, traffic: Traffic, metrics: Metrics, node_id: int) -> None:
         self.node_id = node_id
-        self._traffic = traffic
+        self.traffic = traffic
         self._enabled = traffic.enabled
         self._metrics = metrics
         self._latencies: dict[type, Histogram] = {}
@@ -68,14 +60,20 @@ class Meter:
         self._received = metrics.counter("client.received.bytes", unit="By", broker=broker)
         self._throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
 
-    def written(self, peer: Peer, sent: Sent, size: int) -> None:
+    def written(self, broker: ConnectedBroker, sent: PendingRequest, size: int) -> None:
         """Count a request that was passed to the transport."""
         self._sent.value += size
         if self._enabled(DEBUG):
-            self._traffic.log_request(peer, sent.api, sent.version or 0, size)
+            self.traffic.log_request(broker, sent.api, sent.version or 0, size)
 
     def answered(
-        self, peer: Peer, sent: Sent, response: Any, size: int, now: float, throttle_ms: int
+        self,
+        broker: ConnectedBroker,
+        sent: PendingRequest,
+        response: Any,
+        size: int,
+        now: float,
+        throttle_ms: int,
     ) -> None:
         """Count a response. `now` is on the loop's clock."""
         latency = self._latencies.get(type(sent.message))
@@ -88,9 +86,9 @@ class Meter:
             self._throttle.observe(throttle_ms / 1000)
         if self._enabled(DEBUG):
             version = sent.version or 0
-            self._traffic.log_response(peer, sent.api, version, size, seconds, response)
+            self.traffic.log_response(broker, sent.api, version, size, seconds, response)
 
-    def _latency(self, sent: Sent) -> Histogram:
+    def _latency(self, sent: PendingRequest) -> Histogram:
         made = self._latencies[type(sent.message)] = self._metrics.histogram(
             "client.request.seconds", unit="s", api=sent.api, broker=_named(self.node_id)
         )
@@ -122,25 +120,31 @@ class Traffic:
 
     # -- the log
 
-    def log_request(self, peer: Peer, api: str, version: int, size: int) -> None:
+    def log_request(self, broker: ConnectedBroker, api: str, version: int, size: int) -> None:
         """Log a request that was written."""
         self._log.debug(
             "%s v%d to %s: request of %d bytes",
             api,
             version,
-            _shown(peer),
+            _shown(broker),
             size,
             extra={
                 "event": "wire_request",
                 "api": api,
                 "version": version,
-                "broker": _named(peer.node_id),
+                "broker": _named(broker.node_id),
                 "size": size,
             },
         )
 
     def log_response(
-        self, peer: Peer, api: str, version: int, size: int, seconds: float, response: Any
+        self,
+        broker: ConnectedBroker,
+        api: str,
+        version: int,
+        size: int,
+        seconds: float,
+        response: Any,
     ) -> None:
         """Log a response, with the names of the errors in it."""
         names = list(dict.fromkeys(_errors(response)))
@@ -149,7 +153,7 @@ class Traffic:
             "%s v%d from %s: response of %d bytes after %.3f s%s",
             api,
             version,
-            _shown(peer),
+            _shown(broker),
             size,
             seconds,
             f", {error}" if error else "",
@@ -157,14 +161,14 @@ class Traffic:
                 "event": "wire_response",
                 "api": api,
                 "version": version,
-                "broker": _named(peer.node_id),
+                "broker": _named(broker.node_id),
                 "size": size,
                 "seconds": seconds,
                 "error": error or None,
             },
         )
 
-    def failed(self, peer: Peer, sent: Sent, error: KafkaError) -> None:
+    def failed(self, broker: ConnectedBroker, sent: PendingRequest, error: KafkaError) -> None:
         """Log a request that gets no response."""
         if not self.enabled(DEBUG):
             return
@@ -172,13 +176,13 @@ class Traffic:
             "%s v%s to %s: no response: %s",
             sent.api,
             "?" if sent.version is None else sent.version,
-            _shown(peer),
+            _shown(broker),
             type(error).__name__,
             extra={
                 "event": "wire_failure",
                 "api": sent.api,
                 "version": sent.version,
-                "broker": _named(peer.node_id),
+                "broker": _named(broker.node_id),
                 "error": type(error).__name__,
             },
         )
@@ -189,10 +193,10 @@ def _named(node_id: int) -> str:
     return "bootstrap" if node_id < 0 else str(node_id)
 
 
-def _shown(peer: Peer) -> str:
-    if peer.node_id < 0:
-        return f"bootstrap server {peer.place}"
-    return f"broker {peer.node_id} ({peer.place})"
+def _shown(broker: ConnectedBroker) -> str:
+    if broker.node_id < 0:
+        return f"bootstrap server {broker.address}"
+    return f"broker {broker.node_id} ({broker.address})"
 
 
 def _errors(response: Any) -> Iterator[str]:

@@ -73,8 +73,8 @@ class TcpConnector:
             resolving = self._resolving[key] = threads.run_blocking(job)
             resolving.add_done_callback(partial(self._resolved, key))
         await asyncio.wait([resolving])
-        places = [place for *_, place in resolving.result()]
-        return list(dict.fromkeys((str(place[0]), int(place[1])) for place in places))
+        found = [address for *_, address in resolving.result()]
+        return list(dict.fromkeys((str(host), int(port)) for host, port, *_ in found))
 
     def queued(self, host: str) -> bool:
         """Return whether a lookup of the name waits for a thread."""

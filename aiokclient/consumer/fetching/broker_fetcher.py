@@ -195,7 +195,7 @@ class BrokerFetcher:
     async def _exchange(
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
     ) -> FetchResponse:
-        version = self._session.version(wanted, connection.version_of(FetchRequest))
+        version = self._session.version(wanted, connection.broker.version_of(FetchRequest))
         rack_id = "" if self._routes.hides_rack(wanted) else None
         request = self._session.request(wanted, version, rack_id=rack_id)
         self._requests.add()
@@ -276,7 +276,7 @@ class BrokerFetcher:
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
     ) -> None:
         session = FetchSession(self._options)
-        version = session.version(wanted, connection.version_of(FetchRequest))
+        version = session.version(wanted, connection.broker.version_of(FetchRequest))
         rack_id = "" if self._routes.hides_rack(wanted) else None
         request = session.without_session(wanted, version, rack_id=rack_id)
         request.max_wait_ms = 0  # The broker must be free for the next seek.

@@ -210,7 +210,7 @@ class OffsetLookup:
             )
         request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
         connection = await self._cluster.connect(node_id, Purpose.CONTROL)
-        offered = connection.api_versions.get(OffsetForLeaderEpochRequest.api_key)
+        offered = connection.broker.api_versions.get(OffsetForLeaderEpochRequest.api_key)
         if offered is None or offered[1] < FOR_CONSUMERS:
             results.found.update((tp, EpochEnd(epoch, NO_END)) for tp, epoch in epochs.items())
             return

@@ -220,7 +220,7 @@ class Sender:
         return batch if self._ids.identify(queue, batch, by_name=self._by_name) else None
 
     def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
-        request = self._requests.make(batches, connection.version_of(ProduceRequest))
+        request = self._requests.make(batches, connection.broker.version_of(ProduceRequest))
         self.in_flight += 1
         by_name = request.version < IDS_FROM
         now = self._accumulator.loop.time()
@@ -321,7 +321,7 @@ class Sender:
             try:
                 connection = await self._cluster.connect(self.node_id, Purpose.PRODUCE)
                 # An unsupported version must raise here rather than in the middle of `pump`.
-                connection.version_of(ProduceRequest)
+                connection.broker.version_of(ProduceRequest)
             except KafkaError as error:
                 self._set_reachable(False)
                 action = retry.failed(error, Scope.CONNECTION)
@@ -333,7 +333,7 @@ class Sender:
                 await asyncio.sleep(action.delay_s)
             else:
                 self._connection = connection
-                self._by_name = connection.version_of(ProduceRequest) < IDS_FROM
+                self._by_name = connection.broker.version_of(ProduceRequest) < IDS_FROM
                 self._ignore_loss = connection.on_close(self._callbacks.guard(self._lost))
                 self._set_reachable(True)
                 return

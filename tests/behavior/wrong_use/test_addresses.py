@@ -89,16 +89,16 @@ async def test_a_tls_port_spoken_to_in_plaintext(make: Make, server_tls: ssl.SSL
     async with answering(b"", server_tls) as address:
         error = await start_failure(make, bootstrap_servers=address)
     assert type(error) is ConnectionSetupError
-    assert f"{address} is a TLS port that was spoken to in plaintext" in str(error)
-    assert "set security=Tls()" in str(error)
+    assert f"{address} is a TLS port, but the client uses plaintext" in str(error)
+    assert "Set security=Tls()" in str(error)
 
 
 @pytest.mark.parametrize("make", CLIENTS)
 async def test_a_plaintext_port_spoken_to_in_tls(make: Make, servers: str) -> None:
     error = await start_failure(make, bootstrap_servers=servers, security=Tls())
     assert type(error) is ConnectionSetupError
-    assert f"{servers} is a plaintext port that was spoken to in TLS" in str(error)
-    assert "set security=Plaintext()" in str(error)
+    assert f"{servers} is a plaintext port, but the client uses TLS" in str(error)
+    assert "Set security=Plaintext()" in str(error)
 
 
 @pytest.mark.parametrize("make", CLIENTS)
@@ -107,7 +107,7 @@ async def test_an_http_server(make: Make) -> None:
         error = await start_failure(make, bootstrap_servers=address)
     assert type(error) is ConnectionSetupError
     assert f"{address} is an HTTP server, not a Kafka broker" in str(error)
-    assert "check the port in bootstrap_servers" in str(error)
+    assert "Check the port in bootstrap_servers" in str(error)
 
 
 async def test_a_certificate_that_nobody_here_trusts(server_tls: ssl.SSLContext) -> None:

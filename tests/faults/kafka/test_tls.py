@@ -204,13 +204,13 @@ async def test_a_producer_fails_at_its_start_too(secured: Secured) -> None:
 async def test_its_tls_port_spoken_to_in_plaintext(secured: Secured) -> None:
     error = await refusal(secured.cluster.listener("SSL"))
     assert isinstance(error, ConnectionSetupError)
-    assert "TLS port that was spoken to in plaintext: set security=Tls()" in str(error)
+    assert "TLS port, but the client uses plaintext. Set security=Tls()" in str(error)
 
 
 async def test_its_plaintext_port_spoken_to_in_tls(secured: Secured) -> None:
     error = await refusal(secured.cluster.bootstrap, security=secured.tls())
     assert isinstance(error, ConnectionSetupError)
-    assert "plaintext port that was spoken to in TLS: set security=Plaintext()" in str(error)
+    assert "plaintext port, but the client uses TLS. Set security=Plaintext()" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ async def test_a_stranger_fails_at_once(broker: ScriptedBroker, quick: Quick) ->
 @pytest.mark.fault(29)
 async def test_a_plaintext_broker_and_a_tls_client(broker: ScriptedBroker, quick: Quick) -> None:
     client = client_of(broker.place, quick=quick, security=Tls())
-    with pytest.raises(ConnectionSetupError, match="plaintext port that was spoken to in TLS"):
+    with pytest.raises(ConnectionSetupError, match="plaintext port, but the client uses TLS"):
         await client.start()
 
 

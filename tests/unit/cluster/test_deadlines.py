@@ -150,7 +150,7 @@ def test_nobody_there(caplog: pytest.LogCaptureFixture) -> None:
             await client
         assert dict(caught.value.attempts).keys() == set(servers)
         for server in servers:
-            assert f"{server} (127.0.0.1): " in str(caught.value)
+            assert str(caught.value).count(server) == 1
         assert "refused" in str(caught.value)
 
     simulate(scenario)

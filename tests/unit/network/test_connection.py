@@ -180,10 +180,11 @@ async def test_one_timer_for_many_requests(connect: Connect) -> None:
     connection, transport = connect()
     for _ in range(100):
         ask(connection)
-    timer = connection._timer
+    timer = connection._timer._timer
+    assert timer is not None
     for number in range(100):
         transport.feed(answer(number))
-    assert connection._timer is timer
+    assert connection._timer._timer is timer
     connection.close()
 
 
@@ -264,7 +265,7 @@ async def test_writes_wait_while_the_transport_is_full(connect: Connect) -> None
 async def test_a_transport_that_stays_full_closes_the_connection(connect: Connect) -> None:
     connection, transport = connect()
     connection.pause_writing()
-    with pytest.raises(ApiTimeoutError, match="took in nothing"):
+    with pytest.raises(ApiTimeoutError, match="read nothing"):
         await ask(connection, timeout_s=0.01)
     assert transport.closing
     assert isinstance(connection.reason, DisconnectedError)

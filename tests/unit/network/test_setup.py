@@ -83,8 +83,8 @@ async def test_the_version_of_the_question(
     async with ScriptedBroker() as broker:
         broker.versions[ApiKey.API_VERSIONS] = spoken
         connection = await reach(broker, settings())
-        assert connection.api_versions == broker.versions
-        assert connection.version_of(MetadataRequest) == 12
+        assert connection.broker.api_versions == broker.versions
+        assert connection.broker.version_of(MetadataRequest) == 12
         assert versions_asked(broker) == asked
         connection.close()
 
@@ -124,7 +124,7 @@ async def test_a_refusal_that_cannot_be_read_leads_to_version_0(
         )
         connection = await reach(broker, settings())
         assert versions_asked(broker) == [5, 0]
-        assert connection.api_versions == broker.versions
+        assert connection.broker.api_versions == broker.versions
         connection.close()
 
 
@@ -184,8 +184,8 @@ async def test_each_connection_learns_the_versions_anew(settings: Settings) -> N
         first = await reach(broker, settings())
         broker.versions[ApiKey.METADATA] = (0, 8)
         second = await reach(broker, settings())
-        assert first.version_of(MetadataRequest) == 12
-        assert second.version_of(MetadataRequest) == 8
+        assert first.broker.version_of(MetadataRequest) == 12
+        assert second.broker.version_of(MetadataRequest) == 8
         first.close()
         second.close()
 
@@ -264,7 +264,7 @@ async def test_tls(
         await broker.stop()
         await broker.start(server_tls)
         connection = await reach(broker, settings(tls=client_tls), host="localhost")
-        assert connection.api_versions == broker.versions
+        assert connection.broker.api_versions == broker.versions
         connection.close()
 
 
@@ -277,7 +277,7 @@ async def test_a_tls_port_spoken_to_in_plaintext(
         await broker.start(server_tls)
         error = await refusal(broker, settings())
         assert isinstance(error, ConnectionSetupError)
-        assert "TLS port that was spoken to in plaintext" in str(error)
+        assert "TLS port, but the client uses plaintext" in str(error)
         assert "Tls()" in str(error)
 
 
@@ -289,7 +289,7 @@ async def test_a_plaintext_port_spoken_to_in_tls(
     async with ScriptedBroker() as broker:
         error = await refusal(broker, settings(tls=client_tls))
         assert isinstance(error, ConnectionSetupError)
-        assert "plaintext port that was spoken to in TLS" in str(error)
+        assert "plaintext port, but the client uses TLS" in str(error)
         assert "Plaintext()" in str(error)
 
 
@@ -300,7 +300,7 @@ async def test_an_http_server_spoken_to_in_tls(
     async with raw_server(saying(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server:  # type: ignore[arg-type]
         error = await refusal(server, settings(tls=client_tls))
         assert isinstance(error, ConnectionSetupError)
-        assert "spoken to in TLS" in str(error)
+        assert "the client uses TLS" in str(error)
 
 
 @pytest.mark.fault(26)
@@ -360,7 +360,7 @@ async def test_the_next_address_is_tried(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         connector = Names(lambda: ["127.0.0.2", "127.0.0.1"], settings())
         connection = await reach(broker, settings(connector=connector), host="kafka.example")
-        assert connection.host == "kafka.example"
+        assert connection.broker.address == f"kafka.example:{broker.port}"
         connection.close()
 
 

@@ -59,9 +59,10 @@ class HeartbeatConnection:
         """
         connection = await self._connect()
         try:
-            return connection.version_of(ConsumerGroupHeartbeatRequest)
+            return connection.broker.version_of(ConsumerGroupHeartbeatRequest)
         except UnsupportedVersionError as error:
-            raise UnsupportedVersionError(ADVICE, api=API, broker=connection.node_id) from error
+            broker = connection.broker.node_id
+            raise UnsupportedVersionError(ADVICE, api=API, broker=broker) from error
 
     async def send(
         self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
@@ -76,7 +77,7 @@ class HeartbeatConnection:
         )
         off = response.error_code in SWITCHED_OFF
         message = ADVICE if off else response.error_message
-        error = error_for(response.error_code, message, api=API, broker=connection.node_id)
+        error = error_for(response.error_code, message, api=API, broker=connection.broker.node_id)
         if error is not None:
             raise error
         return response

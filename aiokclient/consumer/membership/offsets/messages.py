@@ -63,7 +63,7 @@ def version_for(
     metadata: ClusterMetadata,
 ) -> int:
     """Return the latest version in which a request can identify these partitions."""
-    latest = connection.version_of(type(request))
+    latest = connection.broker.version_of(type(request))
     if latest > NAMES_TO and NO_ID in {_id(metadata, topic) for topic in {tp.topic for tp in tps}}:
         return NAMES_TO
     return latest
@@ -121,7 +121,7 @@ def fetch_request(
 
     It asks for stable offsets: those of transactions that are still open give an error.
     """
-    version = connection.version_of(OffsetFetchRequest)
+    version = connection.broker.version_of(OffsetFetchRequest)
     topics: dict[str, list[int]] = {}
     for tp in tps:
         topics.setdefault(tp.topic, []).append(tp.partition)
