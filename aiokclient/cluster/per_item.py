@@ -74,6 +74,11 @@ class ItemResults(Generic[K, V]):
         else:
             self.failed[item] = error
 
+    def fail(self, item: K, error: KafkaError) -> None:
+        """Record the error of an item, instead of its value if it has one."""
+        self.found.pop(item, None)
+        self.failed[item] = error
+
     def put_partition(
         self: ItemResults[TopicPartition, V],
         tp: TopicPartition,

@@ -111,17 +111,17 @@ class ArrowTables:
         out = found.table is not None
         offset, epoch = found.offset, found.epoch
         if found.used < len(part):
-            fetch.index = part[found.used]
+            index = part[found.used]
         elif part and sum(fetch.batches[index].size for index in part) > self._max_bytes:
-            fetch.index = part[-1] + 1  # There may be more.
+            index = part[-1] + 1  # There may be more.
         else:
-            fetch.index = len(fetch.batches)
-        if fetch.index == len(fetch.batches) and fetch.batches:
+            index = len(fetch.batches)
+        if index == len(fetch.batches) and fetch.batches:
             last = fetch.batches[-1]
             offset, epoch = last.next_offset, last.leader_epoch
-        fetch.stream = found.rest
+        fetch.advance(index, found.rest)
         if offset > fetch.offset:
-            fetch.offset = offset
+            fetch.part_read(offset)
             self._reader.advanced(fetch, epoch, out=out)
         if found.damage is not None:
             fetch.damaged(found.damage)

@@ -151,10 +151,9 @@ class Reader:
         chunk = self._exposed
         if chunk is None:
             return
-        if (count := chunk.count()) != chunk.delivered:
-            self.meters.delivered(chunk.state.tp.topic, count - chunk.delivered)
-            chunk.delivered = count
-            self._move(chunk, chunk.records[count - 1].offset)
+        if count := chunk.settle():
+            self.meters.delivered(chunk.state.tp.topic, count)
+            self._move(chunk, chunk.records[chunk.delivered - 1].offset)
 
     def _move(self, chunk: Chunk, processed: int | None = None, *, out: bool = True) -> None:
         """Move the position after the delivered (or, if not `out`, skipped) records of a chunk."""
@@ -215,7 +214,8 @@ class Reader:
         """
         while True:
             self._subscription.look()
-            self._raise_failures()
+            if self._failed or self._woken or self._reports.errors:
+                self._raise_failures()
             if not self._chunks and not self._unpack():
                 return None
             chunk = self._chunks[0]

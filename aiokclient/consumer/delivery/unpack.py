@@ -138,15 +138,24 @@ class Chunk:
         return count, taken
 
     def expose(self) -> Iterator[RawRecord]:
-        """Return an iterator over the records that are left; `count` tells how far it went."""
+        """Return an iterator over the records that are left; `settle` tells how far it went."""
         iterator = iter(self.records)
         iterator.__setstate__(self.delivered)  # type: ignore[attr-defined]
         self.iterator = iterator
         return iterator
 
-    def count(self) -> int:
-        """Return how many records were delivered, by the iterator and before."""
-        return len(self.records) - length_hint(self.iterator)
+    def settle(self) -> int:
+        """Count the records that the iterator has delivered; return how many are new."""
+        before = self.delivered
+        self.delivered = len(self.records) - length_hint(self.iterator)
+        return self.delivered - before
+
+    def cut(self, limit: int) -> None:
+        """Remove the records from this offset on."""
+        self.next_offset = limit
+        self.records = [record for record in self.records if record.offset < limit]
+        if self.error is not None and self.error.offset >= limit:
+            self.error = None
 
     def offset_after(self, delivered: int) -> int:
         """Return the position after this number of records is delivered."""
@@ -196,9 +205,8 @@ class Unpacker:
             return None
         if fetch.raw is None:
             if fetch.index >= len(fetch.batches):
-                fetch.damage_told = True
-                return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.damage)
-            fetch.raw = self._decode(fetch)
+                return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.tell_damage())
+            fetch.decoded(self._decode(fetch))
             if fetch.raw is None:
                 return None if fetch.job is not None else self.step()
         chunk = self._deserialize(fetch, fetch.raw)
@@ -223,7 +231,6 @@ class Unpacker:
             try:
                 found = self._read(fetch, batch)
             except CorruptRecordError as error:
-                fetch.job = fetch.stream = None
                 fetch.damaged(Damage.of(batch, error))
                 break
             if found is None:
@@ -231,10 +238,10 @@ class Unpacker:
             records = records + found if records else found
             taken += self._size
             if fetch.stream is not None:  # A part of the batch.
-                fetch.offset = found[-1].offset + 1 if found else fetch.offset
+                if found:
+                    fetch.part_read(found[-1].offset + 1)
                 return Decoded(records, fetch.offset, epoch, taken)
-            fetch.offset = batch.next_offset
-            fetch.index += 1
+            fetch.batch_read(batch)
         if fetch.index == first:
             return None
         return Decoded(records, fetch.offset, epoch, taken)
@@ -262,14 +269,13 @@ class Unpacker:
                 else:
                     self._size = batch.content_size
                     return records
-            job = fetch.job = self._start(fetch, batch)
+            job = self._start(fetch, batch)
         if not job.done():
             return None
-        fetch.job = None
-        found = job.result()
-        self._size, fetch.stream = found.size, found.rest
+        found = fetch.finish_job()
+        self._size = found.size
         if found.rest is not None:
-            fetch.job = self._start(fetch, batch)
+            self._start(fetch, batch)
         else:
             self._start_ahead(fetch)
         return found.records
@@ -282,7 +288,9 @@ class Unpacker:
         else:
             limit, check = self.limit_bytes, self._check_crcs
             work = partial(load, batch, fetch.state.tp, fetch.offset, copy, check, limit)
-        return self._callbacks.in_thread(work, then=self._finished)
+        job = self._callbacks.in_thread(work, then=self._finished)
+        fetch.started(job)
+        return job
 
     def _start_ahead(self, fetch: PartitionFetch) -> None:
         """Start to decode the next batch in a thread, while the application processes this one."""
@@ -294,7 +302,7 @@ class Unpacker:
             except CorruptRecordError:
                 return  # There is no such codec, which is raised when the batch is read.
             if not light:
-                fetch.job = self._start(fetch, batch)
+                self._start(fetch, batch)
 
     def _finished(self, job: asyncio.Future[Loaded]) -> None:
         if not job.cancelled():
@@ -305,51 +313,45 @@ class Unpacker:
         if decoded.error is not None:
             return self._error(fetch, decoded, decoded.error)
         if not self._deserializers:
-            fetch.raw = None
+            fetch.decoded(None)
             return Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
         apply, raw = self._deserializers.apply, decoded.records
         time = asyncio.get_running_loop().time
         until = time() + STEP_S
         records: list[RawRecord] = []
-        begin = decoded.index
-        while decoded.index < len(raw):
+        index, failure = decoded.index, None
+        # The progress is stored at the end, so that no record is lost by a KeyboardInterrupt.
+        while index < len(raw):
             try:
-                record = apply(raw[decoded.index])
+                record = apply(raw[index])
             except RecordError as error:
-                if not records:
-                    return self._error(fetch, decoded, error)
-                decoded.error = error
+                failure = error
                 break
-            except BaseException:
-                decoded.index = begin  # No record is lost, even by a KeyboardInterrupt.
-                raise
-            decoded.index += 1
+            index += 1
             if record is not None:
                 records.append(record)
             if time() >= until:
                 break
+        decoded.advance(index, failure)
+        if failure is not None and not records:
+            return self._error(fetch, decoded, failure)
         return Chunk(fetch, records, self._offset_after(fetch, decoded), decoded.epoch, raw=decoded)
 
     def _error(self, fetch: PartitionFetch, decoded: Decoded, error: RecordError) -> Chunk:
-        decoded.error = None
-        decoded.index += 1
+        decoded.advance(decoded.index + 1)
         return Chunk(fetch, [], self._offset_after(fetch, decoded), decoded.epoch, error=error)
 
     def _offset_after(self, fetch: PartitionFetch, decoded: Decoded) -> int:
         """Return the position after what is deserialized; drop the records if all are."""
-        if decoded.index < len(decoded.records):
+        if not decoded.done:
             return decoded.records[decoded.index].offset
-        fetch.raw = None
+        fetch.decoded(None)
         return decoded.next_offset
 
     def _limit(self, chunk: Chunk) -> None:
         limit = self._limits.get(chunk.state)
-        if limit is None or chunk.next_offset <= limit:
-            return
-        chunk.next_offset = limit
-        chunk.records = [record for record in chunk.records if record.offset < limit]
-        if chunk.error is not None and chunk.error.offset >= limit:
-            chunk.error = None
+        if limit is not None and chunk.next_offset > limit:
+            chunk.cut(limit)
 
 
 def load(

@@ -279,7 +279,6 @@ class BrokerFetcher:
         version = session.version(wanted, connection.broker.version_of(FetchRequest))
         rack_id = "" if self._routes.hides_rack(wanted) else None
         request = session.without_session(wanted, version, rack_id=rack_id)
-        request.max_wait_ms = 0  # The broker must be free for the next seek.
         self._requests.add()
         self._second_in_flight = True
         try:

@@ -38,6 +38,10 @@ class Slot:
         self.unread = 1
         self.on_free = on_free
 
+    def add(self) -> None:
+        """Count one more unread part."""
+        self.unread += 1
+
     def release(self) -> None:
         """Count a part as read; the last part frees the slot."""
         self.unread -= 1
@@ -84,6 +88,16 @@ class Decoded:
         self.epoch = epoch
         self.index = 0
         self.error: RecordError | None = None
+        """The error of the record at `index`, which is raised after the records before it."""
+
+    def advance(self, index: int, error: RecordError | None = None) -> None:
+        """Record that the records before `index` are deserialized, and the error of that one."""
+        self.index, self.error = index, error
+
+    @property
+    def done(self) -> bool:
+        """Whether all records are deserialized."""
+        return self.index >= len(self.records)
 
 
 class PartitionFetch:
@@ -137,7 +151,7 @@ class PartitionFetch:
         self.stream: RecordStream | None = None
         """The rest of the next batch, if some of its records were read."""
         if slot is not None:
-            slot.unread += 1
+            slot.add()
 
     @property
     def alive(self) -> bool:
@@ -171,8 +185,45 @@ class PartitionFetch:
                     break
         return found
 
+    # -- the progress of unpacking
+
+    def batch_read(self, batch: RecordBatch) -> None:
+        """Continue after this batch, which was read or skipped."""
+        self.offset = batch.next_offset
+        self.index += 1
+
+    def part_read(self, offset: int) -> None:
+        """Continue at this offset, within the batch."""
+        self.offset = offset
+
+    def advance(self, index: int, rest: RecordStream | None) -> None:
+        """Continue at the batch with this index, of which `rest` is left if it was begun."""
+        self.index, self.stream = index, rest
+
+    def decoded(self, records: Decoded | None) -> None:
+        """Store decoded records until they are deserialized; None removes them."""
+        self.raw = records
+
+    def started(self, job: asyncio.Future[Loaded]) -> None:
+        """Store the thread's job that reads the next batch, or the next part of it."""
+        self.job = job
+
+    def finish_job(self) -> Loaded:
+        """Remove the finished job, and return its result or raise its error."""
+        job, self.job = self.job, None
+        assert job is not None
+        found = job.result()
+        self.stream = found.rest
+        return found
+
+    def tell_damage(self) -> Damage | None:
+        """Return the damage after the last batch, which counts as unpacked from now on."""
+        self.damage_told = True
+        return self.damage
+
     def damaged(self, damage: Damage) -> None:
         """End this part before the next batch, which cannot be read."""
+        self.job = self.stream = None
         self.batches = self.batches[: self.index]
         self.next_offset = damage.offset
         self.damage = damage

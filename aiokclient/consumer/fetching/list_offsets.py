@@ -150,7 +150,7 @@ class OffsetLookup:
             if leader in metadata.brokers:
                 brokers.setdefault(leader, {})[tp] = question
             else:
-                results.failed[tp] = _without_leader(metadata, tp)
+                results.fail(tp, _without_leader(metadata, tp))
 
         async def ask_one(node_id: int, part: Mapping[TopicPartition, A]) -> None:
             await ask(node_id, part, results)
@@ -212,7 +212,8 @@ class OffsetLookup:
         connection = await self._cluster.connect(node_id, Purpose.CONTROL)
         offered = connection.broker.api_versions.get(OffsetForLeaderEpochRequest.api_key)
         if offered is None or offered[1] < FOR_CONSUMERS:
-            results.found.update((tp, EpochEnd(epoch, NO_END)) for tp, epoch in epochs.items())
+            for tp, epoch in epochs.items():
+                results.put(tp, None, EpochEnd(epoch, NO_END))
             return
         response = await connection.send(request, timeout_s=self._timeout_s)
         for answered in response.topics:

@@ -98,7 +98,8 @@ class PositionResolver:
         outcome = await self._offsets.by_time(
             {tp: time for tp, time in wanted.items() if tp not in ends.failed}
         )
-        outcome.failed.update(ends.failed)
+        for tp, error in ends.failed.items():
+            outcome.fail(tp, error)
         for state, generation in zip(states, generations, strict=True):
             if state.generation == generation:
                 self._located(state, outcome, ends.found.get(state.tp))

@@ -164,8 +164,12 @@ class FetchSession:
         *,
         rack_id: str | None = None,
     ) -> FetchRequest:
-        """Return a request that fetches these partitions once and makes no session."""
+        """Return a request that fetches these partitions once and makes no session.
+
+        The broker answers it at once, even if it has no records.
+        """
         request = self.request(wanted, version, rack_id=rack_id)
+        request.max_wait_ms = 0
         request.session_id, request.session_epoch = NO_SESSION, FINAL_EPOCH
         return request
 

@@ -30,6 +30,10 @@ class _ListenerCall:
         self.running = True
         self.task = asyncio.current_task()
 
+    def returned(self) -> None:
+        """Record that the call has returned, so that its tasks are ordinary ones."""
+        self.running = False
+
 
 _calls: ContextVar[tuple[_ListenerCall, ...]] = ContextVar("aiokclient_listener_calls", default=())
 
@@ -45,7 +49,7 @@ class ListenerCalls:
         try:
             yield
         finally:
-            call.running = False
+            call.returned()
             _calls.reset(token)
 
     def is_inside(self) -> bool:

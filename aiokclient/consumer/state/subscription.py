@@ -48,6 +48,10 @@ class Subscription:
     def __bool__(self) -> bool:
         return self.pattern is not None or bool(self.topics)
 
+    def replace_listener(self, listener: Any) -> None:
+        """Call this listener from now on, or none."""
+        self.listener = listener
+
     def is_like(self, other: Subscription) -> bool:
         """Return whether both have the same topics or pattern. Listeners may differ."""
         return self.pattern == other.pattern and set(self.topics) == set(other.topics)
@@ -169,7 +173,7 @@ class SubscriptionState:
         """Restore the listener of a consumer that was dropped without close, for its close."""
         self.listener = listener
         if self.subscription:
-            self.subscription.listener = listener
+            self.subscription.replace_listener(listener)
 
     def look(self) -> None:
         """Apply pending changes; to be called before records are delivered."""
@@ -190,7 +194,7 @@ class SubscriptionState:
         followed = self.subscription if self._source is None else self._source.followed
         for present in (self.subscription, followed):
             if present.is_like(subscription):
-                present.listener = subscription.listener
+                present.replace_listener(subscription.listener)
                 subscription = present
         self.subscription = subscription
         if subscription:

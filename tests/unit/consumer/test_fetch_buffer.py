@@ -229,14 +229,15 @@ async def test_a_small_batch_with_much_in_it_is_left_to_a_thread() -> None:
 
 def test_an_exposed_chunk_tells_how_far_it_went() -> None:
     chunk = unpacked(batches(5))
-    chunk.delivered = 1
+    assert [r.offset for r in chunk.take(1, 100, first=True)[0]] == [0]
     iterator = chunk.expose()
-    assert chunk.count() == 1
+    assert (chunk.settle(), chunk.delivered) == (0, 1)
     assert next(iterator).offset == 1
-    assert chunk.count() == 2
+    assert (chunk.settle(), chunk.delivered) == (1, 2)
     assert chunk.offset_after(2) == 2
     assert [r.offset for r in iterator] == [2, 3, 4]
-    assert chunk.offset_after(chunk.count()) == 5
+    assert chunk.settle() == 3
+    assert chunk.offset_after(chunk.delivered) == 5
 
 
 def unpacked(data: bytes) -> Chunk:
