@@ -251,6 +251,10 @@ if TYPE_CHECKING:
         UpdateFeaturesRequest,
         UpdateFeaturesResponse,
     )
+    from aiokclient.protocol.messages.write_txn_markers import (
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponse,
+    )
 
 __all__ = [
     "AddOffsetsToTxnRequest",
@@ -410,6 +414,8 @@ __all__ = [
     "UpdateFeaturesRequest",
     "UpdateFeaturesResponse",
     "VotersRecord",
+    "WriteTxnMarkersRequest",
+    "WriteTxnMarkersResponse",
 ]
 
 _MODULES = {

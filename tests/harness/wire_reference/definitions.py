@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Brokers send these to brokers, although the listener "broker" accepts them.
-BETWEEN_BROKERS = {27, 83, 84, 85, 86, 87}
+# Only brokers send these, although the listener "broker" accepts them.
+BETWEEN_BROKERS = {83, 84, 85, 86, 87}
 DATA = (
     "RequestHeader",
     "ResponseHeader",
@@ -74,7 +74,7 @@ class Definition:
 
 
 def load(jars: list[Path]) -> dict[str, Definition]:
-    """Return by name the definitions of the 73 client APIs and of what is in DATA."""
+    """Return by name the definitions of the 74 client APIs and of what is in DATA."""
     [jar] = [path for path in jars if path.name.startswith("kafka-clients-")]
     with zipfile.ZipFile(jar) as archive:
         texts = [

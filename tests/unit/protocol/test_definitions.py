@@ -14,7 +14,7 @@ from aiokclient.protocol.schema import Message, Request, Response, Struct
 
 pytestmark = pytest.mark.java
 
-APIS = 73
+APIS = 74
 
 
 def within(text: str | None, outer: range) -> range:
