@@ -26,9 +26,17 @@ from aiokclient.admin.topics import (
     TopicDescription,
     TopicListing,
 )
+from aiokclient.admin.transaction_descriptions import (
+    ActiveProducer,
+    FencedProducer,
+    HangingTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 
 __all__ = [
     "AclOperation",
+    "ActiveProducer",
     "Admin",
     "Append",
     "BrokerDescription",
@@ -38,9 +46,11 @@ __all__ = [
     "ConfigSource",
     "ConfigType",
     "CreatedTopic",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "GroupMemberDescription",
+    "HangingTransaction",
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",
@@ -50,4 +60,6 @@ __all__ = [
     "Synonym",
     "TopicDescription",
     "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
 ]

@@ -10,7 +10,9 @@ from aiokclient.admin.configs import Change, ConfigCalls, ConfigEntry, ConfigRes
 from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
 from aiokclient.admin.group_offsets import GroupOffsetCalls
 from aiokclient.admin.groups import GroupCalls
+from aiokclient.admin.hanging_transactions import HangingTransactionCalls
 from aiokclient.admin.partitions import NewPartitions, PartitionCalls
+from aiokclient.admin.producers import ProducerCalls
 from aiokclient.admin.records import RecordCalls
 from aiokclient.admin.requests import AdminRequests
 from aiokclient.admin.results import Results
@@ -22,6 +24,14 @@ from aiokclient.admin.topics import (
     TopicDescription,
     TopicListing,
 )
+from aiokclient.admin.transaction_descriptions import (
+    ActiveProducer,
+    FencedProducer,
+    HangingTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
+from aiokclient.admin.transactions import TransactionCalls
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import lets_go
@@ -63,6 +73,11 @@ class Admin(Lifecycle):
         self._configs = ConfigCalls(requests)
         self._groups = GroupCalls(requests)
         self._group_offsets = GroupOffsetCalls(requests)
+        self._transactions = TransactionCalls(requests)
+        self._producers = ProducerCalls(requests)
+        self._hanging = HangingTransactionCalls(
+            requests, self._topics, self._producers, self._transactions
+        )
 
     @lets_go
     async def create_topics(
@@ -336,3 +351,139 @@ class Admin(Lifecycle):
         GroupSubscribedToTopicError, GroupIdNotFoundError, GroupAuthorizationError.
         """
         return await self._group_offsets.delete_consumer_group_offsets(group, tps, timeout=timeout)
+
+    @lets_go
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        older_than_ms: int | None = None,
+        pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, TransactionListing]:
+        """Return all transactional ids that the user is permitted to describe, by id (KIP-664).
+
+        The call asks every broker for the transactional ids that it coordinates. The arguments
+        make the brokers return only some of them:
+
+        - `states`: those in one of these states ("Empty", "Ongoing", "PrepareCommit",
+          "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence");
+        - `producer_ids`: those with one of these producer ids;
+        - `older_than_ms`: those whose latest transaction began more than this many milliseconds
+          ago, and those that have had none. Add `states=["Ongoing"]` for open transactions. Needs
+          brokers of version 3.8 or later (KIP-994);
+        - `pattern`: those of which the whole id matches this regular expression, in the syntax of
+          RE2/J. Needs brokers of version 4.1 or later (KIP-1152).
+
+        Needs brokers of version 3.0 or later. Raises UnsupportedVersionError if a broker is too
+        old for the call or an argument, IllegalStateError for a state that a broker does not know,
+        and InvalidRegularExpressionError. If an existing broker fails until the timeout, raises
+        its last error.
+        """
+        return await self._transactions.list_transactions(
+            states=states,
+            producer_ids=producer_ids,
+            older_than_ms=older_than_ms,
+            pattern=pattern,
+            timeout=timeout,
+        )
+
+    @lets_go
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, TransactionDescription]:
+        """Return the producer, state, start, and partitions of transactions, by id (KIP-664).
+
+        Needs brokers of version 3.0 or later. Usual errors: TransactionalIdNotFoundError,
+        TransactionalIdAuthorizationError.
+        """
+        return await self._transactions.describe_transactions(transactional_ids, timeout=timeout)
+
+    @lets_go
+    async def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
+        """Return the idempotent and transactional producers of each partition (KIP-664).
+
+        The leaders of the partitions answer, or with `broker_id` that replica. Needs brokers of
+        version 2.8 or later. Usual errors: UnknownTopicOrPartitionError, TopicAuthorizationError,
+        and IllegalStateError (the broker has no replica of the partition).
+        """
+        return await self._producers.describe_producers(
+            partitions, broker_id=broker_id, timeout=timeout
+        )
+
+    @lets_go
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, FencedProducer]:
+        """Fence all producers with these transactional ids, and abort their open transactions.
+
+        A fenced producer gets ProducerFencedError or InvalidProducerEpochError, and cannot write
+        any more. A new producer with the same id works. A transactional id that does not exist is
+        created. Usual errors: TransactionalIdAuthorizationError, ClusterAuthorizationError, and
+        ApiTimeoutError with the cause ConcurrentTransactionsError (a partition of the transaction
+        has no leader to write the end of it). After a cancellation, it is unknown which producers
+        were fenced; repeating the call does no harm.
+        """
+        return await self._producers.fence_producers(transactional_ids, timeout=timeout)
+
+    @lets_go
+    async def force_terminate_transaction(
+        self, transactional_id: str, *, timeout: float | None = None
+    ) -> None:
+        """Abort the open transaction of a transactional id, and fence its producer.
+
+        It does what `fence_producers` does with one id, and raises the error of that id. After a
+        cancellation, it is unknown whether the transaction was aborted.
+        """
+        await self._producers.force_terminate_transaction(transactional_id, timeout=timeout)
+
+    @lets_go
+    async def find_hanging_transactions(
+        self,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        broker_id: int | None = None,
+        max_transaction_timeout_ms: int = 900_000,
+        timeout: float | None = None,
+    ) -> tuple[HangingTransaction, ...]:
+        """Return the open transactions that no coordinator will end (KIP-664).
+
+        The search covers one partition, one topic, or all partitions of which the broker has a
+        replica; with `topic` and `broker_id`, the topic's partitions on that broker. It considers
+        transactions whose last record is older than `max_transaction_timeout_ms` milliseconds,
+        which should be the brokers' `transaction.max.timeout.ms`. Needs brokers of version 3.0 or
+        later. Raises IllegalStateError without `topic` and `broker_id`, and the first error of
+        the requests.
+        """
+        return await self._hanging.find_hanging_transactions(
+            topic=topic,
+            partition=partition,
+            broker_id=broker_id,
+            max_transaction_timeout_ms=max_transaction_timeout_ms,
+            timeout=timeout,
+        )
+
+    @lets_go
+    async def abort_transaction(
+        self, transaction: HangingTransaction, *, timeout: float | None = None
+    ) -> None:
+        """Abort a hanging transaction in the log of its partition (KIP-664).
+
+        The leader of the partition writes a marker, without the coordinator. This ends the
+        transaction in this partition only. Therefore use it only for a transaction that
+        `find_hanging_transactions` returned, and `force_terminate_transaction` for a transaction
+        that a coordinator knows: its other partitions could be committed. Needs the permission
+        CLUSTER_ACTION. Usual errors: ClusterAuthorizationError, InvalidProducerEpochError (the
+        producer has a newer epoch), TransactionCoordinatorFencedError (the marker's coordinator
+        epoch is too old), UnknownTopicOrPartitionError. After a cancellation, it is unknown
+        whether the transaction was aborted; repeating the call does no harm.
+        """
+        await self._hanging.abort_transaction(transaction, timeout=timeout)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from aiokclient.admin.requests import AdminRequests
+from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import UnsupportedVersionError
 from aiokclient.protocol.messages.describe_cluster import (
@@ -15,7 +16,14 @@ from aiokclient.protocol.messages.describe_cluster import (
 from aiokclient.protocol.messages.metadata import MetadataResponse
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
-__all__ = ["AclOperation", "BrokerDescription", "ClusterDescription", "ClusterCalls"]
+__all__ = [
+    "AclOperation",
+    "BrokerDescription",
+    "ClusterCalls",
+    "ClusterDescription",
+    "described_broker",
+    "operations",
+]
 
 NOT_ASKED = -(2**31)
 
@@ -70,6 +78,11 @@ class ClusterDescription:
     controller_id: int | None
     brokers: tuple[BrokerDescription, ...]
     authorized_operations: frozenset[AclOperation] | None = None
+
+
+def described_broker(broker: BrokerInfo) -> BrokerDescription:
+    """Return the description of a broker in the metadata."""
+    return BrokerDescription(broker.node_id, broker.host, broker.port, broker.rack)
 
 
 class ClusterCalls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from aiokclient.admin.cluster import BrokerDescription
+from aiokclient.admin.cluster import BrokerDescription, described_broker
 from aiokclient.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -63,40 +63,11 @@ class GroupCalls:
         timeout: float | None = None,
     ) -> dict[str, GroupListing]:
         """See `Admin.list_groups`."""
-        self._requests.check()
         request = ListGroupsRequest(states_filter=group_ids(states), types_filter=group_ids(types))
-        clock = self._requests.cluster.clock
-        deadline = self._requests.deadline(timeout)
         found: dict[str, GroupListing] = {}
-        asked: dict[int, None] = {}
-        failed = True
-        while failed:
-            remaining = max(deadline - clock.monotonic(), 0.0)
-            snapshot = await self._requests.cluster.updater.refresh(
-                timeout=remaining, at_once=not asked
-            )
-            left = {node: broker for node, broker in snapshot.brokers.items() if node not in asked}
-            answers = await self._ask_brokers(
-                left, request, min(remaining, self._requests.patience_s)
-            )
-            failed = False
-            for node, answer in answers.items():
-                if isinstance(answer, ListGroupsResponse):
-                    asked[node] = None
-                    found.update(_listed(answer, _described_broker(left[node])))
-                elif not answer.retriable or clock.monotonic() >= deadline:
-                    raise answer
-                else:
-                    failed = True
+        for broker, response in (await self._requests.of_all_brokers(request, timeout)).items():
+            found.update(_listed(response, described_broker(broker)))
         return dict(sorted(found.items()))
-
-    async def _ask_brokers(
-        self, brokers: Mapping[int, BrokerInfo], request: ListGroupsRequest, timeout: float
-    ) -> Answers[int, ListGroupsResponse]:
-        async def ask(items: dict[int, None], to: Broker) -> Answers[int, ListGroupsResponse]:
-            return dict.fromkeys(items, await self._requests.send(request, to, timeout))
-
-        return await ask_targets({Broker(node): {node: None} for node in brokers}, ask)
 
     async def describe_groups(
         self,
@@ -141,7 +112,7 @@ class GroupCalls:
                 raise
             # A broker that does not know this type of group has no groups of this type.
             return {}
-        api, broker = request.api_key.api_name, _described_broker(to)
+        api, broker = request.api_key.api_name, described_broker(to)
         return {
             group.group_id: _failure(group, api)
             or (
@@ -284,7 +255,3 @@ def _failure(group: Any, api: str) -> KafkaError | None:
 
 def _is_absent(answer: Any) -> bool:
     return answer is None or (isinstance(answer, KafkaError) and answer.code in ABSENT)
-
-
-def _described_broker(broker: BrokerInfo) -> BrokerDescription:
-    return BrokerDescription(broker.node_id, broker.host, broker.port, broker.rack)

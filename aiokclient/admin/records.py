@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiokclient.admin.arguments import as_mapping, as_partition, require_integer
-from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure
+from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
-from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.cluster.targets import Leader
-from aiokclient.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
+from aiokclient.errors import KafkaError
 from aiokclient.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -32,31 +31,14 @@ class RecordCalls:
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, int]:
         """See `Admin.delete_records`."""
-
-        async def ask(
-            items: dict[TopicPartition, int], remaining: float
-        ) -> Answers[TopicPartition, int]:
-            topics = list(dict.fromkeys(partition.topic for partition in items))
-            snapshot = await self._requests.cluster.updater.refresh(
-                topics, timeout=remaining, at_once=True
-            )
-            there = {p: _not_there(snapshot, p) for p in items}
-            groups: dict[int, dict[TopicPartition, int]] = {}
-            for partition, offset in items.items():
-                if there[partition] is None:
-                    leader = snapshot.leader(*partition)
-                    groups.setdefault(leader, {})[partition] = offset
-            answers = await ask_targets(groups, lambda group, _: self._ask_leader(group, remaining))
-            return {**answers, **{p: error for p, error in there.items() if error is not None}}
-
         given = as_mapping(offsets, "partitions")
         for offset in given.values():
             require_integer(offset, "an offset")
         wanted = {as_partition(partition): offset for partition, offset in given.items()}
-        return await self._requests.each(wanted, ask, timeout)
+        return await self._requests.by_leader(wanted, self._ask_leader, API, timeout)
 
     async def _ask_leader(
-        self, group: dict[TopicPartition, int], remaining: float
+        self, group: dict[TopicPartition, int], to: Leader, remaining: float
     ) -> Answers[TopicPartition, int]:
         """Send one request to the broker that leads all of these partitions."""
         topics: dict[str, list[DeleteRecordsPartition]] = {}
@@ -67,7 +49,7 @@ class RecordCalls:
             topics=[DeleteRecordsTopic(name=name, partitions=p) for name, p in topics.items()],
             timeout_ms=self._requests.broker_timeout_ms(remaining),
         )
-        response = await self._requests.send(request, Leader(*next(iter(group))), remaining)
+        response = await self._requests.send(request, to, remaining)
         answers: dict[TopicPartition, int | KafkaError] = {}
         for topic in response.topics:
             for result in topic.partitions:
@@ -75,14 +57,3 @@ class RecordCalls:
                 error = failure(result.error_code, None, API, f"partition {partition}")
                 answers[partition] = error or result.low_watermark
         return answers
-
-
-def _not_there(snapshot: ClusterMetadata, partition: TopicPartition) -> KafkaError | None:
-    topic = snapshot.topic(partition.topic)
-    if topic is not None and (error := failure(topic.error, None, API, f"topic {topic.name}")):
-        return error
-    if topic is None or not 0 <= partition.partition < len(topic.partitions):
-        return UnknownTopicOrPartitionError(api=API, topic_partition=partition)
-    if snapshot.leader(*partition) < 0:
-        return LeaderNotAvailableError(api=API, topic_partition=partition)
-    return None

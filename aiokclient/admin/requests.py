@@ -9,24 +9,43 @@ cluster client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from aiokclient.admin.results import Results
+from aiokclient.cluster.attempts import Check
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.ownership import Weakly
 from aiokclient.cluster.per_item import PerItem, ask_in_parallel
-from aiokclient.cluster.targets import Target
+from aiokclient.cluster.targets import Broker, Leader, Target
 from aiokclient.cluster.tracebacks import bare
-from aiokclient.errors import ApiTimeoutError, KafkaError, ProtocolError, UsageError, error_for
+from aiokclient.errors import (
+    ApiTimeoutError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NotLeaderOrFollowerError,
+    ProtocolError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+    error_for,
+)
 from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.protocol.schema import Request, Response
+from aiokclient.types import TopicPartition
 
-__all__ = ["AdminRequests", "Answers", "Ask", "ask_targets", "failure"]
+__all__ = ["AdminRequests", "Answers", "Ask", "ask_targets", "failure", "leader_failure"]
+
+MOVED = frozenset({UnknownTopicOrPartitionError.code})
+"""Codes of a broker that was the leader of a partition according to the metadata.
+
+They mean that it is not the leader any more, because the metadata has the partition.
+"""
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 Item = TypeVar("Item")
 
@@ -79,14 +98,16 @@ class AdminRequests:
         to: Target,
         timeout: float | None,
         failed: Callable[[KafkaError], None] = lambda error: None,
+        check: Check | None = None,
     ) -> Any:
         """Send a request, with the retries of the cluster client.
 
-        `failed(error)` is called for each attempt that was sent and failed.
+        `failed(error)` is called for each attempt that was sent and failed. `check` is that of
+        `ClusterClient.request`.
         """
         self.check()
         return await self.cluster.request(
-            message, to, timeout=timeout, scope=Scope.ADMIN, failed=failed
+            message, to, timeout=timeout, scope=Scope.ADMIN, failed=failed, check=check
         )
 
     async def each(
@@ -124,31 +145,105 @@ class AdminRequests:
 
     async def by_coordinator(
         self,
-        groups: Mapping[str, Item],
+        keys: Mapping[str, Item],
         ask: Callable[[dict[str, Item], BrokerInfo, float], Awaitable[Answers[str, V]]],
         timeout: float | None,
+        *,
+        kind: str = "group",
     ) -> Results[str, V]:
-        """Send each group's request to its coordinator, which every attempt locates again."""
+        """Send the request for each key to its coordinator, which every attempt locates again.
+
+        The keys are the ids of groups, or with kind "transaction" transactional ids.
+        """
 
         async def ask_each(items: dict[str, Item], remaining: float) -> Answers[str, V]:
             answers: dict[str, V | KafkaError] = {}
             coordinators: dict[BrokerInfo, dict[str, Item]] = {}
             try:
                 async with asyncio.timeout(remaining):
-                    found = await self.cluster.coordinators.locate_many("group", items)
+                    found = await self.cluster.coordinators.locate_many(kind, items)
             except TimeoutError:
                 text = f"No broker named the coordinators within {remaining:.1f} s."
                 raise ApiTimeoutError(text, api="FindCoordinator") from None
-            for group, broker in found.items():
+            for key, broker in found.items():
                 if isinstance(broker, KafkaError):
-                    answers[group] = broker
+                    answers[key] = broker
                 else:
-                    coordinators.setdefault(broker, {})[group] = items[group]
+                    coordinators.setdefault(broker, {})[key] = items[key]
             bound = min(remaining, self.patience_s)
             answers.update(await ask_targets(coordinators, lambda some, to: ask(some, to, bound)))
             return answers
 
-        return await self.each(groups, ask_each, timeout)
+        return await self.each(keys, ask_each, timeout)
+
+    async def by_leader(
+        self,
+        partitions: Mapping[TopicPartition, Item],
+        ask: Callable[[dict[TopicPartition, Item], Leader, float], Awaitable[Any]],
+        api: str,
+        timeout: float | None,
+    ) -> Results[TopicPartition, Any]:
+        """Send the request for each partition to its leader, which every attempt looks up again.
+
+        `ask` gets the partitions of one leader. `api` is the name of the request in errors.
+        """
+
+        async def ask_each(
+            items: dict[TopicPartition, Item], remaining: float
+        ) -> Answers[TopicPartition, Any]:
+            topics = list(dict.fromkeys(tp.topic for tp in items))
+            snapshot = await self.cluster.updater.refresh(topics, timeout=remaining, at_once=True)
+            answers: dict[TopicPartition, Any] = {}
+            leaders: dict[int, dict[TopicPartition, Item]] = {}
+            for tp, item in items.items():
+                error = _without_leader(snapshot, tp, api)
+                if error is None:
+                    leaders.setdefault(snapshot.leader(*tp), {})[tp] = item
+                else:
+                    answers[tp] = error
+            answers.update(
+                await ask_targets(
+                    {Leader(*next(iter(some))): some for some in leaders.values()},
+                    lambda some, to: ask(some, to, remaining),
+                )
+            )
+            return answers
+
+        return await self.each(partitions, ask_each, timeout)
+
+    async def of_all_brokers(
+        self, request: Request[R], timeout: float | None
+    ) -> dict[BrokerInfo, R]:
+        """Send the request to all brokers, and return their responses.
+
+        If an existing broker fails until the timeout, raises its last error.
+        """
+        self.check()
+        clock, deadline = self.cluster.clock, self.deadline(timeout)
+        found: dict[int, tuple[BrokerInfo, R]] = {}
+        failed = True
+        while failed:
+            remaining = max(deadline - clock.monotonic(), 0.0)
+            snapshot = await self.cluster.updater.refresh(timeout=remaining, at_once=not found)
+            left = {node: broker for node, broker in snapshot.brokers.items() if node not in found}
+            answers = await self._ask_brokers(left, request, min(remaining, self.patience_s))
+            failed = False
+            for node, answer in answers.items():
+                if not isinstance(answer, KafkaError):
+                    found[node] = left[node], answer
+                elif not answer.retriable or clock.monotonic() >= deadline:
+                    raise answer
+                else:
+                    failed = True
+        return dict(found.values())
+
+    async def _ask_brokers(
+        self, brokers: Iterable[int], request: Request[R], timeout: float
+    ) -> Answers[int, R]:
+        async def ask(items: dict[int, None], to: Broker) -> Answers[int, R]:
+            return dict.fromkeys(items, await self.send(request, to, timeout))
+
+        return await ask_targets({Broker(node): {node: None} for node in brokers}, ask)
 
 
 async def ask_targets(
@@ -173,6 +268,29 @@ async def ask_targets(
 def failure(code: int, message: str | None, api: str, resource: str) -> KafkaError | None:
     """Return the error of one item in a response, or None for code 0."""
     return error_for(code, message, api=api, resource=resource)
+
+
+def leader_failure(
+    code: int, api: str, tp: TopicPartition, message: str | None = None
+) -> KafkaError | None:
+    """Return the error of one partition in the response of its leader, or None for code 0."""
+    if code in MOVED:
+        return NotLeaderOrFollowerError(api=api, topic_partition=tp)
+    return error_for(code, message, api=api, topic_partition=tp)
+
+
+def _without_leader(
+    snapshot: ClusterMetadata, partition: TopicPartition, api: str
+) -> KafkaError | None:
+    """Return the error for a partition that the metadata lacks or that has no leader, or None."""
+    topic = snapshot.topic(partition.topic)
+    if topic is not None and (error := failure(topic.error, None, api, f"topic {topic.name}")):
+        return error
+    if topic is None or not 0 <= partition.partition < len(topic.partitions):
+        return UnknownTopicOrPartitionError(api=api, topic_partition=partition)
+    if snapshot.leader(*partition) < 0:
+        return LeaderNotAvailableError(api=api, topic_partition=partition)
+    return None
 
 
 def _latest(answer: Any, before: Any) -> Any:
